@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.earlier_names import earlier_name
 from rowtide.core.row_values import hiding
-from rowtide.merge.articles import ExchangeType, Partition, RunAs, SubscriberType, Subscription
+from rowtide.merge.articles import (
+    DEFAULT_LIMITS,
+    DeviceLimits,
+    ExchangeType,
+    Partition,
+    RunAs,
+    SubscriberType,
+    Subscription,
+)
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import get_conflict, resolve_conflict
@@ -97,7 +105,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
         """
         add = add_subscription if snapshot is None else partial(subscribe_from_snapshot, folder=snapshot)
-        with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
+        with self._open_hub(publication) as hub, open_subscriber(subscriber, DEFAULT_LIMITS) as node:
             return add(
                 hub,
                 node,
@@ -135,7 +143,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`,
         `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return add_subscription(
                 hub,
                 node,
@@ -156,7 +164,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         self, publication: str, subscriber: str, *, partition: Partition | None = None
     ) -> Sequence[ExistingRows]:
         """Return what `subscribe_existing` would find; no row is changed. Raises what that raises."""
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return compare_existing(hub, node, publication, address(subscriber), partition)
 
     def make_snapshot(
@@ -185,6 +193,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         on_upload: Progress = lambda _phase, _done, _all: None,
         on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
         on_kept: Callable[[Subscription], None] = lambda _subscription: None,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
@@ -199,7 +208,7 @@ class MergeReplication(MergePublishing, MergeInspection):
             if ignore_subscriber:
                 drop_subscription(hub, None, publication, name)
                 return None
-            with open_node(subscriber) as node:
+            with open_node(subscriber, limits) as node:
                 summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
                 if upload_first and (unsent := list_unsent(hub, node, publication)):
                     raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))
@@ -212,7 +221,7 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         Nothing is returned of a subscriber without a subscription. Raises `MergePublicationUnknown`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return list_unsent(hub, node, publication)
 
     def change_subscription(
@@ -223,6 +232,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         partition: Partition,
         on_progress: Progress = lambda _phase, _done, _all: None,
         hide_keys: bool = False,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary:
         """Move a subscriber to another partition (SQL Server: sp_changemergesubscription); return the last exchange.
 
@@ -231,7 +241,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         `PartitionValueUnfit`, and what `sync` raises.
         """
         name = address(subscriber)
-        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
             pairing = pair(hub, node, publication, name)
             chosen = require_partition(pairing, partition)
             synchronise_following(hub, node, publication, name, on_progress)
@@ -246,21 +256,24 @@ class MergeReplication(MergePublishing, MergeInspection):
         exchange: ExchangeType = ExchangeType.BOTH,
         on_progress: Progress = lambda _phase, _done, _all: None,
         hide_keys: bool = False,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary:
         """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent), or one of the two.
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
-        -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first.
+        -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first. `limits` are
+        what is taken of the subscriber: whoever has its database may have written anything into it.
 
         With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised; conflicts keep
         their rows, which are needed to resolve them.
 
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
         `SubscriptionExpired`, `SchemaAhead`, `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`,
-        `NodeBusy`.
+        `NodeBusy`; of a subscriber that was tampered with `MetadataMalformed`, `GenerationRefused`, `RowTooLarge`,
+        `UploadTooLarge`, and the errors of its file.
         """
         with hiding(wanted=hide_keys):
-            return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
+            return synchronise_named(self.url, publication, subscriber, on_progress, exchange, limits)
 
     synchronise = earlier_name("synchronise", sync)
 
@@ -272,6 +285,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         spark: SparkSession | None = None,
         on_progress: SyncAllProgress = lambda _outcome, _done, _all: None,
         hide_keys: bool = False,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Sequence[SyncOutcome]:
         """Synchronise all subscribers of a publication of this hub, or of all, `workers` at a time.
 
@@ -282,10 +296,15 @@ class MergeReplication(MergePublishing, MergeInspection):
         Raises `MergePublicationUnknown`.
         """
         with hiding(wanted=hide_keys):
-            return self._sync_all(publication, workers, spark, on_progress)
+            return self._sync_all(publication, workers, spark, on_progress, limits)
 
     def _sync_all(
-        self, publication: str | None, workers: int, spark: SparkSession | None, on_progress: SyncAllProgress
+        self,
+        publication: str | None,
+        workers: int,
+        spark: SparkSession | None,
+        on_progress: SyncAllProgress,
+        limits: DeviceLimits,
     ) -> Sequence[SyncOutcome]:
         with open_node(self.url) as hub:
             targets = list_targets(hub, publication) if knows(hub, publication) else ()
@@ -296,8 +315,8 @@ class MergeReplication(MergePublishing, MergeInspection):
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)
-            found += synchronise_in_tasks(spark, self.url, tasks, on_outcome=on_outcome)
-        found += synchronise_in_threads(self.url, here, workers=workers, on_outcome=on_outcome)
+            found += synchronise_in_tasks(spark, self.url, tasks, limits, on_outcome=on_outcome)
+        found += synchronise_in_threads(self.url, here, limits, workers=workers, on_outcome=on_outcome)
         return sorted(found, key=lambda outcome: (outcome.subscriber, outcome.publication))
 
     def list_pending(
@@ -334,6 +353,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         on_upload: Progress = lambda _phase, _done, _all: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary | None:
         """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
@@ -344,7 +364,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`, `TablesUnfit`.
         """
         name = address(subscriber)
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
             summary, pairing = prepare_again(
                 hub,
                 node,
@@ -369,7 +389,7 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         (SQL Server: sp_validatemergesubscription.) Raises `MergeSubscriptionUnknown`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             found = validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
             record_validation(hub, pairing, found)
@@ -384,6 +404,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         since_validation: bool = False,
         on_progress: Progress = lambda _phase, _done, _all: None,
         hide_keys: bool = False,
+        limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary:
         """Synchronise, and download again what the hub changed since a time (SQL Server: sp_resyncmergesubscription).
 
@@ -391,7 +412,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         validation that found all rows equal. A row whose version the subscriber has is written again, and one that it
         has changed itself is not. Raises as `sync`; `NeverValidated`.
         """
-        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             if since_validation:
                 since = read_last_validation(hub.connection, pairing.at_hub.subid)

@@ -38,6 +38,24 @@ class SubscriberType(IntEnum):
     """Its changes count as the publisher's once merged: the first subscriber to synchronise wins."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """What a synchronisation takes of a subscriber at most; whoever has a device writes what its database contains.
+
+    `statement_s` is how long a statement in a file may take, `row_bytes` the size of a row, `rows` and `upload_bytes`
+    those of all that is uploaded at once.
+    """
+
+    statement_s: float = 60.0
+    row_bytes: int = 1 << 27
+    rows: int = 10_000_000
+    upload_bytes: int = 1 << 34
+
+
+DEFAULT_LIMITS = DeviceLimits()
+"""The limits of a subscriber unless the caller says others."""
+
+
 class ExchangeType(IntEnum):
     """What a synchronisation does (SQL Server: -ExchangeType)."""
 

@@ -19,11 +19,13 @@ from rowtide.merge.definitions import (
     subscriptions,
 )
 from rowtide.merge.errors.publishing import MergeArticleUnknown, MergePublicationUnknown
+from rowtide.merge.errors.reading import read_count, reading
 
 
 def read_nickname(connection: Connection) -> int:
     """Return a node's own nickname."""
-    return int(connection.execute(_NICKNAME).scalar_one())
+    with reading(replinfo.name):
+        return read_count(connection.execute(_NICKNAME).scalar())
 
 
 _NICKNAME = select(replinfo.c.nickname)
@@ -102,7 +104,8 @@ def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
 def list_all_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
     """Return a publication's articles, parents before their children."""
     rows = connection.execute(select_articles(articles.c.pubid == pubid)).mappings()
-    return tuple(Article.decode(row["definition"]) for row in rows)
+    with reading(articles.name):
+        return tuple(Article.decode(row["definition"]) for row in rows)
 
 
 def select_articles(condition: ColumnElement[bool]) -> Select[Any]:
@@ -153,7 +156,8 @@ def find_article(publication: Publication, listed: Sequence[Article], name: str)
 
 def list_merged(connection: Connection) -> tuple[Article, ...]:
     """Return the articles of all publications, each table once, parents before their children."""
-    found = map(Article.decode, connection.execute(_DEFINITIONS).scalars())
+    with reading(articles.name):
+        found = list(map(Article.decode, connection.execute(_DEFINITIONS).scalars()))
     return tuple({article.nickname: article for article in found}.values())
 
 
@@ -210,13 +214,21 @@ def was_rowguid_there(connection: Connection, nickname: int) -> bool:
 
 def read_purged(connection: Connection, nickname: int) -> bytes:
     """Return the encoded lineage of a table's rows that have no metadata."""
-    return bytes(connection.execute(_PURGED, {"of_nickname": nickname}).scalar_one())
+    with reading(articles.name, nickname):
+        return _lineage(connection.execute(_PURGED, {"of_nickname": nickname}).scalar_one())
 
 
 def list_purged(connection: Connection) -> dict[int, bytes]:
     """Return what `read_purged` does of all tables, by nickname."""
     listed = connection.execute(select(articles.c.nickname, articles.c.purged_lineage))
-    return {nickname: bytes(lineage) for nickname, lineage in listed}
+    with reading(articles.name):
+        return {nickname: _lineage(lineage) for nickname, lineage in listed}
+
+
+def _lineage(value: object) -> bytes:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)
+    raise ValueError("the lineage of rows without metadata are no bytes")
 
 
 _PURGED = select(articles.c.purged_lineage).where(articles.c.nickname == bindparam("of_nickname")).limit(1)

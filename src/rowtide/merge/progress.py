@@ -20,6 +20,7 @@ from rowtide.merge.definitions import (
     subscriptions,
 )
 from rowtide.merge.errors.nodes import SessionReplaced
+from rowtide.merge.errors.reading import read_count, reading
 
 
 def as_utc(read: datetime) -> datetime:
@@ -37,7 +38,8 @@ class Purge:
 
 def read_purge(connection: Connection) -> Purge:
     """Return the last purge of a node's metadata."""
-    return purge_of(connection.execute(SELECT_NODE).mappings().one())
+    with reading(replinfo.name):
+        return purge_of(connection.execute(SELECT_NODE).mappings().one())
 
 
 SELECT_NODE = select(replinfo.c.nickname, replinfo.c.purgedgen, replinfo.c.metadatacleanuptime)
@@ -46,7 +48,7 @@ SELECT_NODE = select(replinfo.c.nickname, replinfo.c.purgedgen, replinfo.c.metad
 
 def purge_of(row: Mapping[Any, Any]) -> Purge:
     """Read the last purge from a row of `SELECT_NODE`."""
-    return Purge(row["purgedgen"], as_utc(row["metadatacleanuptime"]))
+    return Purge(read_count(row["purgedgen"]), as_utc(row["metadatacleanuptime"]))
 
 
 def set_purge(connection: Connection, generation: int, at: datetime) -> None:
@@ -65,8 +67,9 @@ def forget_generations(connection: Connection, own: int, bound: int) -> None:
 
 def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription, ...]:
     """Return the other nodes of a publication that this one exchanges with."""
-    rows = connection.execute(select_subscriptions(subscriptions.c.pubid == pubid)).mappings()
-    return tuple(map(read_subscription, rows))
+    with reading(subscriptions.name):
+        rows = connection.execute(select_subscriptions(subscriptions.c.pubid == pubid)).mappings()
+        return tuple(map(read_subscription, rows))
 
 
 def list_subids(connection: Connection, publication_name: str) -> tuple[str, ...]:
@@ -161,7 +164,8 @@ def has_retries(connection: Connection, nickname: int) -> bool:
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
     """Return the refused rows to request again from a node, by the table's nickname."""
-    return group_retries(connection.execute(SELECT_RETRIES, {"of_source": source}).mappings())
+    with reading(retries.name):
+        return group_retries(connection.execute(SELECT_RETRIES, {"of_source": source}).mappings())
 
 
 SELECT_RETRIES = (
@@ -176,6 +180,8 @@ def group_retries(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[str]]:
     """Return refused rows by the table's nickname."""
     found: dict[int, list[str]] = {}
     for row in rows:
+        if not isinstance(row["tablenick"], int) or not isinstance(row["rowguid"], str):
+            raise TypeError("a row that was refused has no rowguid, or no article")
         found.setdefault(row["tablenick"], []).append(row["rowguid"])
     return found
 
@@ -227,7 +233,7 @@ def read_subscription(row: Mapping[Any, Any]) -> Subscription:
     """Read a row of `select_subscriptions`."""
     waiting = None
     if row["waitinggen"] is not None:
-        waiting = Waiting(row["waitinggen"], row["waitingpubgen"])
+        waiting = Waiting(read_count(row["waitinggen"]), read_count(row["waitingpubgen"]))
     partition = None
     if row["partition_id"] is not None:
         partition = Partition(row["HOST_NAME_FN"], row["SUSER_NAME_FN"])
@@ -235,18 +241,18 @@ def read_subscription(row: Mapping[Any, Any]) -> Subscription:
         subid=row["subid"],
         pubid=row["pubid"],
         subscriber=row["subscriber_server"],
-        nickname=row["replnickname"],
+        nickname=read_count(row["replnickname"]),
         subscriber_type=SubscriberType(row["subscriber_type"]),
         priority=row["priority"],
-        sent=row["sentgen"],
-        received=row["recgen"],
+        sent=read_count(row["sentgen"]),
+        received=read_count(row["recgen"]),
         state=row["replicastate"],
         next_state=row["next_replicastate"],
-        session=row["session"],
-        settled=row["settledgen"],
+        session=read_count(row["session"]),
+        settled=read_count(row["settledgen"]),
         waiting=waiting,
         partition=partition,
         last_sync=None if row["last_sync_date"] is None else as_utc(row["last_sync_date"]),
-        schema_version=row["schemaversion"],
+        schema_version=read_count(row["schemaversion"]),
         schema_guid=row["schemaguid"],
     )

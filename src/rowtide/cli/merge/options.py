@@ -52,3 +52,15 @@ NewHubRunAs = Annotated[
     RunAs | None, typer.Option("--run-as", help=_RUN_AS.format(node="the publisher"), show_default="as it is")
 ]
 SubscriberRunAs = Annotated[RunAs, typer.Option("--run-as", help=_RUN_AS.format(node="the subscriber"))]
+
+StatementTimeout = Annotated[
+    float,
+    typer.Option("--statement-timeout", metavar="SECONDS", min=0.01, help="Of a statement in the subscriber's file."),
+]
+MaxRowBytes = Annotated[
+    int, typer.Option("--max-row-bytes", min=1000, max=1_000_000_000, help="Of a row that the subscriber uploads.")
+]
+MaxUploadRows = Annotated[int, typer.Option("--max-upload-rows", min=1, help="That are uploaded at once.")]
+MaxUploadBytes = Annotated[
+    int, typer.Option("--max-upload-bytes", min=1000, help="Of all rows that are uploaded at once.")
+]

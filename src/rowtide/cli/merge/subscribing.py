@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber, SubscriberRunAs
+from rowtide.cli.merge.options import (
+    HostName,
+    HubDb,
+    Login,
+    MaxRowBytes,
+    MaxUploadBytes,
+    MaxUploadRows,
+    Publication,
+    StatementTimeout,
+    Subscriber,
+    SubscriberRunAs,
+)
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import Partition, RunAs
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, RunAs
 from rowtide.merge.articles import SubscriberType as Kind
 from rowtide.merge.articles import Subscription as MergeSubscription
 
@@ -201,6 +212,10 @@ def drop_subscription(
         bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,
     yes: Yes = False,
+    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
+    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
+    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
+    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
 ) -> None:
     """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
@@ -209,11 +224,17 @@ def drop_subscription(
     """
     if ignore_subscriber and upload_first:
         raise typer.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
+    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     merge = connect(db).merge
     if upload_first:
         with _copying():
             summary = merge.drop_subscription(
-                publication, subscriber, upload_first=True, on_recovered=_print_recovered, on_kept=_print_kept
+                publication,
+                subscriber,
+                upload_first=True,
+                on_recovered=_print_recovered,
+                on_kept=_print_kept,
+                limits=limits,
             )
         notes.print(f"Dropped: {summary} before.")
         return
@@ -251,12 +272,17 @@ def reinitialize(
     ] = False,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
+    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
+    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
+    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
+    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
 ) -> None:
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
     triggers, because a program had rebuilt it, is uploaded too.
     """
+    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if absent_is_delete and not upload_first:
         raise typer.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not upload_first:
@@ -270,6 +296,7 @@ def reinitialize(
             absent_is_delete=absent_is_delete,
             on_progress=on_progress,
             on_recovered=_print_recovered,
+            limits=limits,
         )
     notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.bounds import parse_time
-from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
+from rowtide.cli.merge.options import (
+    HostName,
+    HubDb,
+    Login,
+    MaxRowBytes,
+    MaxUploadBytes,
+    MaxUploadRows,
+    Publication,
+    SomePublication,
+    SomeSubscriber,
+    StatementTimeout,
+    Subscriber,
+)
 from rowtide.cli.options import HideKeys, ListingFormat, Wide
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
@@ -18,7 +30,7 @@ from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.merge.articles import ExchangeType, Partition
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition
 
 if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
@@ -88,12 +100,17 @@ def sync(
     master: Master = None,
     spark_conf: SparkConf,
     _hide_keys: HideKeys = False,
+    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
+    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
+    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
+    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
 ) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
     After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
     were refused; with --all 1 if any subscriber failed, which does not stop the others.
     """
+    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if all_subscribers == (subscriber is not None):
         raise typer.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:
@@ -108,13 +125,15 @@ def sync(
     if publication is not None and subscriber is not None:
         with _exchanging() as on_progress:
             exchange = ExchangeType[exchange_type.name]
-            summary = connect(db).merge.sync(publication, subscriber, exchange=exchange, on_progress=on_progress)
+            summary = connect(db).merge.sync(
+                publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
+            )
         _print_summary(summary, form)
         if summary.refused:
             raise typer.Exit(_ROWS_REFUSED)
         return
     with requesting(spark_request(master, spark_conf, shared_storage=False)):
-        outcomes = _sync_all(db, publication, workers, engine)
+        outcomes = _sync_all(db, publication, workers, engine, limits)
     _print_outcomes(outcomes, form)
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(_FAILED)
@@ -134,16 +153,26 @@ def resync(
     form: ListingFormat = Format.TABLE,
     *,
     _hide_keys: HideKeys = False,
+    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
+    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
+    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
+    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
 ) -> None:
     """Download again what the publisher changed since a time, and write it (SQL Server: sp_resyncmergesubscription).
 
     Cheaper than `reinitialize`. `validation` is the last one that found all rows equal, `start` is as far back as there
     are metadata. Rows that the subscriber has changed itself are uploaded first, as in `sync`.
     """
+    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     when = None if since in ("start", "validation") else parse_time(since)
     with _exchanging() as on_progress:
         summary = connect(db).merge.resync(
-            publication, subscriber, since=when, since_validation=since == "validation", on_progress=on_progress
+            publication,
+            subscriber,
+            since=when,
+            since_validation=since == "validation",
+            on_progress=on_progress,
+            limits=limits,
         )
     _print_summary(summary, form)
     if summary.refused:
@@ -163,22 +192,29 @@ def change_subscription(
     form: ListingFormat = Format.TABLE,
     *,
     _hide_keys: HideKeys = False,
+    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
+    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
+    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
+    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
 ) -> None:
     """Move a subscriber to another partition, losing nothing (SQL Server: sp_changemergesubscription).
 
     Its changes are uploaded first; then rows leave and enter. After an interruption, `sync` continues. Exit code 2 if
     rows were refused.
     """
+    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     with _exchanging() as on_progress:
         summary = connect(db).merge.change_subscription(
-            publication, subscriber, partition=Partition(host_name, login), on_progress=on_progress
+            publication, subscriber, partition=Partition(host_name, login), on_progress=on_progress, limits=limits
         )
     _print_summary(summary, form)
     if summary.refused:
         raise typer.Exit(_ROWS_REFUSED)
 
 
-def _sync_all(db: str, publication: str | None, workers: int, engine: SyncEngine) -> Sequence[SyncOutcome]:
+def _sync_all(
+    db: str, publication: str | None, workers: int, engine: SyncEngine, limits: DeviceLimits
+) -> Sequence[SyncOutcome]:
     failed = 0
 
     def describe(reports: Sequence[tuple[SyncOutcome, int, int]]) -> Sequence[str]:
@@ -197,6 +233,7 @@ def _sync_all(db: str, publication: str | None, workers: int, engine: SyncEngine
             publication,
             workers=workers,
             spark=spark,
+            limits=limits,
             on_progress=lambda outcome, done, total: report((outcome, done, total)),
         )
 

@@ -16,7 +16,9 @@ from uuid import UUID
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of
+from rowtide.databases.sqlite.errors import FileFailed
 from rowtide.databases.sqlite.guarding import WRITING, create_flag, guard, writing
+from rowtide.databases.sqlite.strange_files import limits_of
 
 CLOCK_TABLE = "__sysClock"
 ANCHORS_TABLE = "__sysAnchors"
@@ -60,8 +62,11 @@ def drop(connection: sqlite3.Connection) -> None:
 
 
 def read(connection: sqlite3.Connection) -> int:
-    """Return the open epoch's BSN."""
-    return int(connection.execute(f"select __sysBsn from {CLOCK_TABLE}").fetchone()[0])
+    """Return the open epoch's BSN. Raises `FileFailed` if a program has made something else of it."""
+    row = connection.execute(f"select __sysBsn from {CLOCK_TABLE}").fetchone()
+    if row is None or not isinstance(row[0], int) or not 0 < row[0] < ALL_SEEN:
+        raise FileFailed(path_of(connection), f"{CLOCK_TABLE} has no number, or none that it can have")
+    return row[0]
 
 
 def end_epoch(connection: sqlite3.Connection) -> int:
@@ -132,7 +137,7 @@ def snapshot(writer: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     if not has_own_snapshots(writer):
         yield writer
         return
-    with closing(open_file(path_of(writer))) as reader:
+    with closing(open_file(path_of(writer), limits_of(writer))) as reader:
         reader.execute("begin")
         read(reader)
         yield reader

@@ -16,6 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
+from rowtide.databases.sqlite.strange_files import FileLimits, StrangeFile
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 NEEDED_VERSION = (3, 37, 0)
@@ -30,36 +31,36 @@ _ALTERING = re.compile(
 """What triggers execute comes as comments."""
 
 
-def open_url(url: str | DatabaseUrl) -> sqlite3.Connection:
+def open_url(url: str | DatabaseUrl, limits: FileLimits | None = None) -> sqlite3.Connection:
     """Open the file that a URL names. Raises `FileNotOpened` if it does not exist, `SqliteTooOld`."""
-    return open_file(parse_url(url).database or IN_MEMORY)
+    return open_file(parse_url(url).database or IN_MEMORY, limits)
 
 
-def open_connection(url: str | DatabaseUrl) -> Connection:
+def open_connection(url: str | DatabaseUrl, limits: FileLimits | None = None) -> Connection:
     """Return SQLAlchemy's connection to the file that a URL names, in autocommit mode until a transaction is begun.
 
     All files share one engine, and with it the statements that were compiled before. Raises as `open_url`.
     """
-    opened = _OPENED.set(parse_url(url))
+    opened = _OPENED.set((parse_url(url), limits))
     try:
         return _ENGINE.connect()
     finally:
         _OPENED.reset(opened)
 
 
-_OPENED: ContextVar[DatabaseUrl] = ContextVar("opened")
-"""The file that a connection of the shared engine is opened for."""
+_OPENED: ContextVar[tuple[DatabaseUrl, FileLimits | None]] = ContextVar("opened")
+"""The file that a connection of the shared engine is opened for, with its limits."""
 _ENGINE = create_engine(
     "sqlite+pysqlite://",
-    creator=lambda: open_url(_OPENED.get()),
+    creator=lambda: open_url(*_OPENED.get()),
     poolclass=NullPool,
     isolation_level="AUTOCOMMIT",
     hide_parameters=True,
 )
 
 
-def open_file(path: str) -> sqlite3.Connection:
-    """Open an existing database file in autocommit mode.
+def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection:
+    """Open an existing database file in autocommit mode; with limits, one that strangers write.
 
     Raises `FileNotOpened`, `SqliteTooOld`.
     """
@@ -67,8 +68,13 @@ def open_file(path: str) -> sqlite3.Connection:
         raise SqliteTooOld(sqlite3.sqlite_version, ".".join(map(str, NEEDED_VERSION)))
     if path in (IN_MEMORY, ":memory:"):
         return sqlite3.connect(":memory:", isolation_level=None)
+    factory = sqlite3.Connection if limits is None else StrangeFile
     try:
-        connection = sqlite3.connect(_existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None)
+        connection = sqlite3.connect(
+            _existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None, factory=factory
+        )
+        if limits is not None and isinstance(connection, StrangeFile):
+            connection.limited_by(limits)
         connection.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.DatabaseError as error:
         raise FileNotOpened(path, str(error)) from error

@@ -46,6 +46,31 @@ class FileFailed(RowtideError):
     reason: Said
 
 
+@numbered
+class StatementTimedOut(RowtideError):
+    """A statement in a file took too long: code of the file, such as a trigger or a view, does not end."""
+
+    number = 1125
+    fact = "a statement in the database file {path} was stopped after {limit_s:g} seconds"
+    hint = (
+        "Look for a trigger, view or generated column of the file that does not end. If the file is only large, give "
+        "--statement-timeout more seconds."
+    )
+    path: str
+    limit_s: float
+
+
+@numbered
+class ValueTooLarge(RowtideError):
+    """A file has a larger value than is read of it."""
+
+    number = 1126
+    fact = "the database file {path} has a value or row of more than {limit:,} bytes"
+    hint = "If it is one of yours, give --max-row-bytes more."
+    path: str
+    limit: int
+
+
 @contextmanager
 def translated(path: str) -> Iterator[None]:
     """Raise `FileFailed` for SQLite's own errors."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.errors.nodes import (
         ChangeProhibited,
+        GenerationRefused,
         HandlerFailed,
+        MetadataMalformed,
         NodeBusy,
         NodeCopied,
         NodeOutdated,
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
         RowNotHeld,
         RowOutsidePartition,
         RowsRefused,
+        RowTooLarge,
+        UploadTooLarge,
     )
     from rowtide.merge.errors.schema_changes import (
         ColumnNeeded,
@@ -107,6 +111,7 @@ __all__ = [
     "DirectionsChanged",
     "DocumentedTableUnknown",
     "FilterRefused",
+    "GenerationRefused",
     "HandlerFailed",
     "IdentityRangeExhausted",
     "IdentityRangeMissing",
@@ -123,6 +128,7 @@ __all__ = [
     "MergeSubscriptionUnknown",
     "MergeValidationFailed",
     "MergedTableAltered",
+    "MetadataMalformed",
     "NeverValidated",
     "NodeBusy",
     "NodeCopied",
@@ -142,6 +148,7 @@ __all__ = [
     "ResolverUnknown",
     "RowNotHeld",
     "RowOutsidePartition",
+    "RowTooLarge",
     "RowguidUnfit",
     "RowsRefused",
     "SchemaAhead",
@@ -161,6 +168,7 @@ __all__ = [
     "UnsupportedColumnType",
     "UploadNotComparable",
     "UploadOptionsRefused",
+    "UploadTooLarge",
 ]
 
 _HOMES = {
@@ -180,6 +188,7 @@ _HOMES = {
     "DirectionsChanged": "rowtide.merge.errors.publishing",
     "DocumentedTableUnknown": "rowtide.merge.errors.inspection",
     "FilterRefused": "rowtide.merge.errors.publishing",
+    "GenerationRefused": "rowtide.merge.errors.nodes",
     "HandlerFailed": "rowtide.merge.errors.nodes",
     "IdentityRangeExhausted": "rowtide.merge.errors.rows",
     "IdentityRangeMissing": "rowtide.merge.errors.rows",
@@ -197,6 +206,7 @@ _HOMES = {
     "MergeSubscriptionUnknown": "rowtide.merge.errors.subscribing",
     "MergeValidationFailed": "rowtide.merge.errors.inspection",
     "MergedTableAltered": "rowtide.merge.errors.schema_changes",
+    "MetadataMalformed": "rowtide.merge.errors.nodes",
     "NeverValidated": "rowtide.merge.errors.inspection",
     "NodeBusy": "rowtide.merge.errors.nodes",
     "NodeCopied": "rowtide.merge.errors.nodes",
@@ -214,8 +224,10 @@ _HOMES = {
     "RepublisherNotServer": "rowtide.merge.errors.publishing",
     "ResolverRefused": "rowtide.merge.errors.publishing",
     "ResolverUnknown": "rowtide.merge.errors.publishing",
+    "RowNotHeld": "rowtide.merge.errors.rows",
     "RowOutsidePartition": "rowtide.merge.errors.rows",
     "RowguidUnfit": "rowtide.merge.errors.publishing",
+    "RowTooLarge": "rowtide.merge.errors.rows",
     "RowsRefused": "rowtide.merge.errors.rows",
     "SchemaAhead": "rowtide.merge.errors.schema_changes",
     "SchemaChangeRefused": "rowtide.merge.errors.schema_changes",
@@ -233,6 +245,7 @@ _HOMES = {
     "UnsupportedColumnType": "rowtide.merge.errors.publishing",
     "UploadNotComparable": "rowtide.merge.errors.subscribing",
     "UploadOptionsRefused": "rowtide.merge.errors.publishing",
+    "UploadTooLarge": "rowtide.merge.errors.rows",
 }
 
 if not TYPE_CHECKING:

@@ -83,6 +83,35 @@ class HandlerFailed(RowtideError):
 
 
 @numbered
+class MetadataMalformed(RowtideError):
+    """A database has metadata of merge that rowtide did not write: a program changed them, or the file is damaged."""
+
+    number = 8141
+    fact = "the metadata of {table} are not rowtide's at {row}: {reason}"
+    hint = (
+        "Nothing of this database was taken since the last batch. Save what only it has, and run `rowtide merge "
+        "reinitialize` without --upload-first, or drop its subscription and subscribe a new file."
+    )
+    table: str
+    row: str
+    reason: str
+
+
+@numbered
+class GenerationRefused(DataLoss):
+    """A subscriber says what it cannot know, or what was said before: its database was tampered with, or restored."""
+
+    number = 8142
+    fact = "{subscriber} is not where it says to be: {reason}"
+    hint = (
+        "Its database was changed by hand, or put back in part. Save what only it has, and run `rowtide merge "
+        "reinitialize` without --upload-first."
+    )
+    subscriber: str
+    reason: str
+
+
+@numbered
 class NodeOutdated(RowtideError):
     """The node's metadata are of another build, and may not be completed with this connection."""
 

@@ -105,6 +105,31 @@ class ParentNotThere(RowsRefused):
 
 
 @numbered
+class RowTooLarge(RowtideError):
+    """A subscriber's row is larger than is taken."""
+
+    number = 8143
+    fact = "row {rowguid} of {table} at the subscriber has more than {limit:,} bytes"
+    hint = "Make it smaller there, or give --max-row-bytes more: nothing of its batch was taken."
+    table: str
+    rowguid: str
+    limit: int
+
+
+@numbered
+class UploadTooLarge(RowtideError):
+    """A subscriber has more to upload than is taken at once."""
+
+    number = 8144
+    fact = "the subscriber uploads more than {limit}"
+    hint = (
+        "If that is right, as after a long time without a synchronisation, give --max-upload-rows or "
+        "--max-upload-bytes more; what was taken before stays."
+    )
+    limit: str
+
+
+@numbered
 class IdentityRangeExhausted(RowtideError):
     """A table's key has no numbers left that a node could be given."""
 

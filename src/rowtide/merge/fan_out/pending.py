@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rowtide.core.errors import RowtideError
+from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.catalogue import get_publication
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.progress import list_subscriptions
@@ -19,7 +20,7 @@ def list_pending_of(
     hub_url: str, publication: str, subscriber: str, *, finds_conflicts: bool = False
 ) -> list[PendingChanges]:
     """Return what is pending for one subscriber, in both directions."""
-    with open_node(hub_url) as hub, open_node(subscriber) as node:
+    with open_node(hub_url) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
         pairing = pair(hub, node, publication, address(subscriber))
         return list_pending(hub, node, pairing, finds_conflicts=finds_conflicts)
 

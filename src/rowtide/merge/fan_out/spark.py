@@ -14,6 +14,7 @@ from rowtide.core.row_values import hiding_alike
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.lake.spark.failures import lack_named
+from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.fan_out.synchronising import SyncOutcome, Target, synchronise_target
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ def can_be_a_task(hub_url: str, target: Target) -> bool:
 
 
 def synchronise_in_tasks(
-    spark: SparkSession, hub_url: str, targets: Sequence[Target], *, on_outcome: Callable[[SyncOutcome], None]
+    spark: SparkSession,
+    hub_url: str,
+    targets: Sequence[Target],
+    limits: DeviceLimits,
+    *,
+    on_outcome: Callable[[SyncOutcome], None],
 ) -> list[SyncOutcome]:
     """Synchronise each target in a task of its own; return the results.
 
@@ -36,7 +42,7 @@ def synchronise_in_tasks(
 
     if not targets:
         return []
-    synchronise = hiding_alike(lambda place: synchronise_target(hub_url, targets[place]))
+    synchronise = hiding_alike(lambda place: synchronise_target(hub_url, targets[place], limits))
     task = udf(lambda place: pickle.dumps(synchronise(place)), "binary").asNondeterministic()
     count = len(targets)
     with spark_watched(), lack_named():

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from rowtide.core.errors import RowtideError
-from rowtide.merge.articles import ExchangeType, Publication
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node
@@ -88,9 +88,10 @@ def synchronise_named(
     subscriber: str,
     on_progress: Progress = lambda _phase, _done, _all: None,
     exchange: ExchangeType = ExchangeType.BOTH,
+    limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Summary:
     """Synchronise a subscriber over connections of their own."""
-    with open_node(hub_url) as hub, open_node(subscriber) as node:
+    with open_node(hub_url) as hub, open_node(subscriber, limits) as node:
         return synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
 
 
@@ -102,13 +103,18 @@ def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callabl
 
 
 def synchronise_in_threads(
-    hub_url: str, targets: Sequence[Target], *, workers: int, on_outcome: Callable[[SyncOutcome], None]
+    hub_url: str,
+    targets: Sequence[Target],
+    limits: DeviceLimits,
+    *,
+    workers: int,
+    on_outcome: Callable[[SyncOutcome], None],
 ) -> list[SyncOutcome]:
     """Synchronise each target in a thread, up to `workers` at a time; return the results."""
     pool = ThreadPoolExecutor(workers, thread_name_prefix="merge")
     found: list[SyncOutcome] = []
     try:
-        for ended in as_completed([pool.submit(synchronise_target, hub_url, each) for each in targets]):
+        for ended in as_completed([pool.submit(synchronise_target, hub_url, each, limits) for each in targets]):
             for outcome in ended.result():
                 found.append(outcome)
                 on_outcome(outcome)
@@ -117,15 +123,15 @@ def synchronise_in_threads(
     return found
 
 
-def synchronise_target(hub_url: str, target: Target) -> list[SyncOutcome]:
+def synchronise_target(hub_url: str, target: Target, limits: DeviceLimits) -> list[SyncOutcome]:
     """Synchronise a subscriber's publications, one after the other."""
-    return [_synchronise_one(hub_url, publication, target.subscriber) for publication in target.publications]
+    return [_synchronise_one(hub_url, publication, target.subscriber, limits) for publication in target.publications]
 
 
-def _synchronise_one(hub_url: str, publication: str, subscriber: str) -> SyncOutcome:
+def _synchronise_one(hub_url: str, publication: str, subscriber: str, limits: DeviceLimits) -> SyncOutcome:
     began = time.monotonic()
     try:
-        summary = _retried(lambda: synchronise_named(hub_url, publication, subscriber))
+        summary = _retried(lambda: synchronise_named(hub_url, publication, subscriber, limits=limits))
     except RowtideError as error:
         seconds = round(time.monotonic() - began, 3)
         return SyncOutcome(publication, subscriber, seconds=seconds, error=str(error), failure=error)

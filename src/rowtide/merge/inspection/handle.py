@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.core.earlier_names import earlier_name
+from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.handle import MergeHandle, knows
@@ -103,7 +104,7 @@ class MergeInspection(MergeHandle):
         (SQL Server: sp_MSenumchanges.) Nothing is written. Raises `MergePublicationUnknown`,
         `MergeSubscriptionUnknown`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             return enumerate_changes(hub, node, pairing, is_upload=upload)
 
@@ -115,7 +116,7 @@ class MergeInspection(MergeHandle):
         (SQL Server: sp_MSgetmetadata.) With `upload`, what rows of the subscriber are at the hub. Nothing is written.
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `MergeArticleUnknown`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             return get_metadata(hub, node, pairing, table, rowguids, is_upload=upload)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from rowtide.core.errors import FileNotWritable
 from rowtide.databases.file_access import make_file
 from rowtide.databases.urls import DatabaseUrl, parse_url
+from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.node import Node
 
 
 @contextmanager
-def open_subscriber(url: str) -> Iterator[Node]:
+def open_subscriber(url: str, limits: DeviceLimits | None = None) -> Iterator[Node]:
     """As `open_node`; creates a database that is created by writing to it. Raises `FileNotWritable` too."""
     parsed = parse_url(url)
     if parsed.kind.is_file and parsed.database:
@@ -22,7 +23,7 @@ def open_subscriber(url: str) -> Iterator[Node]:
             make_file(Path(parsed.database))
         except OSError as error:
             raise FileNotWritable(parsed.database, error.strerror or str(error)) from error
-    with open_node(parsed) as node:
+    with open_node(parsed, limits) as node:
         yield node
 
 
@@ -35,13 +36,13 @@ def address(url: str) -> str:
 
 
 @contextmanager
-def open_node(url: str | DatabaseUrl) -> Iterator[Node]:
-    """Yield the node on its own connection, which is closed at the end.
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> Iterator[Node]:
+    """Yield the node on its own connection, which is closed at the end; with limits, one that strangers write.
 
     Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors; turns the database's errors into
     ours.
     """
     parsed = parse_url(url)
-    opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed)
+    opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed, limits)
     with closing(opened), opened.failing():
         yield opened

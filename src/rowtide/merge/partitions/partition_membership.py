@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, insert, select, update
 
-from rowtide.merge.articles import Article, Partition
+from rowtide.merge.articles import Article, Partition, SubscriberType, Subscription
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
 from rowtide.merge.partitions.candidates import STAYED, Marks
 from rowtide.merge.versions.apply import OF_OTHERS
@@ -73,10 +73,23 @@ def put_others_rows(connection: Connection, subscriber: int, article: Article, r
 
 
 def keep_stayed(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
-    """Store that a subscriber keeps rows which have left its partition."""
+    """Store that a subscriber keeps rows which have left its partition, or that nodes below it may keep them.
+
+    It does not keep those that it only wrote to.
+    """
     for chunk in _chunks(rowguids):
-        stayed = update(partition_mappings).where(_of(subscriber, article, chunk))
-        connection.execute(stayed.values(generation=STAYED, is_leaving=False))
+        of_rows = _of(subscriber, article, chunk)
+        connection.execute(delete(partition_mappings).where(of_rows & (partition_mappings.c.generation == OF_OTHERS)))
+        connection.execute(update(partition_mappings).where(of_rows).values(generation=STAYED, is_leaving=False))
+
+
+def part_members(connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]) -> None:
+    """Store that a subscriber has rows no more.
+
+    Nodes below one that publishes again may have changed them before they left; their changes come later.
+    """
+    is_server = subscriber.subscriber_type is SubscriberType.SERVER
+    (keep_stayed if is_server else remove_members)(connection, subscriber.nickname, article, rowguids)
 
 
 def confirm_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from rowtide.merge.catalogue import (
     select_articles,
 )
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
-from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
+from rowtide.merge.errors.nodes import GenerationRefused, NodeCopied, NodeRestored
 from rowtide.merge.errors.publishing import DirectionsChanged, MergePublicationUnknown
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer, MergedTableAltered, SchemaAhead
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
@@ -292,6 +292,10 @@ def _require_unexpired(pairing: Pairing) -> None:
 def _require_met(subscriber: Transactions, pairing: Pairing) -> None:
     if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
+    here, there = pairing.at_hub, pairing.at_subscriber
+    if there.session > here.session:
+        reason = f"it is in session {there.session}, and the publisher has begun {here.session}"
+        raise GenerationRefused(here.subscriber, reason)
 
 
 def _require_whole(node: MergedTables, name: str, pairing: Pairing, examination: Examination) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, DeviceLimits
+from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 from rowtide.merge.nodes.sending import Request, Sending
 from rowtide.merge.partitions.candidates import Marks, Move, judge
 from rowtide.merge.partitions.chains import choose_parents
@@ -34,8 +35,9 @@ class Spool:
     `changes` is the number of those read so far, `nicknames` are those of the articles that have any.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, limits: DeviceLimits | None = None) -> None:
         self._parts = parts
+        self._limits = limits
         self._failure: Exception | None = None
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self._end = 0
@@ -70,13 +72,15 @@ class Spool:
         # As plain tuples: what has a class of its own takes three times as long.
         batch = (article.nickname, [tuple(each) for each in changes])
         try:
-            self._file.seek(self._end)
+            place = self._file.seek(self._end)
             pickle.dump(batch, self._file, protocol=5)
             self._end = self._file.tell()
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
         self.changes += len(changes)
         self.nicknames.add(article.nickname)
+        if self._limits is not None:
+            _require_within(self._limits, article, changes, self.changes, self._end, batch_bytes=self._end - place)
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +107,19 @@ class Spool:
         return True
 
 
+def _require_within(
+    limits: DeviceLimits, article: Article, changes: Sequence[RowChange], rows: int, size: int, *, batch_bytes: int
+) -> None:
+    """Raise `UploadTooLarge`, `RowTooLarge` if what is spooled exceeds what is taken."""
+    if rows > limits.rows:
+        raise UploadTooLarge(f"{limits.rows:,} rows")
+    if size > limits.upload_bytes:
+        raise UploadTooLarge(f"{limits.upload_bytes:,} bytes")
+    for change in changes if batch_bytes > limits.row_bytes else ():
+        if sum(len(value) for value in change.row or () if value is not None) > limits.row_bytes:
+            raise RowTooLarge(article.qualified_name, change.rowguid, limits.row_bytes)
+
+
 @dataclass(slots=True)
 class Outgoing:
     """Changes that a node sends on a request.
@@ -118,9 +135,9 @@ class Outgoing:
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
     _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
 
-    def spool(self) -> Spool:
-        """Return all changes, still to be read."""
-        return Spool(self._read())
+    def spool(self, limits: DeviceLimits | None = None) -> Spool:
+        """Return all changes, still to be read, up to some limits."""
+        return Spool(self._read(), limits)
 
     def _read(self) -> Parts:
         for article in self.request.articles:

@@ -24,7 +24,7 @@ from rowtide.merge.nodes.roles.transactions import Sessions
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.links import find_record_types
-from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, remove_members
+from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, part_members
 from rowtide.merge.progress import (
     SELECT_NODE,
     SELECT_RETRIES,
@@ -39,6 +39,7 @@ from rowtide.merge.progress import (
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
+from rowtide.merge.session.hub.claims import SELECT_GENERATIONS, Claims, read_generations
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
@@ -124,10 +125,13 @@ def upload(
 
 @dataclass(frozen=True, slots=True)
 class HubState:
-    """What the hub says as a synchronisation begins: its last purge, and the rows to request again."""
+    """What the hub says as a synchronisation begins: its last purge, the rows to request again, and the last
+    generations that it has, by the node's nickname.
+    """
 
     purge: Purge
     again: dict[int, list[str]]
+    last: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +185,9 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing, since: int) -> tuple[P
         set_subscription(subscriber.connection, subid, session=session)
     at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
     values = {"of_source": pairing.at_hub.nickname, "since_generation": since}
-    (node,), refused = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, values=values)
+    (node,), refused, last = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, SELECT_GENERATIONS, values=values)
     begun = replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
-    return begun, HubState(purge_of(node), group_retries(refused))
+    return begun, HubState(purge_of(node), group_retries(refused), read_generations(last))
 
 
 @contextmanager
@@ -199,7 +203,8 @@ def _upload(
 ) -> Uploaded:
     """Upload the subscriber's changes."""
     source, hashes = pairing.at_hub.nickname, _SentHashes()
-    receiver = receive_at_hub(hub, pairing, state.again)
+    claims = Claims(pairing.at_hub.subscriber, source, pairing.at_hub.received, state.last)
+    receiver = receive_at_hub(hub, pairing, state.again, claims)
     received = [one.receiver for one in pairing.bridges.values()]
     # What additive columns are sent with is stored before, and logical records are put together.
     is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
@@ -210,6 +215,7 @@ def _upload(
             _read(subscriber, request, hashes.add, is_whole=is_whole) as (generation, outgoing, spool),
             hub.working(spool.read_ahead),
         ):
+            claims.begin(generation)
             _keep_bases(subscriber, pairing, outgoing)
             yield generation, spool
 
@@ -228,7 +234,9 @@ def _upload(
     return Uploaded(generation, receiver.has_refused, is_current=True)
 
 
-def receive_at_hub(hub: Node, pairing: Pairing, again: dict[int, list[str]]) -> HubReceiver:
+def receive_at_hub(
+    hub: Node, pairing: Pairing, again: dict[int, list[str]], claims: Claims | None = None
+) -> HubReceiver:
     """Return what receives an upload; `again` are the rows to request once more."""
     return HubReceiver(
         hub,
@@ -241,6 +249,7 @@ def receive_at_hub(hub: Node, pairing: Pairing, again: dict[int, list[str]]) -> 
         hub_priority=pairing.hub_priority,
         filters=pairing.filters,
         articles={article.nickname: article for article in pairing.articles},
+        claims=claims,
     )
 
 
@@ -352,7 +361,7 @@ def _read(
         with ExitStack() as reading:
             sending = reading.enter_context(sender.sending(request))
             outgoing = Outgoing(sending, request, watch)
-            spool, generation = held.enter_context(outgoing.spool()), sending.generation
+            spool, generation = held.enter_context(outgoing.spool(sender.limits)), sending.generation
             if is_whole or sending.blocks_writers:
                 spool.complete()
             else:
@@ -507,7 +516,7 @@ def _part(
         for article in pairing.articles:
             gone = downloaded.gone.get(article.nickname)
             if gone:
-                remove_members(hub.connection, pairing.at_hub.nickname, article, gone)
+                part_members(hub.connection, pairing.at_hub, article, gone)
             returned = downloaded.returned.get(article.nickname)
             if returned:
                 confirm_members(hub.connection, pairing.at_hub.nickname, article, returned)

@@ -18,6 +18,20 @@ _ENTRY = struct.Struct(">HII")
 _PLACE = struct.Struct(">H")
 _LOW_BITS = 32
 _LOW = (1 << _LOW_BITS) - 1
+MOST_VERSIONS = 1 << 32
+"""A version is a number below."""
+_MOST_NODES = 1 << 14
+"""More nodes than ever change one row."""
+_MOST_COLUMNS = 1 << 12
+
+
+class Malformed(ValueError):
+    """Metadata that no node has written."""
+
+
+def _require_size(encoded: bytes, size: int, most: int, name: str) -> None:
+    if len(encoded) % size or len(encoded) > size * most:
+        raise Malformed(f"its {name} has {len(encoded):,} bytes: no multiple of {size}, or more than {size * most:,}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,12 +103,15 @@ Lineage.EMPTY = Lineage()
 # Thousands of rows that were changed between the same synchronisations have the same ones.
 @lru_cache(maxsize=1 << 14)
 def _decode_change(encoded: bytes) -> Change:
+    if len(encoded) != _ENTRY.size:
+        raise Malformed(f"a change has {len(encoded):,} bytes instead of {_ENTRY.size}")
     high, low, version = _ENTRY.unpack(encoded)
     return Change(high << _LOW_BITS | low, version)
 
 
 @lru_cache(maxsize=1 << 14)
 def _decode_lineage(encoded: bytes) -> Lineage:
+    _require_size(encoded, _ENTRY.size, _MOST_NODES, "lineage")
     entries = _ENTRY.iter_unpack(encoded)
     return Lineage(tuple(Change(high << _LOW_BITS | low, version) for high, low, version in entries))
 
@@ -123,5 +140,6 @@ def in_all_columns(last: bytes, columns: int) -> bytes:
 def decode_columns(encoded: bytes) -> dict[int, Change]:
     """Read what `encode_columns` wrote."""
     size = _PLACE.size + _ENTRY.size
+    _require_size(encoded, size, _MOST_COLUMNS, "columns' changes")
     pieces = (encoded[start : start + size] for start in range(0, len(encoded), size))
     return {_PLACE.unpack(piece[: _PLACE.size])[0]: Change.decode(piece[_PLACE.size :]) for piece in pieces}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rowtide.merge.articles import Article, ArticleReference
+from rowtide.merge.errors.reading import reading
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,
     TOMBSTONE_COLUMNS,
@@ -19,6 +20,7 @@ from rowtide.merge.versions.apply import (
 )
 from rowtide.merge.versions.changes import Known, Row, RowChange, make_changes
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
+from rowtide.merge.versions.stored import read_rowguid, require_complete
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)
@@ -29,6 +31,8 @@ _CONTENTS = slice(1, 1 + len(CONTENTS_COLUMNS))
 _TOMBSTONE = slice(_CONTENTS.stop, None)
 """Places in what the query returns; the last two of the metadata, whose first is whether the row is there."""
 _MOST_KEPT = 1 << 12
+_ROWGUID_LENGTH = 36
+"""Of all rowguids but those that programs have made otherwise."""
 
 
 class MetadataDialect(Protocol):
@@ -145,12 +149,16 @@ class MetadataReader:
         for row in rows:
             metadata = row[_METADATA]
             if metadata not in self._changes:
-                self._keep(metadata, self._compose(metadata))
+                with reading(self.article.qualified_name, row[_ROWGUID]):
+                    self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
                 _, lineage, last, columns, live, tombstone, bases, _, weight = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
                 parents = row[values_end:]
+                if type(row[_ROWGUID]) is not str or len(row[_ROWGUID]) != _ROWGUID_LENGTH:
+                    with reading(self.article.qualified_name, row[_ROWGUID]):
+                        read_rowguid(row[_ROWGUID])
                 changes.append((row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight))
         return make_changes(changes)
 
@@ -159,7 +167,8 @@ class MetadataReader:
         found: dict[str, Known] = {}
         for rowguids, *metadata in groups:
             is_held = self.subscriber is None or metadata.pop() is not None
-            known = self._recall(metadata)
+            with reading(self.article.qualified_name, str(rowguids).split('"')[1:2]):
+                known = self._recall(metadata)
             if known is not None:
                 known = known if is_held else replace(known, is_held=False)
                 found.update(dict.fromkeys(json.loads(rowguids), known))
@@ -182,8 +191,12 @@ class MetadataReader:
 
     def _decode(self, metadata: Sequence[Any]) -> tuple[bool, Contents | None, Tombstone | None]:
         contents, tombstone = metadata[_CONTENTS], metadata[_TOMBSTONE]
-        return (
+        found = (
             metadata[0] is not None,
             None if contents[0] is None else self.reader.contents(contents),
             None if tombstone[0] is None else self.reader.tombstone(tombstone),
         )
+        for each in found[1:]:
+            if each is not None:
+                require_complete(each.origin, each.lineage, each.last)
+        return found

@@ -24,7 +24,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
-from rowtide.merge.articles import Article, Subscription
+from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
@@ -88,9 +88,9 @@ _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)
 _MERGED = select_articles(true())
 
 
-def open_node(url: str | DatabaseUrl) -> PostgresNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-    return PostgresNode(_engine_of(parse_url(url)))
+    return PostgresNode(_engine_of(parse_url(url)), limits)
 
 
 @lru_cache(maxsize=8)
@@ -105,8 +105,9 @@ class PostgresNode:
     tries_together = True
     numbers_above_all = False
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:
         self._engine = engine
+        self.limits = limits
         with translated():
             self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
         self._session = session_of(self.connection)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.nodes.sending import Enumeration, Request, Sending
 
 
 class ChangeSource(Transactions, Protocol):
     """A node whose changes are enumerated by generation."""
+
+    @property
+    def limits(self) -> DeviceLimits | None:
+        """What is taken of the node at most; None for a node that is trusted."""
 
     def enumerating(self) -> AbstractContextManager[Enumeration]:
         """Close the open generation, if it has changes, and yield its reader (SQL Server: sp_MSmakegeneration).

@@ -7,7 +7,8 @@ version's number is the epoch in which it was made.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -68,13 +69,15 @@ class SqliteEnumeration:
     """Reads one snapshot; see `Enumeration`.
 
     `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to a temporary
-    table; `parents` are the articles whose rows foreign keys are resolved to.
+    table; `parents` are the articles whose rows foreign keys are resolved to. What fails while it reads, which is often
+    within a transaction of another node, `failing` makes an error of this file.
     """
 
     session: sqlite3.Connection
     own: int
     generation: int
     purged: dict[int, bytes]
+    failing: Callable[[], AbstractContextManager[None]]
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 
@@ -89,7 +92,9 @@ class SqliteEnumeration:
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
-        return reading.changes(read_asked(self.session, reading.select_asked(), rowguids))
+        with self.failing():
+            found = read_asked(self.session, reading.select_asked(), rowguids)
+        return reading.changes(found)
 
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
@@ -138,6 +143,10 @@ class SqliteEnumeration:
             yield reading.changes(piece)
 
     def _read(self, query: str, parameters: Sequence[int] = (), rows: int = BATCH_ROWS) -> Iterator[list[Any]]:
-        cursor = self.session.execute(query, parameters)
-        while batch := cursor.fetchmany(rows):
+        with self.failing():
+            cursor = self.session.execute(query, parameters)
+            batch = cursor.fetchmany(rows)
+        while batch:
             yield batch
+            with self.failing():
+                batch = cursor.fetchmany(rows)

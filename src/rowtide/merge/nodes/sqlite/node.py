@@ -21,8 +21,9 @@ from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_conn
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
 from rowtide.databases.urls import DatabaseUrl
-from rowtide.merge.articles import ROWGUID, Article, Subscription
+from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
@@ -79,9 +80,10 @@ _FOREIGN_KEY = ("SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
 """The name and the text of SQLite's error for a foreign key."""
 
 
-def open_node(url: str | DatabaseUrl) -> SqliteNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> SqliteNode:
     """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
-    return SqliteNode(open_connection(url))
+    of_file = None if limits is None else FileLimits(limits.statement_s, limits.row_bytes)
+    return SqliteNode(open_connection(url, of_file), limits)
 
 
 class SqliteNode:
@@ -90,8 +92,9 @@ class SqliteNode:
     tries_together = False
     numbers_above_all = True
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
         self.connection = connection
+        self.limits = limits
         self._session = _session_of(self.connection)
         self._session.text_factory = decode
         self._session.execute("pragma foreign_keys = on")
@@ -173,9 +176,13 @@ class SqliteNode:
                 yield
             failpoint("sqlite_merge_commit.before")
             self._session.commit()
-        except sqlite3.Error as error:
+        except sqlite3.IntegrityError as error:
+            # A deferred foreign key.
             self._session.rollback()
             raise self._failure(error, "the transaction") from error
+        except sqlite3.Error as error:
+            self._session.rollback()
+            raise self._file_failure(error) from error
         except BaseException:
             self._session.rollback()
             raise
@@ -206,7 +213,7 @@ class SqliteNode:
             reader.text_factory = decode
             if is_beside:
                 apply_beside(reader, merged, generation)
-            yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+            yield SqliteEnumeration(reader, own, generation, purged, self.failing, is_beside=is_beside)
 
     @contextmanager
     def previewing(self) -> Iterator[SqliteEnumeration]:
@@ -219,7 +226,7 @@ class SqliteNode:
             reader.text_factory = decode
             if is_beside:
                 apply_beside(reader, merged, generation)
-            yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+            yield SqliteEnumeration(reader, own, generation, purged, self.failing, is_beside=is_beside)
 
     @contextmanager
     def sending(self, request: Request) -> Iterator[EnumeratedSending]:
@@ -499,6 +506,9 @@ class SqliteNode:
 
     def _file_failure(self, error: Exception) -> Exception:
         reason = " ".join(str(error).split())
+        limited = failure_of(self._session, self.path, error)
+        if limited is not None:
+            return limited
         if isinstance(error, sqlite3.Error) and is_busy(error):
             return NodeBusy(self.path, reason)
         return FileFailed(self.path, reason)

@@ -12,9 +12,10 @@ from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, Partiti
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, put_others_rows, remove_members
+from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, part_members, put_others_rows
 from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
+from rowtide.merge.session.hub.claims import Claims
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
@@ -38,11 +39,13 @@ from rowtide.merge.versions.changes import Known, RowChange, Write
 class HubReceiver(HubDecisions):
     """The hub during an upload; see `Receiver`.
 
-    `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname.
+    `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname;
+    `claims` judges the lineages that come, but in a rehearsal.
     """
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
+    claims: Claims | None = None
 
     @property
     def holder(self) -> Holder | None:
@@ -183,11 +186,15 @@ class HubReceiver(HubDecisions):
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         asked = keys_to_read(parts, self.articles)
-        if not asked:
-            return self.read_known(rowguids_of(parts)), {}
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
         known, read = self.read_known_and_rows(rowguids_of(parts), rows)
+        self.judge(parts, known)
         return known, dict(zip(asked, read, strict=True))
+
+    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]) -> None:
+        """Raise `GenerationRefused` if the subscriber says what it cannot know."""
+        if self.claims is not None:
+            self.claims.require(parts, known)
 
     def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
         settled: dict[int, Counts] = {}
@@ -331,7 +338,7 @@ class HubReceiver(HubDecisions):
         live = [(change.rowguid, None) for change in changes if change.row is not None]
         add_members(self.node.connection, self.source, article, live, FROM_THERE)
         gone = [change.rowguid for change in changes if change.row is None]
-        remove_members(self.node.connection, self.source, article, gone)
+        part_members(self.node.connection, self.subscription, article, gone)
 
     def _compensate_each(self, refused: Sequence[Refused]) -> None:
         """Undo at the subscriber changes that the hub refuses, and request them no more."""

@@ -65,7 +65,9 @@ class HubRecordDecisions:
         part: Part = (article, changes)
 
         def work() -> tuple[list[Part], list[Counts]]:
-            return self.receiver.refuse_others([part], self.receiver.read_known(rowguids_of([part])))
+            known = self.receiver.read_known(rowguids_of([part]))
+            self.receiver.judge([part], known)
+            return self.receiver.refuse_others([part], known)
 
         ((_, left),), (counts,) = transact(self.receiver, work)
         return left, counts

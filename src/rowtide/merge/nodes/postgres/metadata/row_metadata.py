@@ -16,8 +16,9 @@ from rowtide.merge.nodes.postgres.metadata.generations import Generations
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
 from rowtide.merge.partitions.belonging import FilterDialect
+from rowtide.merge.versions import stored
 from rowtide.merge.versions.apply import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables
-from rowtide.merge.versions.changes import Row, TombstoneType
+from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.composition import Contents, Tombstone
 from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
@@ -70,25 +71,25 @@ class PostgresReader:
     def contents(self, values: Sequence[str | None]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            self.generations.number_of(int(stamp or 0)),
-            _integer(origin),
-            _real(priority),
-            _bytes(lineage),
-            _bytes(last),
-            _bytes(columns),
+            stored.read_version(self.generations.number_of(int(stamp or 0))),
+            stored.read_origin(_integer(origin)),
+            stored.read_priority(_real(priority)),
+            stored.read_lineage(_bytes(lineage)),
+            stored.read_last(_bytes(last)),
+            stored.read_columns(_bytes(columns)),
             self._own_columns(own_columns),
-            bases,
+            stored.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[str | None]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            self.generations.number_of(int(stamp or 0)),
-            _integer(origin),
-            _real(priority),
-            _bytes(lineage),
-            _bytes(last),
-            TombstoneType(int(kind or 0)),
+            stored.read_version(self.generations.number_of(int(stamp or 0))),
+            stored.read_origin(_integer(origin)),
+            stored.read_priority(_real(priority)),
+            stored.read_lineage(_bytes(lineage)),
+            stored.read_last(_bytes(last)),
+            stored.read_tombstone_type(int(kind or 0)),
         )
 
     def values(self, article: Article, values: Sequence[str | None]) -> Row:

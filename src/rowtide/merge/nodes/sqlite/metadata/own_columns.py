@@ -10,13 +10,6 @@ _HEX = 16
 _NONE = "0" * _HEX
 
 
-def decode_own_columns(text: str | None) -> dict[int, int]:
-    """Return the stamps of columns that this node changed, by position."""
-    digits = text or ""
-    pieces = (digits[start : start + _HEX] for start in range(0, len(digits), _HEX))
-    return {place: stamp for place, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
-
-
 def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
     """Return stamps of columns as triggers write them."""
     return "".join(f"{stamps.get(place, 0):0{_HEX}x}" for place in range(len(article.columns)))

@@ -15,11 +15,12 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, TEXT, reader, to_text
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.metadata.own_columns import decode_own_columns, moved, stamped
+from rowtide.merge.nodes.sqlite.metadata.own_columns import moved, stamped
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
+from rowtide.merge.versions import stored
 from rowtide.merge.versions.apply import Tables
-from rowtide.merge.versions.changes import Row, TombstoneType
+from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.composition import Contents, Tombstone
 from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
@@ -51,11 +52,27 @@ class SqliteReader:
 
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
-        return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns), bases)
+        return Contents(
+            stored.read_version(stamp),
+            stored.read_origin(origin),
+            stored.read_priority(priority),
+            stored.read_lineage(lineage),
+            stored.read_last(last),
+            stored.read_columns(columns),
+            stored.read_own_columns(own_columns),
+            stored.read_bases(bases),
+        )
 
     def tombstone(self, values: Sequence[Any]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
-        return Tombstone(stamp, origin, priority, lineage, last, TombstoneType(kind))
+        return Tombstone(
+            stored.read_version(stamp),
+            stored.read_origin(origin),
+            stored.read_priority(priority),
+            stored.read_lineage(lineage),
+            stored.read_last(last),
+            stored.read_tombstone_type(kind),
+        )
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
         types = _types(article)

@@ -12,6 +12,7 @@ import sqlite3
 
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.strange_files import limits_of, set_defensive
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import RowguidUnfit
 
@@ -89,9 +90,11 @@ def _give_default(session: sqlite3.Connection, article: Article) -> None:
     (sql,) = session.execute(f"select sql from main.sqlite_schema {where}", (article.file_table,)).fetchone()
     before, _, behind = sql.rpartition(_FIRST_DEFINITION)
     version = session.execute("pragma schema_version").fetchone()[0]
+    set_defensive(session, is_on=False)
     session.execute("pragma writable_schema = on")
     session.execute(
         f"update main.sqlite_schema set sql = ? {where}", (before + DEFINITION + behind, article.file_table)
     )
     session.execute(f"pragma schema_version = {version + 1}")
     session.execute("pragma writable_schema = reset")
+    set_defensive(session, is_on=limits_of(session) is not None)

@@ -1,0 +1,130 @@
+"""Read stored metadata of rows: every length and every number is checked. Pure.
+
+Whoever holds a device can write anything into its file. What is read of it is taken apart here and in `lineage`, and
+nowhere else; what is wrong raises `Malformed`, and the reader, who knows the row, says which one it is.
+"""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+
+from rowtide.merge.versions.changes import TombstoneType
+from rowtide.merge.versions.lineage import MOST_VERSIONS, Change, Lineage, Malformed, decode_columns
+
+_NICKNAMES = 1 << 48
+_PLACES = 1 << 16
+_STAMP_DIGITS = 16
+_MOST_BASES = 100
+_ROWGUID_LENGTH = 255
+_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+def read_rowguid(value: object) -> str:
+    """Return a row's rowguid."""
+    if isinstance(value, str) and 0 < len(value) <= _ROWGUID_LENGTH:
+        return value
+    raise Malformed("its rowguid is no text of a rowguid")
+
+
+def read_version(value: object) -> int:
+    """Return the number of a generation or of a stamp."""
+    return _number(value, "generation", MOST_VERSIONS)
+
+
+def read_origin(value: object) -> int | None:
+    """Return a node's nickname."""
+    return None if value is None else _number(value, "origin", _NICKNAMES)
+
+
+def _number(value: object, name: str, most: int) -> int:
+    if isinstance(value, int) and 0 <= value < most:
+        return value
+    raise Malformed(f"its {name} is no number below {most}")
+
+
+def read_priority(value: object) -> float | None:
+    """Return a version's weight."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and isfinite(value):
+        return float(value)
+    raise Malformed("its priority is no number")
+
+
+def read_lineage(value: object) -> bytes | None:
+    """Return an encoded lineage that `Lineage.decode` reads."""
+    encoded = _bytes(value, "lineage")
+    if encoded is not None:
+        Lineage.decode(encoded)
+    return encoded
+
+
+def read_last(value: object) -> bytes | None:
+    """Return an encoded change that `Change.decode` reads."""
+    encoded = _bytes(value, "last change")
+    if encoded is not None:
+        Change.decode(encoded)
+    return encoded
+
+
+def read_columns(value: object) -> bytes | None:
+    """Return encoded changes of columns that `decode_columns` reads."""
+    encoded = _bytes(value, "columns' changes")
+    if encoded is not None:
+        decode_columns(encoded)
+    return encoded
+
+
+def _bytes(value: object, name: str) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    raise Malformed(f"its {name} are no bytes")
+
+
+def read_own_columns(text: object) -> dict[int, int]:
+    """Return the stamps of the columns that the node changed, by position, from 16 hexadecimal digits for each."""
+    if text is None:
+        return {}
+    if not isinstance(text, str) or len(text) % _STAMP_DIGITS or len(text) > _PLACES * _STAMP_DIGITS:
+        raise Malformed("its columns' stamps are no digits of columns")
+    if not _DIGITS.issuperset(text):
+        raise Malformed("its columns' stamps are no digits")
+    pieces = (text[start : start + _STAMP_DIGITS] for start in range(0, len(text), _STAMP_DIGITS))
+    return {place: read_version(stamp) for place, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
+
+
+def read_bases(text: object) -> str | None:
+    """Return the values that an additive column was sent with; see `bases`."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise Malformed("its earlier values are no text")
+    try:
+        pairs = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("its earlier values are no list") from error
+    if not isinstance(pairs, list) or not 0 < len(pairs) <= _MOST_BASES or not all(map(_is_base, pairs)):
+        raise Malformed("its earlier values are no list of numbers and values")
+    return text
+
+
+def _is_base(pair: object) -> bool:
+    return (
+        isinstance(pair, list)
+        and [type(part) for part in pair] in ([int, str], [int, type(None)])
+        and 0 <= pair[0] < MOST_VERSIONS
+    )
+
+
+def read_tombstone_type(value: object) -> TombstoneType:
+    """Return why a row is absent."""
+    if isinstance(value, int) and value in TombstoneType.__members__.values():
+        return TombstoneType(value)
+    raise Malformed("its tombstone is of no known type")
+
+
+def require_complete(origin: int | None, lineage: bytes | None, last: bytes | None) -> None:
+    """Raise unless a version that was received has its lineage and its change."""
+    if origin is not None and (lineage is None or last is None):
+        raise Malformed("its version was received, and has no lineage or no last change")
