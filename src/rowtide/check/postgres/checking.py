@@ -37,7 +37,7 @@ from rowtide.findings.postgres.server_findings import find_in_server
 from rowtide.findings.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
 from rowtide.findings.postgres.table_findings import find_in_tables
 from rowtide.findings.postgres.tracking_facts import read_tracking
-from rowtide.findings.postgres.tracking_findings import find_in_tracking, find_unreadable
+from rowtide.findings.postgres.tracking_findings import find_in_tracking
 from rowtide.findings.purpose import Purpose
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
@@ -164,7 +164,7 @@ def _check_as_reader(connection: Connection, _url: str, tables: Sequence[str], _
     tracking = read_tracking(connection, facts.named, None)
     tracked = [one.table.source_id for one in tracking.tables if one.table is not None]
     found = find_for_reader(facts, tracking, find_unreadable_tables(connection, tracked))
-    return Checked((*found, *find_unreadable(role, tracking)), role.others)
+    return Checked(tuple(found), role.others)
 
 
 def _check_as_subscriber(connection: Connection, _url: str, tables: Sequence[str], _lake: str | None) -> Checked:

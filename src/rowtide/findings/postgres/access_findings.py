@@ -33,17 +33,28 @@ def find_for_reader(
     for refusal in facts.refusals:
         mend = Sql((f"{refusal.mend};",), "as the owner of the database or of the table")
         yield Finding(Severity.STOPS, f"instance {refusal.instance}", refusal.filled_fact, mend)
+    yield from _find_for_enumeration(facts, tracking)
     for one in unreadable:
         grant = Sql((f"grant select on {one.quoted} to {quote(facts.role.name)};",), AS_OWNER)
         yield Finding(Severity.STOPS, f"table {one.name}", "it is tracked, and this role may not read it", grant)
     tracked = {one.table.qualified_name for one in tracking.tables if one.table is not None}
     for name in facts.uncaptured:
-        if name not in tracked:
+        if tracking.is_readable and name not in tracked:
             advice = Advice("Let the table's owner enable it, if its changes are to be read.")
             yield Finding(Severity.STOPS, f"table {name}", "it is neither captured nor tracked", advice)
     if facts.lake is not None and not facts.may_enter_lake:
         fact = f"this user may not read {facts.lake}: changes are read from its files"
         yield Finding(Severity.STOPS, "lake", fact, Command(f"chmod -R g=rX {shlex.quote(facts.lake)}"))
+
+
+def _find_for_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[Finding]:
+    """An enumeration locks what is tracked and keeps anchors: select on the tables does not suffice."""
+    owner = facts.role.others.get("tracking")
+    if tracking.is_there and owner is not None:
+        fact = f"it has not the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
+        severity = Severity.WARNS if facts.is_captured else Severity.STOPS
+        mend = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
+        yield Finding(severity, f"role {facts.role.name}", fact, mend)
 
 
 def find_in_subscriber(facts: NodeFacts, schema: str) -> Iterator[Finding]:

@@ -25,7 +25,6 @@ from rowtide.findings.postgres.facts import (
     CandidateFacts,
     DatabaseFacts,
     Readers,
-    RoleFacts,
     StampFacts,
     TrackedTableFacts,
     TrackingFacts,
@@ -48,7 +47,9 @@ LOW_CORRELATION = 0.5
 def find_in_tracking(facts: DatabaseFacts) -> Iterator[Finding]:
     """Judge what is tracked, and tables that were named and may come to be."""
     tracking = facts.tracking
-    yield from find_unreadable(facts.role, tracking)
+    if not tracking.is_readable:
+        fact = f"role {facts.role.name} may not read the schema rowtide_tracking: tracked tables were not looked at"
+        yield Finding(Severity.TELLS, "tracking", fact, Advice("Check as the role that tracks them."))
     if tracking.tables:
         yield from _find_in_server(facts, tracking)
     if tracking.tables or tracking.candidates:
@@ -60,13 +61,6 @@ def find_in_tracking(facts: DatabaseFacts) -> Iterator[Finding]:
         yield from _find_in_candidate(candidate, tracking)
     if not facts.wants_capture:
         yield from _find_rights(facts)
-
-
-def find_unreadable(role: RoleFacts, tracking: TrackingFacts) -> Iterator[Finding]:
-    """Judge whether a role may read what is tracked."""
-    if not tracking.is_readable:
-        fact = f"role {role.name} may not read the schema rowtide_tracking: tracked tables were not looked at"
-        yield Finding(Severity.TELLS, "tracking", fact, Advice("Check as the role that tracks them."))
 
 
 def _find_in_server(facts: DatabaseFacts, tracking: TrackingFacts) -> Iterator[Finding]:
