@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import TypedDict, Unpack
 
 from rowtide.replication.conflicts import Resolver
@@ -16,6 +17,15 @@ MOST_STREAMS = 64
 """The most streams, as in SQL Server."""
 
 
+class RunAs(StrEnum):
+    """Whose rights the code of a subscriber's tables has: triggers, defaults, checks, index expressions."""
+
+    OWNER = "owner"
+    """Those of the table's owner."""
+    AGENT = "agent"
+    """Those of the role that delivers: the tables' owners are trusted with them."""
+
+
 class SettingsChanges(TypedDict, total=False):
     """Fields of `SubscriptionSettings` that replace what a subscription has."""
 
@@ -24,6 +34,7 @@ class SettingsChanges(TypedDict, total=False):
     commit_batch_threshold: int | None
     skip_errors: str
     conflicts: Resolver | None
+    run_as: RunAs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,8 @@ class SubscriptionSettings:
     A batch is divided among `streams` connections. It ends with the source transaction that reaches `commit_batch_size`
     transactions or `commit_batch_threshold` commands; None: the default. `skip_errors` lists errors as
     `SkipErrors.parse` takes them. `keeps_tables`: the subscriber's tables are its own, so that they are emptied, not
-    dropped, when they are copied again. `conflicts` None: not decided, which is `none`.
+    dropped, when they are copied again. `conflicts` None: not decided, which is `none`. `run_as`: whose
+    rights the code of a PostgreSQL subscriber's tables has.
     """
 
     streams: int = 1
@@ -42,6 +54,7 @@ class SubscriptionSettings:
     skip_errors: str = ""
     keeps_tables: bool = False
     conflicts: Resolver | None = None
+    run_as: RunAs = RunAs.OWNER
 
     def __post_init__(self) -> None:
         if not 1 <= self.streams <= MOST_STREAMS:
@@ -69,6 +82,8 @@ class SubscriptionSettings:
         values = json.loads(stored)
         if "conflicts" in values:
             values["conflicts"] = Resolver(values["conflicts"])
+        if "run_as" in values:
+            values["run_as"] = RunAs(values["run_as"])
         return cls(**values)
 
     @property

@@ -12,7 +12,7 @@ from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline
 
-COPY = "copy copied from stdin"
+COPY = "copy public.copied from stdin"
 
 
 def test_connection_that_breaks_during_a_copy_is_an_outage(second_subscriber: Subscriber) -> None:
@@ -52,7 +52,7 @@ def test_refused_copy_leaves_the_pipeline_usable(second_subscriber: Subscriber) 
         assert refused is not None
         assert refused.sqlstate == "22P02"
         assert pipeline.copy(COPY, [b"1\n2\n"]) is None
-        pipeline.execute("insert into copied values (3)")
+        pipeline.execute("insert into public.copied values (3)")
         assert pipeline.synchronize() is None
     assert second_subscriber.execute("select array_agg(id order by id) from copied") == [([1, 2, 3],)]
 

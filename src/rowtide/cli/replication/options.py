@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, SettingsChanges
+from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, RunAs, SettingsChanges
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
@@ -71,12 +71,25 @@ Conflicts = Annotated[
 ]
 
 
+RunRowsAs = Annotated[
+    RunAs | None,
+    typer.Option(
+        "--run-as",
+        help="Whose rights the triggers, defaults and checks of the subscriber's tables have: owner: those of each "
+        "table's owner, as at first; agent: those of the role in the subscriber's URL, with which the owners are "
+        "trusted.",
+        show_default=False,
+    ),
+]
+
+
 def given_settings(
     streams: int | None,
     commit_batch_size: int | None,
     commit_batch_threshold: int | None,
     skip_errors: str | None,
     conflicts: Resolver | None = None,
+    run_as: RunAs | None = None,
 ) -> SettingsChanges:
     """Return the settings that were given."""
     given = SettingsChanges()
@@ -90,4 +103,6 @@ def given_settings(
         given["skip_errors"] = skip_errors
     if conflicts is not None:
         given["conflicts"] = conflicts
+    if run_as is not None:
+        given["run_as"] = run_as
     return given

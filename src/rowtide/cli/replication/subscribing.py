@@ -13,6 +13,7 @@ from rowtide.cli.replication.options import (
     CommitBatchThreshold,
     Conflicts,
     Publication,
+    RunRowsAs,
     SkippedErrors,
     SomeSubscriber,
     Streams,
@@ -64,6 +65,7 @@ def add_subscription(
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
     conflicts: Conflicts = None,
+    run_as: RunRowsAs = None,
     *,
     forward: Annotated[
         bool | None,
@@ -90,7 +92,7 @@ def add_subscription(
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
         constraints=constraints,
         settings=SubscriptionSettings(
-            **given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
+            **given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts, run_as)
         ),
         forward=forward,
     )
@@ -115,12 +117,13 @@ def change_subscription(
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
     conflicts: Conflicts = None,
+    run_as: RunRowsAs = None,
 ) -> None:
     """Change how a subscription is delivered (SQL Server: sp_changesubscription).
 
     A run takes it on at the end of a batch; its own options go before these settings.
     """
-    given = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
+    given = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts, run_as)
     settings = connect(db).replication.change_subscription(publication, subscriber, **given)
     notes.print(f"Settings that are not the default: {settings.encode() or 'none'}.", soft_wrap=True)
 

@@ -91,19 +91,61 @@ def owners_query(names: str) -> str:
 
 
 def creations(owner: Owner) -> Sequence[str]:
-    """Return the statements, for one transaction, that create the two functions of an owner. Idempotent."""
-    executing = (
-        f"declare changed bigint; begin {guard(owner)} execute $1; get diagnostics changed = row_count; "
-        "return changed; end"
-    )
-    querying = f"begin {guard(owner)} return query execute $1; end"
+    """Return the statements, for one transaction, that create the two functions of an owner. Idempotent.
+
+    The statement that they are given has its values as `($1)[1]`, `($1)[2]` and so on: elements of their second
+    parameter.
+    """
+    executing, querying = sources(owner)
     return [
         *schema_creation(),
-        *made_as(owner, f"function {owner.executing}(text)", f"returns bigint {_PLPGSQL} as {quote_body(executing)}"),
         *made_as(
-            owner, f"function {owner.querying}(text)", f"returns setof record {_PLPGSQL} as {quote_body(querying)}"
+            owner,
+            f"function {owner.executing}{_PARAMETERS}",
+            f"returns bigint {_PLPGSQL} as {quote_body(executing)}",
+            parameters=_WITH_DEFAULT,
+        ),
+        *made_as(
+            owner,
+            f"function {owner.querying}{_PARAMETERS}",
+            f"returns setof record {_PLPGSQL} as {quote_body(querying)}",
+            parameters=_WITH_DEFAULT,
         ),
     ]
+
+
+def own_creations(role: Owner, schema: str) -> Sequence[str]:
+    """Return the statements, for one transaction, that create the same functions of the session's role in a schema.
+
+    They keep the session's rights, and run what they are given under the role's own path. Idempotent.
+    """
+    executing, querying = sources(role)
+    made = [
+        (quote_qualified(schema, f"execute_{role.role_id}"), "bigint", executing),
+        (quote_qualified(schema, f"query_{role.role_id}"), "setof record", querying),
+    ]
+    return [
+        *functions_path(),
+        *(
+            f"create or replace function {name}({_WITH_DEFAULT}) returns {result} language plpgsql {SETTINGS} "
+            f"as {quote_body(body)}"
+            for name, result, body in made
+        ),
+        *(f"revoke all on function {name}{_PARAMETERS} from public" for name, _, _ in made),
+        OWN_PATH,
+    ]
+
+
+def sources(owner: Owner) -> tuple[str, str]:
+    """Return the bodies of the functions that execute and query, as the server stores them."""
+    checked = guard(owner)
+    executing = (
+        f"declare changed bigint; begin {checked} "
+        # Without values it may be several statements.
+        "if $2 is null then execute $1; else execute $1 using $2; end if; "
+        "get diagnostics changed = row_count; return changed; end"
+    )
+    return executing, f"begin {checked} return query execute $1 using $2; end"
 
 
 def schema_creation() -> Sequence[str]:
@@ -213,6 +255,8 @@ join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner
 where planned_table.oid = {table} and not author.rolsuper and author.rolname <> current_user
 """
 _ROLE = "current_user"
+_PARAMETERS = "(text, text[])"
+_WITH_DEFAULT = "text, text[] default null"
 _PLPGSQL = f"language plpgsql security definer {SETTINGS}"
 
 _OWNERS = """

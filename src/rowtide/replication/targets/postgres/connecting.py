@@ -19,6 +19,11 @@ _OWN_SETTINGS = {"plan_cache_mode": "force_generic_plan"}
 """Each call is one of many like it: a plan for its values alone would be made and thrown away every time."""
 
 
+def settings_of(own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings that `connect` gives a session, with its own values of some."""
+    return {**PINNED_SETTINGS, **_OWN_SETTINGS, **own}
+
+
 def connect(
     url: str,
     *,

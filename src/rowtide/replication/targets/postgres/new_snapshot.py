@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,12 +30,13 @@ from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.restorations import Restoration
-from rowtide.replication.targets.postgres.schema.alterations import alter
+from rowtide.replication.targets.postgres.schema.alterations import alter, rename
 from rowtide.replication.targets.postgres.schema.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.schema.needed_objects import make_schema, provide
 from rowtide.replication.targets.postgres.schema.own_objects import list_references, release_references, switch_off
 from rowtide.replication.targets.postgres.schema.scripted_objects import drop, list_present, make
 from rowtide.replication.targets.postgres.schema.tables import clear_tables, constrain, create_table
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -54,7 +56,9 @@ class MadeTables:
     altered: Sequence[Article]
 
 
-def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnapshot, subscriber: str) -> MadeTables:
+def make_tables(
+    connection: _Connection, new: NewSubscription, snapshot: NewSnapshot, subscriber: str, written: WrittenTables
+) -> MadeTables:
     """Create the tables, or empty existing ones and switch off what may not hold during the copy.
 
     In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`,
@@ -79,16 +83,34 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     if snapshot.if_exists is IfExists.DROP:
         drop(connection, snapshot.scripts)
     are_referenced = bool(list_references(connection, present))
-    for statement in clear_tables(present, snapshot.if_exists, are_referenced=are_referenced):
-        _run(connection, ", ".join(article.qualified_name for article in present), statement)
-    altered = [_alter(connection, each) if each.article in kept else each for each in new.altered]
+    _clear(connection, present, snapshot.if_exists, written, are_referenced=are_referenced)
+    altered = [_alter(connection, each, written) if each.article in kept else each for each in new.altered]
     for article, details in made:
         make_schema(connection, article.schema)
         _run(connection, article.qualified_name, create_table(article, details))
     make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
     filling = [statement for script in snapshot.scripts for statement in script.filling]
     articles = [followed.article for followed in altered]
-    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept), articles)
+    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept, written), articles)
+
+
+def _clear(
+    connection: _Connection,
+    present: Sequence[Article],
+    if_exists: IfExists,
+    written: WrittenTables,
+    *,
+    are_referenced: bool,
+) -> None:
+    """Empty tables with their owners' rights, or drop them, which runs no code of theirs."""
+    by_writer: dict[str, list[Article]] = defaultdict(list)
+    for article in present:
+        by_writer["" if if_exists is IfExists.DROP else written.writer_of(article).executing].append(article)
+    for articles in by_writer.values():
+        for statement in clear_tables(articles, if_exists, are_referenced=are_referenced):
+            writing = statement if if_exists is IfExists.DROP else written.writer_of(articles[0]).executed(statement)
+            _run(connection, ", ".join(article.qualified_name for article in articles), writing)
+            written.pin()
 
 
 def _is_filled(script: Script, present: Sequence[Script]) -> bool:
@@ -102,11 +124,11 @@ def _rename(connection: _Connection, new: NewSubscription) -> None:
         return
     (schema, table), article = new.renamed
     if _find(connection, schema, table) and not _exists(connection, article):
-        for statement in alter((schema, table), TableRenamed(article.schema, article.table)):
+        for statement in rename((schema, table), TableRenamed(article.schema, article.table)):
             _run(connection, article.qualified_name, statement)
 
 
-def _alter(connection: _Connection, followed: Followed) -> Followed:
+def _alter(connection: _Connection, followed: Followed, written: WrittenTables) -> Followed:
     """Bring an empty table, which has its name already, through the changes of the published one.
 
     Returns them without the dropping of columns that other objects use.
@@ -114,18 +136,21 @@ def _alter(connection: _Connection, followed: Followed) -> Followed:
     for change in followed.changes:
         try:
             with connection.transaction():
-                _make(connection, followed.article, change)
+                _make(connection, followed.article, change, written)
         except CopyRefused as error:
             if not isinstance(change, ColumnDropped):
                 raise
             followed = followed.keeping(change.column, error.reason)
-            _make(connection, followed.article, NullsChanged(replace(change.column, is_nullable=True)))
+            _make(connection, followed.article, NullsChanged(replace(change.column, is_nullable=True)), written)
     return followed
 
 
-def _make(connection: _Connection, article: Article, change: SchemaChange) -> None:
-    for statement in alter((article.schema, article.table), change) if not isinstance(change, TableRenamed) else ():
+def _make(connection: _Connection, article: Article, change: SchemaChange, written: WrittenTables) -> None:
+    if isinstance(change, TableRenamed):
+        return
+    for statement in alter((article.schema, article.table), change, written.writer_of(article)):
         _run(connection, article.qualified_name, statement)
+        written.pin()
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:

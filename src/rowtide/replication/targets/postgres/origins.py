@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
 from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
-from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
 from rowtide.replication.targets.postgres.connecting import connect
 
@@ -39,7 +39,7 @@ select subscription_guid, publisher_system from {SCHEMA}."MSreplication_subscrip
 on conflict do nothing
 """,
     f"""
-create or replace procedure {SCHEMA}."sp_MSmarkorigin"(guid text) language plpgsql as $body$
+create or replace procedure {SCHEMA}."sp_MSmarkorigin"(guid text) language plpgsql {OWN_SETTINGS} as $body$
 begin
     perform pg_logical_emit_message(true, '{MESSAGE_PREFIX}', json_build_object(
         'subscription', o.subscription_guid, 'originator', o.originator, 'secret', o.secret)::text)

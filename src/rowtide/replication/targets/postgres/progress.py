@@ -21,7 +21,7 @@ from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins, restorations
-from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
+from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, RAISE_ERROR, REQUIRE_ROWS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -76,10 +76,10 @@ create table if not exists {SCHEMA}."MSrepairs" (
     *deleted_keys.OBJECTS,
     *released_values.OBJECTS,
     RAISE_ERROR,
-    TRUNCATE,
+    REQUIRE_ROWS,
     f"""
 create or replace procedure {SCHEMA}."sp_MSbeginbatch"(guid text, agent_epoch bigint, known bigint)
-language plpgsql as $body$
+language plpgsql {OWN_SETTINGS} as $body$
 begin
     perform from {SCHEMA}."MSreplication_subscriptions" s
     where s.subscription_guid = guid and s.epoch = agent_epoch and s.transaction_timestamp = known for no key update;
@@ -94,7 +94,7 @@ $body$
 """,
     f"""
 create or replace procedure {SCHEMA}."sp_MSbeginstream"(guid text, agent_epoch bigint, known bigint)
-language plpgsql as $body$
+language plpgsql {OWN_SETTINGS} as $body$
 begin
     -- Beside the stream that holds the row; an agent that takes over waits for both.
     perform from {SCHEMA}."MSreplication_subscriptions" s
@@ -107,7 +107,7 @@ end
 $body$
 """,
     f"""
-create or replace procedure {SCHEMA}."sp_MSendbatch"(guid text, reached bigint) language sql
+create or replace procedure {SCHEMA}."sp_MSendbatch"(guid text, reached bigint) language sql {OWN_SETTINGS}
 begin atomic
     update {SCHEMA}."MSreplication_subscriptions" s
     set transaction_timestamp = reached, batch = batch + 1, "time" = clock_timestamp()

@@ -19,6 +19,7 @@ from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_c
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, RowsHidden, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.types.codes import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
@@ -29,6 +30,7 @@ from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, Cust
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import origins, progress, restorations
+from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import released_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
@@ -37,9 +39,13 @@ from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema import alterations
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _CHARACTER_NOT_HELD = "22P05"
 _UNSUPPORTED = "0A000"
+_STAGED = "pg_temp.rowtide_copied"
+_STAGED_AT_ONCE = 1 << 20
+"""Bytes of rows that are inserted by one statement."""
 _BINARY_FORM_TOO_SHORT = "08P01"
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -54,6 +60,7 @@ class PostgresSnapshotTarget:
         self._guid = subscription.guid
         self._epoch = taken.progress.epoch
         self._delivered: Sequence[Article] = ()
+        self._written = WrittenTables(connection, subscription.subscriber, subscription.settings.run_as)
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
             origins.create(connection, self._guid)
 
@@ -88,8 +95,9 @@ class PostgresSnapshotTarget:
 
     def alter(self, followed: Followed) -> None:
         before, article = followed.before, followed.article
+        self._learn(before)
         try:
-            with self._connection.transaction(), translated():
+            with self._written.transaction(self._connection), translated():
                 self._require_own(self._connection)
                 origins.mark(self._connection, self._guid)
                 self._empty(before)
@@ -98,7 +106,7 @@ class PostgresSnapshotTarget:
                 for change in followed.changes:
                     self._make(followed, table, change)
                     table = alterations.table_after(table, change)
-                for statement in alterations.renew(followed, self._guid):
+                for statement in alterations.renew(followed, self._guid, self._written.of(article)):
                     self._connection.execute(sql.SQL(statement))
                 if followed.script is not None:
                     self._run_script(article, followed.script)
@@ -108,8 +116,9 @@ class PostgresSnapshotTarget:
     def _make(self, followed: Followed, table: tuple[str, str], change: SchemaChange) -> None:
         try:
             with translated():
-                for statement in alterations.alter(table, change):
+                for statement in alterations.alter(table, change, self._written.writer_of(followed.article)):
                     self._connection.execute(sql.SQL(statement))
+                    self._written.pin()
         except UnexpectedSqlError as error:
             if isinstance(change, ColumnAdded | ColumnDropped):
                 raise AlterationRefused(followed.article, change, error.reason) from error
@@ -118,15 +127,18 @@ class PostgresSnapshotTarget:
     def _run_script(self, article: Article, script: CustomSql) -> None:
         try:
             with translated():
-                statement = alterations.run_script((article.schema, article.table), script.text)
+                writer = self._written.writer_of(article)
+                statement = alterations.run_script((article.schema, article.table), script.text, writer)
                 self._connection.execute(sql.SQL(statement))
+                self._written.pin()
         except UnexpectedSqlError as error:
             table = article.qualified_name
             raise CustomScriptFailed(script.name, table, script.lsn, error.reason) from error
 
     def choose_form(self, article: Article) -> CopyForm:
         # In an encoding that lacks characters, the one that is refused has to be found in the rows' text.
-        if find_codec(self._connection) is not None:
+        self._learn(article)
+        if find_codec(self._connection) is not None or self._written.of(article).is_others:
             return CopyForm.TEXT
         names = [column.name for column in article.columns]
         with translated():
@@ -142,6 +154,7 @@ class PostgresSnapshotTarget:
     def load(self, chunk: CopiedChunk, article: Article, form: CopyForm) -> Iterator[Callable[[bytes], None]]:
         # Closed, whatever it is in the middle of: what is not committed is not there.
         with closing(connect_agent(self._subscription, "snapshot")) as connection:
+            self._learn(article)
             with translated():
                 connection.execute("begin")
             self._require_own(connection)
@@ -150,8 +163,7 @@ class PostgresSnapshotTarget:
                 origins.mark_as_old(connection, self._guid)
             watch = CharacterWatch(article, find_codec(connection))
             try:
-                yield _begin_copy(connection, article, form, watch)
-                _end_copy(connection, article)
+                yield from self._copy(connection, article, form, watch)
             except CopyRefused as refused:
                 if refused.sqlstate != _CHARACTER_NOT_HELD:
                     raise
@@ -159,11 +171,34 @@ class PostgresSnapshotTarget:
             failpoint("snapshot_chunk.before")
             with translated():
                 connection.execute(_NOTE_CHUNK, self._noted(chunk))
+                self._written.end(connection)
                 connection.execute("commit")
             failpoint("snapshot_chunk.after")
 
+    def _copy(
+        self, connection: _Connection, article: Article, form: CopyForm, watch: CharacterWatch
+    ) -> Iterator[Callable[[bytes], None]]:
+        """Yield what takes the rows of a chunk."""
+        if self._written.of(article).is_others:
+            staging = Staging(connection, article, self._written, watch)
+            yield staging.write
+            staging.end()
+            return
+        with translated():
+            # Triggers, defaults and checks find by the role's own path what they name; the statement names all.
+            connection.execute(USERS_PATH)
+        yield _begin_copy(connection, article, form, watch)
+        _end_copy(connection, article)
+        with translated():
+            connection.execute(OWN_PATH)
+
+    def _learn(self, article: Article) -> None:
+        if not self._written.knows(article):
+            self._written.read([article])
+
     def discard(self, article: Article) -> None:
-        with self._connection.transaction(), translated():
+        self._learn(article)
+        with self._written.transaction(self._connection), translated():
             self._require_own(self._connection)
             origins.mark(self._connection, self._guid)
             self._empty(article)
@@ -182,8 +217,8 @@ class PostgresSnapshotTarget:
         with self._connection.transaction():
             with translated():
                 due = self._connection.execute(_DUE, [self._guid, SnapshotStatus.HANDING_OVER]).fetchone()
-                statements = self._connection.execute(_STATEMENTS, [self._guid]).fetchall() if due is not None else []
-            for (statement,) in statements:
+                constraints = self._connection.execute(_STATEMENTS, [self._guid]).fetchall() if due is not None else []
+            for (statement,) in constraints:
                 self._constrain(statement)
             if due is not None:
                 if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
@@ -202,7 +237,7 @@ class PostgresSnapshotTarget:
 
     def _empty(self, article: Article) -> None:
         # Foreign keys may reference a table that was there.
-        self._connection.execute(_TRUNCATE, [_table(article)])
+        self._written.execute(article, procedures.truncating(_table(article)))
 
     def _constrain(self, statement: str) -> None:
         try:
@@ -306,7 +341,6 @@ _DUE = f"""
 select from {_SUBSCRIPTIONS}
 where subscription_guid = %s and snapshot_status = %s and transaction_timestamp >= snapshot_end for update
 """
-_TRUNCATE = f'select {SCHEMA}."sp_MStruncate"(%s)'
 _STATEMENTS = f'select statement from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s order by place'
 _FORGET = (
     f'delete from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s',
@@ -316,6 +350,62 @@ _FORGET = (
     where subscription_guid = %s
     """,
 )
+
+
+class Staging:
+    """Rows for a table of another role, which COPY cannot write with that role's rights.
+
+    They are copied to a temporary table as texts, and inserted from there by the function of the table's writer.
+    """
+
+    def __init__(
+        self, connection: _Connection, article: Article, written: WrittenTables, watch: CharacterWatch
+    ) -> None:
+        self._connection = connection
+        self._article = article
+        self._written = written
+        self._watch = watch
+        self._waiting: list[bytes] = []
+        self._size = 0
+        columns = ", ".join(f"c{place} text" for place in range(1, len(article.columns) + 1))
+        inserting, values = statements.copying(article, _STAGED)
+        self._insert = f"select {written.writer_of(article).executing}(%s, {values})", inserting
+        connection.prepare_threshold = None
+        with translated():
+            connection.execute(sql.SQL(f"create temporary table {_STAGED.split('.')[1]} ({columns})"))
+
+    def write(self, block: bytes) -> None:
+        """Take a piece of COPY's text, which may end within a row."""
+        self._watch.look(block)
+        self._waiting.append(block)
+        self._size += len(block)
+        if self._size >= _STAGED_AT_ONCE:
+            whole, newline, rest = b"".join(self._waiting).rpartition(b"\n")
+            self._insert_rows(whole + newline)
+            self._waiting, self._size = [rest], len(rest)
+
+    def end(self) -> None:
+        """Insert the last rows."""
+        self._insert_rows(b"".join(self._waiting))
+
+    def _insert_rows(self, rows: bytes) -> None:
+        if not rows:
+            return
+        libpq = self._connection.pgconn
+        with translated():
+            refused = begin_copy_in(libpq, f"copy {_STAGED} from stdin")
+        _require(self._article, refused)
+        with translated():
+            put_copy_data(libpq, rows)
+        _end_copy(self._connection, self._article)
+        query, inserting = self._insert
+        try:
+            with translated():
+                self._connection.execute(sql.SQL(query), [inserting])
+                self._connection.execute(sql.SQL(self._written.pinning))
+                self._connection.execute(f"truncate {_STAGED}")
+        except UnexpectedSqlError as error:
+            raise CopyRefused(self._article.qualified_name, error.sqlstate, error.reason) from error
 
 
 class CharacterWatch:

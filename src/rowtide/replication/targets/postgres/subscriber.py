@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import product
 
 import psycopg
@@ -24,6 +24,8 @@ from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
+from rowtide.replication.targets.postgres.calls.parameters import is_generated
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
@@ -33,6 +35,7 @@ from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema.needed_objects import provide
 from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
+from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 from rowtide.replication.targets.recovered import RecoveredTransaction
 
 _KINDS = (procedures, array_procedures)
@@ -52,7 +55,8 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
     `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`,
     `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
-    `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`, `CommitTimesNotKept`.
+    `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`, `CommitTimesNotKept`, `TableOwnerNotHeld`,
+    `OwnerTriggersDeferred`, `OwnersSchemaTaken`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection:
@@ -62,7 +66,10 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
         with connection.transaction():
             _require_names(connection, subscription.articles)
             _record(connection, subscription)
-            _make(connection, subscription, url)
+            written = open_written(connection, url, subscription.articles, subscription.settings.run_as)
+            _make(connection, subscription, url, written)
+            written.pin()
+            written.end(connection)
             failpoint("subscriber_preparation.before")
         failpoint("subscriber_preparation.after")
     return ()
@@ -85,7 +92,7 @@ def _record(connection: psycopg.Connection, subscription: NewSubscription) -> No
     restorations.adopt(connection, subscription.guid, [article.article_id for article in subscription.articles])
 
 
-def _make(connection: psycopg.Connection, subscription: NewSubscription, url: str) -> None:
+def _make(connection: psycopg.Connection, subscription: NewSubscription, url: str, written: WrittenTables) -> None:
     snapshot, articles, guid = subscription.snapshot, subscription.articles, subscription.guid
     creates_all = snapshot is not None and snapshot.if_exists in (IfExists.DROP, IfExists.FAIL)
     if creates_all:
@@ -98,7 +105,8 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
         provide(connection, () if subscription.has_procedures else subscription.needs)
         restorations.restore(connection, guid, Until.COPIED)
     else:
-        made = make_tables(connection, subscription, snapshot, url)
+        made = make_tables(connection, subscription, snapshot, url, written)
+        written.read(articles)
         joins = subscription.beside is not None
         restorations.record(
             connection, guid, restorations.until_joined(made.restorations) if joins else made.restorations
@@ -110,12 +118,14 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
         _require_columns(connection, article)
         if not detects:
             require_custom(connection, article)
-            require = _require_procedures if subscription.has_procedures else _require_own_procedures
-            require(connection, article)
+            if not subscription.has_procedures:
+                _require_own_procedures(connection, article)
+            elif not written.of(article).is_others:
+                _require_procedures(connection, article)
     if not subscription.has_procedures:
         restorations.record(connection, guid, adapt(connection, articles, subscription.constraints, url))
         with translated():
-            for statement in () if detects else (*_creations(articles), close_all(procedures.SCHEMA)):
+            for statement in () if detects else (*_creations(articles, written.of), close_all(procedures.SCHEMA)):
                 connection.execute(sql.SQL(statement))
     if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
         for article in articles:
@@ -125,13 +135,13 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
     """Return the statements that create delivery's objects; `script-procedures` prints them."""
-    return [*progress.CREATIONS, *_creations(articles)]
+    return [*progress.CREATIONS, *_creations(articles, lambda _: WrittenTable())]
 
 
-def _creations(articles: Iterable[Article]) -> Iterator[str]:
+def _creations(articles: Iterable[Article], written: Callable[[Article], WrittenTable]) -> Iterator[str]:
     """Yield the statements that create the articles' procedures."""
     for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
-        yield from kind.creations(article, operation)
+        yield from kind.creations(article, operation, written(article))
 
 
 def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None:
@@ -203,7 +213,7 @@ def _require_columns(connection: psycopg.Connection, article: Article) -> None:
 
 def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
     for operation in procedures.OPERATIONS:
-        if procedures.creations(article, operation):
+        if is_generated(article, operation):
             name = quote_qualified(procedures.SCHEMA, article.generated_procedure(operation))
             with translated():
                 found = connection.execute("select to_regproc(%s)", (name,)).fetchone()

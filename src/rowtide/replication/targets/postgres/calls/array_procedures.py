@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import is_generated as is_generated_single
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.calls.wide_rows import is_wide
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 _PREFIX_BYTES = len("sp_MSins_")
 _PREFIXES = {
@@ -29,17 +31,13 @@ _OTHERWISE_DELIMITED = "box"
 """Types whose values contain commas, so that array elements are separated by semicolons."""
 
 
-def creations(article: Article, operation: Operation) -> Sequence[str]:
+def creations(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
     """Return the statements that create an operation's array procedure; empty if it has none."""
-    if not is_generated(article, operation):
+    if not is_generated(article, operation) or table.is_others:
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text, _ in _parameters(article, operation))
     name = quote_qualified(SCHEMA, name_of(article, operation))
-    body = quote_body(source(article, operation))
-    return [
-        f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
-        f"comment on procedure {name} is {quote_literal(procedures.mark(article))}",
-    ]
+    return procedures.creating(article, name, parameters, source(article, operation, table))
 
 
 def is_generated(article: Article, operation: Operation) -> bool:
@@ -61,22 +59,22 @@ def name_of(article: Article, operation: Operation) -> str:
     return name.encode()[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
 
 
-def source(article: Article, operation: Operation) -> str:
+def source(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the body of an operation's array procedure, as the server stores it."""
     parameters = _parameters(article, operation)
     values = {name: f"{name}[g.i]{cast}" for name, _, cast in parameters}
     # An array of the places, since a server takes an array for short, a series for long: it looks rows up by the key.
-    count = f"cardinality({parameters[0][0]})"
-    places = f"unnest(array(select generate_series(1, {count}))) g (i)"
+    count = f"pg_catalog.cardinality({parameters[0][0]})"
+    places = f"pg_catalog.unnest(array(select pg_catalog.generate_series(1, {count}))) g (i)"
     raising = procedures.raising(article, operation, ["null"] * len(article.key_columns))
     lines = [
         "#variable_conflict use_variable",
         "declare",
         "    changed bigint;",
         "begin",
-        f"    {_STATEMENTS[operation](article, values, places)};",
+        f"    {changing(article, operation, values, places, table)};",
         "    get diagnostics changed = row_count;",
-        f"    if changed <> {count} then",
+        f"    if changed operator(pg_catalog.<>) {count} then",
         f"        perform {raising};",
         "    end if;",
         "end",
@@ -106,38 +104,47 @@ def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, s
     ]
 
 
-def _insert(article: Article, values: Mapping[str, str], places: str) -> str:
+def changing(
+    article: Article, operation: Operation, values: Mapping[str, str], places: str, table: WrittenTable
+) -> str:
+    """Return the statement that changes several rows; `values` are expressions over what `places`, a relation, has."""
+    return _STATEMENTS[operation](article, values, places, table)
+
+
+def _insert(article: Article, values: Mapping[str, str], places: str, _written: WrittenTable) -> str:
     names = ", ".join(quote(column.name) for column in article.columns)
     given = ", ".join(values[f"c{place}"] for place in range(1, len(article.columns) + 1))
     return f"insert into {_table(article)} ({names}) overriding system value select {given} from {places}"
 
 
-def _update(article: Article, values: Mapping[str, str], places: str) -> str:
+def _update(article: Article, values: Mapping[str, str], places: str, table: WrittenTable) -> str:
     changes = []
     for place, column in enumerate(article.columns):
         if column.key_ordinal is None:
             name, value = quote(column.name), values[f"c{place + 1}"]
             if "bitmap" in values:
-                value = f"case when get_bit({values['bitmap']}, {place}) = 1 then {value} else t.{name} end"
+                bit = f"pg_catalog.get_bit({values['bitmap']}, {place})"
+                value = f"case when {bit} {EQUALS} 1 then {value} else t.{name} end"
             changes.append(f"{name} = {value}")
-    has_key = _has_key(article, Operation.UPDATE, values)
+    has_key = _has_key(article, Operation.UPDATE, values, table)
     return f"update {_table(article)} t set {', '.join(changes)} from {places} where {has_key}"
 
 
-def _delete(article: Article, values: Mapping[str, str], places: str) -> str:
-    return f"delete from {_table(article)} t using {places} where {_has_key(article, Operation.DELETE, values)}"
+def _delete(article: Article, values: Mapping[str, str], places: str, table: WrittenTable) -> str:
+    has_key = _has_key(article, Operation.DELETE, values, table)
+    return f"delete from {_table(article)} t using {places} where {has_key}"
 
 
-def _has_key(article: Article, operation: Operation, values: Mapping[str, str]) -> str:
+def _has_key(article: Article, operation: Operation, values: Mapping[str, str], table: WrittenTable) -> str:
     pairs = zip(article.key_columns, procedures.old_key(article, operation), strict=True)
-    return " and ".join(f"t.{quote(column.name)} = {values[name]}" for column, name in pairs)
+    return " and ".join(table.equals(column, f"t.{quote(column.name)}", values[name]) for column, name in pairs)
 
 
 def _table(article: Article) -> str:
     return quote_qualified(article.schema, article.table)
 
 
-_STATEMENTS: Mapping[Operation, Callable[[Article, Mapping[str, str], str], str]] = {
+_STATEMENTS: Mapping[Operation, Callable[[Article, Mapping[str, str], str, WrittenTable], str]] = {
     Operation.INSERT: _insert,
     Operation.UPDATE: _update,
     Operation.DELETE: _delete,

@@ -9,10 +9,11 @@ from psycopg import pq
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.search_path import USERS_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.calls.statements import resolving
 
 _NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)
 _ENDS_TRANSACTION = re.compile(r"(?:^|;|\bbegin|\bthen|\belse|\bloop)\s*(commit|rollback)\b", re.IGNORECASE)
@@ -27,15 +28,18 @@ def require_custom(connection: psycopg.Connection, article: Article) -> None:
         procedure = article.command(operation).procedure
         if procedure is not None:
             wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
-            refusal = _refusal(connection, statement(article, operation))
+            refusal = _refusal(connection, resolving(article, operation))
             if refusal is not None:
                 raise ProcedureUnfit(procedure, operation.name.lower(), wanted, refusal)
             _require_no_end(connection, procedure)
 
 
 def _refusal(connection: psycopg.Connection, call: str) -> str | None:
-    with translated():
+    with translated(), connection.transaction() as finding:
+        connection.execute(USERS_PATH)
         result = connection.pgconn.prepare(b"", call.encode())
+        # The path is as before then.
+        raise psycopg.Rollback(finding)
     if result.status == pq.ExecStatus.COMMAND_OK:
         return None
     return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")

@@ -6,23 +6,31 @@ pkcm, bitmap. A procedure that does not find its row raises 20598, with the tabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.owners import SETTINGS, functions_path
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.targets.postgres.calls import wide_rows
 from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 """The operations for which procedures are generated."""
 SCHEMA = "rowtide_subscriber"
 """Not the publisher's schema `rowtide`: a database may be both publisher and subscriber, and stop being either."""
 
+OWN_SETTINGS = "set search_path = pg_catalog, pg_temp set standard_conforming_strings = on"
+"""The settings of functions that run none of users' code, also those that are called where users' code has run."""
+
 RAISE_ERROR = f"""
 create or replace function {SCHEMA}."sp_MSreplraiserror"(command text, table_name text, key text) returns void
-language plpgsql as $body$
+language plpgsql {OWN_SETTINGS} as $body$
 begin
     if command = 'DELETE' and table_name = any(nullif(current_setting('rowtide.cascaded', true), '')::text[]) then
         return;
@@ -41,47 +49,82 @@ It raises nothing for a delete whose row a cascade of the same batch has deleted
 TELL_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
 """Statement run before a delete that cascades; $1 is an array of the tables that the cascade reaches."""
 
-TRUNCATE = f"""
-create or replace function {SCHEMA}."sp_MStruncate"(truncated regclass) returns void
-language plpgsql as $body$
+REQUIRE_ROWS = f"""
+create or replace function {SCHEMA}."sp_MSrequirerows"(
+    changed bigint, wanted bigint, command text, table_name text, key text) returns void
+language plpgsql {OWN_SETTINGS} as $body$
 begin
-    if exists (select from pg_constraint c
-               where c.confrelid = truncated and c.conrelid <> truncated and c.contype = 'f') then
-        execute format('delete from %s', truncated);
-    else
-        begin
-            execute format('truncate %s', truncated);
-        exception when object_in_use then
-            execute format('delete from %s', truncated);
-        end;
+    if changed is distinct from wanted then
+        perform {SCHEMA}."sp_MSreplraiserror"(command, table_name, key);
     end if;
 end
 $body$
 """
-"""The procedure called for a truncate. Tables that reference this one are truncated by calls of their own.
+"""The function that raises 20598 for a statement that was executed by `owners`' functions."""
 
-PostgreSQL does not truncate a table with pending deferred constraint checks, on rows that the batch changed before. It
-deletes the rows then.
-"""
+REQUIRED = f'select {SCHEMA}."sp_MSrequirerows"({{}}($1, $2), $3, $4, $5, $6)'
+"""The statement that executes another by a function: its text, its values as an array, and how many rows it changes."""
 
 
-def creations(article: Article, operation: Operation) -> Sequence[str]:
-    """Return the statements that create an operation's procedure and mark its owner; empty if none is generated."""
-    if not is_generated(article, operation):
+def truncating(table: str) -> str:
+    """Return the statement that empties a table, given by its quoted name.
+
+    Tables that reference this one are truncated by calls of their own. PostgreSQL does not truncate a table with
+    pending deferred constraint checks, on rows that the batch changed before. It deletes the rows then.
+    """
+    body = f"""
+declare
+    truncated pg_catalog.oid := {quote_literal(table)}::pg_catalog.regclass::pg_catalog.oid;
+begin
+    if exists (select from pg_catalog.pg_constraint c
+               where c.confrelid operator(pg_catalog.=) truncated and c.conrelid operator(pg_catalog.<>) truncated
+                   and c.contype operator(pg_catalog.=) 'f'::pg_catalog."char") then
+        delete from {table};
+    else
+        begin
+            truncate {table};
+        exception when object_in_use then
+            delete from {table};
+        end;
+    end if;
+end"""
+    return f"do {quote_body(body)}"
+
+
+def creations(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
+    """Return the statements that create an operation's procedure and mark its owner; empty if none is generated.
+
+    None is for a table of another role, which `owner_statements` writes.
+    """
+    if not is_generated(article, operation) or table.is_others:
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text in wide_rows.given(article, operation))
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
-    body = quote_body(source(article, operation))
+    return creating(article, name, parameters, source(article, operation, table))
+
+
+def creating(article: Article, name: str, parameters: str, body: str) -> Sequence[str]:
+    """Return the statements, for one transaction, that create a procedure in which users' code runs.
+
+    It runs under the path of the role that creates it.
+    """
     return [
-        f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
+        *functions_path(),
+        f"create or replace procedure {name}({parameters}) language plpgsql {SETTINGS} as {quote_body(body)}",
+        OWN_PATH,
         f"comment on procedure {name} is {quote_literal(mark(article))}",
     ]
 
 
-def source(article: Article, operation: Operation) -> str:
+def source(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the body of an operation's procedure, as the server stores it."""
-    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
+    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation, table), "end"]
     return "\n" + "\n".join(lines) + "\n"
+
+
+def as_earlier(source: str) -> str:
+    """Return a procedure's body as builds made it that left names to the path."""
+    return _READ.sub(r"\1::\2", _OPERATOR.sub(r"\1", source)).replace("pg_catalog.", "")
 
 
 def name_of(article: Article, operation: Operation) -> str:
@@ -95,9 +138,8 @@ def mark(article: Article) -> str:
 
 
 def call(article: Article, operation: Operation) -> str:
-    """Return the statement that calls an operation's procedure, generated or custom."""
-    custom = article.command(operation).procedure
-    name = custom or quote_qualified(SCHEMA, article.generated_procedure(operation))
+    """Return the statement that calls an operation's generated procedure."""
+    name = quote_qualified(SCHEMA, article.generated_procedure(operation))
     parameters = enumerate(wide_rows.given(article, operation), 1)
     return f"call {name}({', '.join(f'${number}::{type_text}' for number, (_, type_text) in parameters)})"
 
@@ -107,65 +149,74 @@ def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
     names = (f"{', ' if place else ''}{column.name} = " for place, column in enumerate(article.key_columns))
     pairs = (f"{quote_literal(name)}, {value}" for name, value in zip(names, key, strict=True))
     table = quote_literal(article.qualified_name)
-    return f'{SCHEMA}."sp_MSreplraiserror"({quote_literal(operation.name)}, {table}, concat({", ".join(pairs)}))'
+    given = f"{quote_literal(operation.name)}, {table}, pg_catalog.concat({', '.join(pairs)})"
+    return f'{SCHEMA}."sp_MSreplraiserror"({given})'
 
 
-def _body(article: Article, operation: Operation) -> Sequence[str]:
+def _body(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
+    given = wide_rows.expressions(article, operation)
     match operation:
         case Operation.INSERT:
-            return _inserting(article)
+            return [f"    {inserting(article, given)};"]
         case Operation.UPDATE:
-            return [*_updating(article), *_requiring_row(article, operation)]
+            return [*_updating(article, given, table), *_requiring_row(article, operation)]
         case _:
-            deleting = f"    delete from {_table(article)} t where {_has_key(article, operation)};"
-            return [deleting, *_requiring_row(article, operation)]
+            return [f"    {deleting(article, given, table)};", *_requiring_row(article, operation)]
 
 
-def _inserting(article: Article) -> Sequence[str]:
+def inserting(article: Article, given: Mapping[str, str]) -> str:
+    """Return the statement that inserts a row; `given` are the expressions of values, as `parameters_of` names them."""
     names = ", ".join(quote(column.name) for column in article.columns)
-    given = wide_rows.expressions(article, Operation.INSERT)
     values = ", ".join(given[f"c{place}"] for place in range(1, len(article.columns) + 1))
-    return [f"    insert into {_table(article)} ({names}) overriding system value values ({values});"]
+    return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 
-def _updating(article: Article) -> Sequence[str]:
+def deleting(article: Article, given: Mapping[str, str], table: WrittenTable) -> str:
+    """Return the statement that deletes a row; `given` as for `inserting`."""
+    return f"delete from {_table(article)} t where {_has_key(article, Operation.DELETE, given, table)}"
+
+
+def _updating(article: Article, given: Mapping[str, str], table: WrittenTable) -> Sequence[str]:
     """Return the update's assignments.
 
     With a bitmap the key is set only if it changes, which spares indexes and references.
     """
-    if Part.BITMAP not in parts_of(Operation.UPDATE, article.update.call_format):
-        return [_update(article, with_key=True)]
-    others = [column for column in article.columns if column.key_ordinal is None]
-    if not others:
-        return [_update(article, with_key=True)]
-    changes = (
-        f"get_bit(bitmap, {place}) = 1"
-        for place, column in enumerate(article.columns)
-        if column.key_ordinal is not None
-    )
+    places = key_bits(article)
+    if not places:
+        return [f"    {updating(article, given, table, with_key=True)};"]
+    changes = (f"pg_catalog.get_bit(bitmap, {place}) {EQUALS} 1" for place in places)
     return [
         f"    if {' or '.join(changes)} then",
-        f"    {_update(article, with_key=True)}",
+        f"        {updating(article, given, table, with_key=True)};",
         "    else",
-        f"    {_update(article, with_key=False)}",
+        f"        {updating(article, given, table, with_key=False)};",
         "    end if;",
     ]
 
 
-def _update(article: Article, *, with_key: bool) -> str:
+def key_bits(article: Article) -> Sequence[int]:
+    """Return the bits of an update's bitmap that are the key's, if it decides whether the key is set; else none."""
     has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
-    given = wide_rows.expressions(article, Operation.UPDATE)
+    if not has_bitmap or all(column.key_ordinal is not None for column in article.columns):
+        return []
+    return [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
+
+
+def updating(article: Article, given: Mapping[str, str], table: WrittenTable, *, with_key: bool) -> str:
+    """Return the statement that updates a row; `given` as for `inserting`."""
     values = (
         f"{quote(column.name)} = "
         + (
-            f"case when get_bit(bitmap, {place}) = 1 then {given[f'c{place + 1}']} else t.{quote(column.name)} end"
-            if has_bitmap
+            f"case when pg_catalog.get_bit({given['bitmap']}, {place}) {EQUALS} 1 then {given[f'c{place + 1}']} "
+            f"else t.{quote(column.name)} end"
+            if "bitmap" in given
             else given[f"c{place + 1}"]
         )
         for place, column in enumerate(article.columns)
         if with_key or column.key_ordinal is None
     )
-    return f"    update {_table(article)} t set {', '.join(values)} where {_has_key(article, Operation.UPDATE)};"
+    has_key = _has_key(article, Operation.UPDATE, given, table)
+    return f"update {_table(article)} t set {', '.join(values)} where {has_key}"
 
 
 def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
@@ -176,11 +227,9 @@ def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     ]
 
 
-def _has_key(article: Article, operation: Operation) -> str:
-    return " and ".join(
-        f"t.{quote(column.name)} = {parameter}"
-        for column, parameter in zip(article.key_columns, _old_key_values(article, operation), strict=True)
-    )
+def _has_key(article: Article, operation: Operation, given: Mapping[str, str], table: WrittenTable) -> str:
+    pairs = zip(article.key_columns, old_key(article, operation), strict=True)
+    return " and ".join(table.equals(column, f"t.{quote(column.name)}", given[name]) for column, name in pairs)
 
 
 def _old_key_values(article: Article, operation: Operation) -> Sequence[str]:
@@ -214,3 +263,11 @@ def key_of(article: Article, operation: Operation, arguments: Sequence[bytes | N
         f"{column.name} = {'NULL' if value is None else value.decode(errors='replace')}"
         for column, value in zip(article.key_columns, values, strict=True)
     )
+
+
+_READ = re.compile(
+    r"\(select r\.v from pg_catalog\.jsonb_to_record\(pg_catalog\.jsonb_build_object\('v', (\w+\[\d+\])\)\) "
+    r"as r \(v (.*?)\)\)(?=[,) ])"
+)
+"""A value read from text by its type's input function: earlier builds cast it."""
+_OPERATOR = re.compile(r'operator\((?:"(?:[^"]|"")+"|[^.()"]+)\.([^()]+)\)')

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.values import value_of
 from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
 from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 _ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
 """The parameter for each part, and the names of its columns elsewhere."""
-_READINGS = {"regclass": "regclassin(textout({}))"}
+_READINGS = {"regclass": "pg_catalog.regclassin(pg_catalog.textout({}))"}
 """Types whose cast from text differs from their input function."""
+
+
+def read_text(text: str, type_text: str) -> str:
+    """Return the expression of a value that an expression has as text, by its type's input function."""
+    return _READINGS[type_text].format(text) if type_text in _READINGS else value_of(text, type_text)
 
 
 def is_wide(article: Article, operation: Operation) -> bool:
@@ -61,9 +67,7 @@ def pack(article: Article, operation: Operation, arguments: Arguments) -> Argume
 
 def _expressions_of_rows(article: Article, operation: Operation) -> Mapping[str, str]:
     return {
-        f"{prefix}{place}": _READINGS.get(column.value_type_text, "{}::{}").format(
-            f"{row}[{place}]", column.value_type_text
-        )
+        f"{prefix}{place}": read_text(f"{row}[{place}]", column.value_type_text)
         for row, prefix in (_ROWS[part] for part in _parts(article, operation) if part in _ROWS)
         for place, column in enumerate(article.columns, 1)
     }

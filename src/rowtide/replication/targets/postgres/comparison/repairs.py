@@ -15,6 +15,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver
@@ -23,16 +24,17 @@ from rowtide.replication.errors.conflicts import OriginNeeded
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.calls.wide_rows import read_text
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 from rowtide.replication.targets.repairing import RepairRecord, RowChange
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _ORIGIN_PATIENCE_S = 5.0
 """Until the session of the repair before has ended."""
 _LOCK_TIMEOUT = "set local lock_timeout = '30s'"
-_TEXTS_OF_THE_LOG = "set local search_path = pg_catalog"
-_OWN_TEXTS = "set local search_path to default"
 _REFUSALS = ("22", "23", "27", "42", "44", "P0")
 """Classes of SQLSTATEs that are about a row; others are about the session or the server."""
 _NO_ROW = "it changes no row: a trigger leaves it out, or the cascade of another change has deleted the row"
@@ -45,6 +47,7 @@ class PostgresRepair:
     connection: _Connection
     guid: str
     subscribed: SubscribedRows
+    written: WrittenTables
 
     def try_change(self, change: RowChange) -> str | None:
         """See `RepairTransaction`."""
@@ -59,6 +62,7 @@ class PostgresRepair:
         with translated():
             rows = [(self.guid, one.repair_id, one.ordinal, one.record) for one in records]
             self.connection.cursor().executemany(_RECORD, rows)
+            self.written.end(self.connection)
             failpoint("repair_commit.before")
             self.connection.execute("commit")
             failpoint("repair_commit.after")
@@ -74,15 +78,14 @@ class PostgresRepair:
         return None
 
     def _run(self, changes: Sequence[RowChange], constraining: str) -> None:
-        self.connection.execute(_OWN_TEXTS)
         self.connection.execute(sql.SQL(constraining))
         for change in changes:
-            statement, values = _statement(change)
-            changed = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), values).rowcount
-            if changed != 1:
+            if self.written.run(change.article, *_statement(change, self.written.of(change.article))) != 1:
                 raise _NoRowChanged
+        self.connection.execute(USERS_PATH)
         self.connection.execute("set constraints all immediate")
-        self.connection.execute(_TEXTS_OF_THE_LOG)
+        self.connection.execute(OWN_PATH)
+        self.written.pin()
 
 
 class _NoRowChanged(Exception):
@@ -99,13 +102,13 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
         if progress.list_recorded(connection):
             progress.make_current(connection)
         is_by_time = _set_origin(connection, subscription)
+        written = open_written(connection, subscription.subscriber, articles, subscription.settings.run_as)
         with translated():
             connection.execute("begin")
             if is_by_time:
                 # As copied rows: any change that follows is later.
                 origins.give_old_time(connection)
             connection.execute(_LOCK_TIMEOUT)
-            connection.execute(_TEXTS_OF_THE_LOG)
         subscribed = read_subscribed(connection, subscription, articles, for_update=True)
         known = subscribed.progress
         with translated():
@@ -113,7 +116,7 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
             beginning = progress.BEGIN_BATCH
             values = (subscription.guid, known.epoch, known.position.value)
             psycopg.RawCursor(connection).execute(sql.SQL(beginning), values)
-        yield PostgresRepair(connection, subscription.guid, subscribed)
+        yield PostgresRepair(connection, subscription.guid, subscribed, written)
 
 
 def _set_origin(connection: _Connection, subscription: Subscription) -> bool:
@@ -166,7 +169,7 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _statement(change: RowChange) -> tuple[str, list[str | None]]:
+def _statement(change: RowChange, written: WrittenTable) -> tuple[str, list[str | None]]:
     """Return the statement that makes a change, and its values. Pure."""
     article = change.article
     table = quote_qualified(article.schema, article.table)
@@ -181,20 +184,22 @@ def _statement(change: RowChange) -> tuple[str, list[str | None]]:
         case Operation.UPDATE:
             given = [column for column in values if column.name in change.columns]
             set_ = ", ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in enumerate(given, 1))
-            where = _has_key(article, len(given) + 1)
+            where = _has_key(article, len(given) + 1, written)
             texts = [*(values[column] for column in given), *change.key]
-            return f"update {table} set {set_} where {where}", list(map(_text, texts))
+            return f"update {table} t set {set_} where {where}", list(map(_text, texts))
         case _:
-            return f"delete from {table} where {_has_key(article, 1)}", list(map(_text, change.key))
+            return f"delete from {table} t where {_has_key(article, 1, written)}", list(map(_text, change.key))
 
 
-def _has_key(article: Article, first: int) -> str:
+def _has_key(article: Article, first: int, written: WrittenTable) -> str:
     columns = enumerate(article.key_columns, first)
-    return " and ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in columns)
+    return " and ".join(
+        written.equals(column, f"t.{quote(column.name)}", _mark(column, place)) for place, column in columns
+    )
 
 
 def _mark(column: PublishedColumn, place: int) -> str:
-    return f"${place}::{column.type_text}"
+    return read_text(f"($1)[{place}]", column.type_text)
 
 
 def _text(value: bytes | None) -> str | None:

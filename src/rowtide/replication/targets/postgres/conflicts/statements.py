@@ -1,12 +1,13 @@
 """Statements that find what a change meets at a PostgreSQL subscriber, and make it.
 
-Parameters are the texts of rows: of an insert the new one, of a delete the old one, of an update the old one and then
-the new one.
+Their values are the texts of rows: of an insert the new one, of a delete the old one, of an update the old one and then
+the new one. Those about the table's rows are run by functions of its writer (`owners.creations`) with the values in an
+array; others have them as parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,13 @@ import psycopg
 from psycopg.types.string import StrDumper
 
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.calls import procedures
+from rowtide.replication.targets.postgres.calls.wide_rows import read_text
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +37,16 @@ class UniqueIndex:
     """A unique index: its `values` are SQL over the columns of a row, which for a column is its quoted name.
 
     `nulls_distinct`: rows with a null are no duplicates. `condition` is that of the rows that are in it, None for all.
-    `used` are the columns of all that. `author` is a role that could define what its expressions call, None if they
-    call the server's functions alone, or the session's role or a superuser owns the table.
+    `used` are the columns of all that. `operators` are the index's equality, of each value. `author` is a role that
+    could define what its expressions call, None if they call the server's functions alone, or the session's role or a
+    superuser owns the table.
     """
 
     values: tuple[str, ...]
     nulls_distinct: bool = True
     condition: str | None = None
     used: tuple[UsedColumn, ...] = ()
+    operators: tuple[str, ...] = ()
     author: str | None = None
 
     @property
@@ -57,74 +63,90 @@ def open_cursor(connection: psycopg.Connection[tuple[Any, ...]]) -> psycopg.RawC
     return cursor
 
 
-def find(article: Article, operation: Operation, uniques: Iterable[UniqueIndex], *, has_versions: bool) -> str:
+FOUND = "found (row_texts text[], is_target bool, is_as_before bool, is_own bool, version bigint[])"
+"""The columns of `find`'s rows, as a function's result is declared."""
+
+
+def find(
+    article: Article,
+    operation: Operation,
+    uniques: Iterable[UniqueIndex],
+    table: WrittenTable,
+    *,
+    has_versions: bool,
+) -> str:
     """Return the statement that locks and returns the rows that a change meets.
 
     Its columns: the values as texts; whether the row has the change's key, of an update the old one; whether it is as
     it was before the change; whether this transaction wrote it; and, with `has_versions`, an array of when it was
     committed, in microseconds since 1970, and the replication origin.
     """
-    conditions = [_has_old_key(article)]
+    has_old_key = _has_old_key(article, table)
+    conditions = [has_old_key]
     if operation is not Operation.DELETE:
         keys = () if operation is Operation.INSERT else (_key_index(article),)
-        conditions += [_has_values(article, operation, index) for index in (*keys, *uniques)]
+        conditions += [_has_values(article, operation, index, table) for index in (*keys, *uniques)]
+    is_own = f"t.xmin {EQUALS} pg_catalog.pg_current_xact_id()::pg_catalog.xid"
     return (
-        f"select {_texts(article)}, {_has_old_key(article)}, {_is_as_before(article, operation)}, "
-        f"t.xmin = pg_current_xact_id()::xid, {_VERSION if has_versions else _NO_VERSION} "
+        f"select {_texts(article)}, {has_old_key}, {_is_as_before(article, operation)}, "
+        f"{is_own}, {_VERSION if has_versions else _NO_VERSION} "
         f"from {_table(article)} t where {' or '.join(f'({one})' for one in conditions)} for update of t"
     )
 
 
-def change(article: Article, operation: Operation) -> str:
+def change(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the statement that makes a change."""
     match operation:
         case Operation.INSERT:
             return insert(article)
         case Operation.UPDATE:
             new = _numbered(article, _first_new(article, operation))
-            values = ", ".join(f"{quote(column.name)} = {_parameter(column, place)}" for column, place in new)
-            return f"update {_table(article)} t set {values} where {_has_old_key(article)}"
+            values = ", ".join(f"{quote(column.name)} = {_element(column, place)}" for column, place in new)
+            return f"update {_table(article)} t set {values} where {_has_old_key(article, table)}"
         case Operation.DELETE:
-            return f"delete from {_table(article)} t where {_has_old_key(article)}"
+            return f"delete from {_table(article)} t where {_has_old_key(article, table)}"
         case _:
             raise ValueError(operation)
 
 
-def change_unless_met(article: Article, operation: Operation) -> str:
+def change_unless_met(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the statement that makes a change, and fails if it meets a row that it was not made of, or none."""
     if operation is Operation.INSERT:
         return insert(article)
-    changing = f"{change(article, operation)} and {_is_as_before(article, operation)} returning 1"
-    return f"with changed as ({changing}) select 1 / count(*) from changed"
+    changing = f"{change(article, operation, table)} and {_is_as_before(article, operation)} returning 1"
+    return f"with changed as ({changing}) select 1 operator(pg_catalog./) pg_catalog.count(*) from changed"
 
 
-def overwrite(article: Article) -> str:
+def overwrite(article: Article, table: WrittenTable) -> str:
     """Return the statement that gives the row with an inserted row's key its values."""
-    values = ", ".join(f"{quote(column.name)} = {_parameter(column, place)}" for column, place in _numbered(article, 1))
-    return f"update {_table(article)} t set {values} where {_has_old_key(article)}"
+    values = ", ".join(f"{quote(column.name)} = {_element(column, place)}" for column, place in _numbered(article, 1))
+    return f"update {_table(article)} t set {values} where {_has_old_key(article, table)}"
 
 
 def insert(article: Article) -> str:
     """Return the statement that inserts a row."""
     names = ", ".join(quote(column.name) for column in article.columns)
-    values = ", ".join(_parameter(column, place) for column, place in _numbered(article, 1))
+    values = ", ".join(_element(column, place) for column, place in _numbered(article, 1))
     return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 
-def delete_row(article: Article) -> str:
+def delete_row(article: Article, table: WrittenTable) -> str:
     """Return the statement that deletes the row of a key, given as texts in the key's order."""
-    pairs = (f"t.{quote(column.name)} = {_parameter(column, place)}" for place, column in _keys(article))
+    pairs = (
+        table.equals(column, f"t.{quote(column.name)}", _element(column, place)) for place, column in _keys(article)
+    )
     return f"delete from {_table(article)} t where {' and '.join(pairs)}"
 
 
 def truncate(article: Article) -> str:
     """Return the statement that empties a table."""
-    return f'select {SCHEMA}."sp_MStruncate"({quote_literal(_table(article))})'
+    return procedures.truncating(_table(article))
 
 
 def delete_older(article: Article) -> str:
     """Return the statement that deletes the rows of which no version after a time is known, in microseconds."""
-    return f"delete from {_table(article)} t where coalesce(({VERSION_OF.format('t.xmin')})[1], 0) <= $1::bigint"
+    known = f"coalesce(({VERSION_OF.format('t.xmin')})[1], 0)"
+    return f"delete from {_table(article)} t where {known} operator(pg_catalog.<=) ($1)[1]::pg_catalog.int8"
 
 
 def key_texts(article: Article) -> str:
@@ -137,7 +159,9 @@ def value_texts(article: Article, index: UniqueIndex) -> str:
     """Return a row's values in an index as an array of texts in the server's own form."""
     columns = {quote(column.name): (column, place) for column, place in _numbered(article, 1)}
     texts = (
-        _given_text(*columns[value]) if value in columns else f"({_evaluated(article, index, value, 1)})::text"
+        _given_text(*columns[value])
+        if value in columns
+        else f"({_evaluated(article, index, value, 1, _parameter)})::text"
         for value in index.values
     )
     return f"array[{', '.join(texts)}]"
@@ -146,12 +170,14 @@ def value_texts(article: Article, index: UniqueIndex) -> str:
 def is_in(article: Article, index: UniqueIndex) -> str:
     """Return whether a row is in an index that has a condition, as SQL."""
     assert index.condition is not None
-    return _evaluated(article, index, index.condition, 1)
+    return _evaluated(article, index, index.condition, 1, _parameter)
 
 
-def _evaluated(article: Article, index: UniqueIndex, expression: str, first: int) -> str:
-    """Return what SQL over columns of a row is for the row whose texts begin at a parameter."""
-    row = {quote(column.name): _parameter(column, place) for column, place in _numbered(article, first)}
+def _evaluated(
+    article: Article, index: UniqueIndex, expression: str, first: int, value: Callable[[PublishedColumn, int], str]
+) -> str:
+    """Return what SQL over columns of a row is for the row whose texts begin at a place."""
+    row = {quote(column.name): value(column, place) for column, place in _numbered(article, first)}
     if expression in row:
         return row[expression]
     used = (
@@ -169,31 +195,38 @@ def _keys(article: Article) -> Iterable[tuple[int, PublishedColumn]]:
     return enumerate(article.key_columns, 1)
 
 
-def _has_old_key(article: Article) -> str:
+def _has_old_key(article: Article, table: WrittenTable) -> str:
     places = dict(_numbered(article, 1))
     return " and ".join(
-        f"t.{quote(column.name)} = {_parameter(column, places[column])}" for column in article.key_columns
+        table.equals(column, f"t.{quote(column.name)}", _element(column, places[column]))
+        for column in article.key_columns
     )
 
 
-def _has_values(article: Article, operation: Operation, index: UniqueIndex) -> str:
-    equals = "=" if index.nulls_distinct else "is not distinct from"
+def _has_values(article: Article, operation: Operation, index: UniqueIndex, table: WrittenTable) -> str:
     first = _first_new(article, operation)
-    columns = {quote(column.name) for column in article.columns}
-    conditions = [
-        f"{f't.{value}' if value in columns else value} {equals} {_evaluated(article, index, value, first)}"
-        for value in index.values
-    ]
+    columns = {quote(column.name): column for column in article.columns}
+    conditions = []
+    for number, value in enumerate(index.values):
+        place = f"t.{value}" if value in columns else value
+        given = _evaluated(article, index, value, first, _element)
+        if value in columns:
+            equal = table.equals(columns[value], place, given)
+        else:
+            equal = f"{place} {index.operators[number]} {given}"
+        conditions.append(equal if index.nulls_distinct else f"({equal} or {place} is null and {given} is null)")
     if index.condition is not None:
-        conditions += [f"({index.condition})", _evaluated(article, index, index.condition, first)]
+        conditions += [f"({index.condition})", _evaluated(article, index, index.condition, first, _element)]
     return " and ".join(conditions)
 
 
 def _is_as_before(article: Article, operation: Operation) -> str:
     if operation is Operation.INSERT:
         return "false"
-    before = ", ".join(_given_text(column, place) for column, place in _numbered(article, 1))
-    return f"{_texts(article)} = array[{before}]"
+    before = ", ".join(
+        text_of(_element(column, place), column.value_type_text) for column, place in _numbered(article, 1)
+    )
+    return f"{_texts(article)} {EQUALS} array[{before}]"
 
 
 def _texts(article: Article) -> str:
@@ -220,14 +253,18 @@ def _given_text(column: PublishedColumn, place: int) -> str:
     return text_of(_parameter(column, place), column.value_type_text)
 
 
+def _element(column: PublishedColumn, place: int) -> str:
+    return read_text(f"($1)[{place}]", column.type_text)
+
+
 def _table(article: Article) -> str:
     return quote_qualified(article.schema, article.table)
 
 
 VERSION_OF = (
-    "(select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] "
-    "from pg_xact_commit_timestamp_origin({}) o)"
+    "(select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, "
+    "o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin({}) o)"
 )
 """When a transaction committed, in microseconds since 1970, and its replication origin; nulls if that is not known."""
 _VERSION = VERSION_OF.format("t.xmin")
-_NO_VERSION = "null::bigint[]"
+_NO_VERSION = "null::pg_catalog.int8[]"

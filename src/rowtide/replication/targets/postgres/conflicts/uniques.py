@@ -24,8 +24,10 @@ def read_uniques(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
     published = {column.name for column in article.columns}
     key = {quote(column.name) for column in article.key_columns}
     found = [
-        UniqueIndex(tuple(values), distinct, condition, tuple(UsedColumn(*one) for one in used), author)
-        for values, distinct, condition, used, author in rows
+        UniqueIndex(
+            tuple(values), distinct, condition, tuple(UsedColumn(*one) for one in used), tuple(operators), author
+        )
+        for values, distinct, condition, used, operators, author in rows
     ]
     return [
         index
@@ -47,7 +49,7 @@ def require_evaluable(article: Article, uniques: Sequence[UniqueIndex]) -> None:
 
 _UNIQUES = """
 select key.values, not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false),
-    pg_get_expr(i.indpred, i.indrelid, true), used.columns,
+    pg_get_expr(i.indpred, i.indrelid, true), used.columns, key.operators,
     case when (i.indexprs is not null or i.indpred is not null) and o.rolname <> current_user and not o.rolsuper
               and (used.has_own_types or exists (
                   select from pg_depend d
@@ -57,7 +59,14 @@ select key.values, not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean
 from pg_index i join pg_class c on c.oid = i.indrelid join pg_roles o on o.oid = c.relowner
 cross join lateral (
     select array_agg(case k.number when 0 then pg_get_indexdef(i.indexrelid, k.place::int, true)
-                     else '"' || replace(a.attname, '"', '""') || '"' end order by k.place) as values
+                     else '"' || replace(a.attname, '"', '""') || '"' end order by k.place) as values,
+        array_agg(coalesce((
+            select format('operator(%%I.%%s)', y.nspname, o.oprname)
+            from pg_opclass class
+            join pg_amop m on m.amopfamily = class.opcfamily and m.amoplefttype = class.opcintype
+                and m.amoprighttype = class.opcintype and m.amopstrategy = 3
+            join pg_operator o on o.oid = m.amopopr join pg_namespace y on y.oid = o.oprnamespace
+            where class.oid = i.indclass[k.place - 1]), 'operator(pg_catalog.=)') order by k.place) as operators
     from unnest(i.indkey::int2[]) with ordinality k (number, place)
     left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
     where k.place <= i.indnkeyatts

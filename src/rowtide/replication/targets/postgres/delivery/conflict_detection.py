@@ -5,7 +5,7 @@ There are no procedures: whole rows are sent, before and after each change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -40,6 +40,7 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
@@ -51,6 +52,7 @@ from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _UNIQUE_VIOLATION = "23505"
 _MET = ("22", "23")
@@ -67,10 +69,14 @@ class ConflictDelivery:
     batch is rolled back and delivered one by one, each after a look at what it meets. By last commit time all are.
     """
 
-    def __init__(self, taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> None:
+    def __init__(
+        self, taken: TakenOver, subscription: Subscription, articles: Sequence[Article], written: WrittenTables
+    ) -> None:
         """Raises `TriggersUnsent`, `CommitTimesNotKept`."""
         self._connection = connection = taken.connection
         self._raw = statements.open_cursor(connection)
+        self._written = written
+        self._changed_by: Writer | None = None
         self._subscription = subscription
         self._resolver = subscription.settings.conflicts or Resolver.STOP
         self._committed_us: int | None = None
@@ -96,6 +102,9 @@ class ConflictDelivery:
         try:
             with translated():
                 self._connection.execute("begin")
+                for statement in self._written.beginning:
+                    self._connection.execute(sql.SQL(statement))
+                self._changed_by = None
                 # The log has single rows: what a statement did to several is checked at the end.
                 self._connection.execute("set constraints all deferred")
                 if self._has_origin:
@@ -142,11 +151,13 @@ class ConflictDelivery:
     def _make_waiting(self) -> None:
         """Make the changes that wait. Raises `BatchUndone` if one meets anything."""
         calls, self._waiting = self._waiting, []
+        self._learn(call.article for call in calls)
         try:
             with translated(), self._connection.pipeline() if calls else nullcontext():
                 for call in calls:
                     texts = [None if value is None else value.decode() for value in call.arguments]
-                    self._raw.execute(statements.change_unless_met(call.article, call.operation), texts)
+                    table = self._written.of(call.article)
+                    self._change(call.article, statements.change_unless_met(call.article, call.operation, table), texts)
         except UnexpectedSqlError as error:
             outage = find_outage(error.sqlstate, error.reason)
             if outage is not None:
@@ -156,6 +167,7 @@ class ConflictDelivery:
 
     def _run(self, call: Call) -> None:
         article, operation = call.article, call.operation
+        self._learn([article])
         if operation is Operation.TRUNCATE:
             self._truncate(article)
             return
@@ -166,6 +178,7 @@ class ConflictDelivery:
             conflict = _describe(call, decision.kind, decision.resolution, found, self._committed_us)
             if decision.resolution is Resolution.STOPPED:
                 self._stop(call, conflict)
+            self._pin()
             kept.keep(self._connection, self._subscription.guid, conflict)
         self._displace(article, decision.displaced)
         if decision.resolution is Resolution.APPLIED:
@@ -177,37 +190,43 @@ class ConflictDelivery:
         """Delete rows that give way to another key's; each stays the last version of its own."""
         for row in displaced:
             version = (self._incoming if row.is_own else row.version) or Version(0, "")
-            self._raw.execute(statements.delete_row(article), _key(article, row.values))
+            self._change(article, statements.delete_row(article, self._written.of(article)), _key(article, row.values))
             values = [*row.values, str(version.committed_us), version.originator]
-            self._raw.execute(deleted_keys.record_displaced(article), values)
+            self._record(deleted_keys.record_displaced(article), values)
 
     def _hide(self, article: Article, row: Sequence[str | None], found: Found, *, is_last: bool) -> None:
         """Record a row that is not there, as it is not the last of its key, or gives way to another key's."""
         assert self._incoming is not None
         for index in self._uniques[article.article_id]:
-            self._raw.execute(released_values.record(article, index), [*row, str(self._incoming.committed_us)])
+            self._record(released_values.record(article, index), [*row, str(self._incoming.committed_us)])
         if is_last and found.target is not None:
-            self._raw.execute(statements.delete_row(article), _key(article, found.target.values))
+            key = _key(article, found.target.values)
+            self._change(article, statements.delete_row(article, self._written.of(article)), key)
         elif is_last:
-            self._raw.execute(deleted_keys.record(article), row)
+            self._record(deleted_keys.record(article), row)
 
     def _truncate(self, article: Article) -> None:
         """Empty the table; by last commit time, of rows that are not newer."""
         if self._versions is None or self._incoming is None:
-            self._raw.execute(statements.truncate(article))
+            self._change(article, statements.truncate(article), [])
             return
         emptied = self._versions.find_emptied(article)
         if emptied is None or emptied <= self._incoming:
-            self._raw.execute(statements.delete_older(article), [self._incoming.committed_us])
-            self._raw.execute(deleted_keys.record_all(article))
+            self._change(article, statements.delete_older(article), [str(self._incoming.committed_us)])
+            self._record(deleted_keys.record_all(article), [])
 
     def _find(self, article: Article, operation: Operation, texts: Sequence[str | None]) -> Found:
         if article.article_id not in self._uniques:
+            self._pin()
             self._uniques[article.article_id] = read_uniques(self._connection, article)
         uniques = self._uniques[article.article_id]
-        query = statements.find(article, operation, uniques, has_versions=self._versions is not None)
+        table, writer = self._written.of(article), self._written.writer_of(article)
+        query = statements.find(article, operation, uniques, table, has_versions=self._versions is not None)
         target, others = None, []
-        for values, is_target, is_as_before, is_own, version in self._raw.execute(query, texts).fetchall():
+        self._pin(writer)
+        finding = f"select * from {writer.querying}($1, $2::text[]) as {statements.FOUND}"
+        rows = self._raw.execute(finding, [query, list(texts)]).fetchall()
+        for values, is_target, is_as_before, is_own, version in rows:
             known = None if self._versions is None else self._versions.read(version)
             row = PresentRow(tuple(values), known, is_as_before=is_as_before, is_own=is_own)
             if is_target:
@@ -217,25 +236,54 @@ class ConflictDelivery:
         if self._versions is None:
             return Found(target, tuple(others))
         after = texts[-len(article.columns) :]
+        self._pin()
         released = None if operation is Operation.DELETE else self._versions.find_released(article, uniques, after)
         return Found(target, tuple(others), self._versions.find_deleted(article, after), released)
 
+    def _change(self, article: Article, statement: str, values: Sequence[str | None]) -> None:
+        """Run a statement about an article's rows by the function of its writer."""
+        writer = self._written.writer_of(article)
+        self._pin(writer)
+        self._raw.execute(f"select {writer.executing}($1, $2::text[])", [statement, list(values)])
+
+    def _record(self, statement: str, values: Sequence[object]) -> None:
+        """Run a statement about rowtide's own rows."""
+        self._pin()
+        self._raw.execute(statement, values)
+
+    def _pin(self, writer: Writer | None = None) -> None:
+        """Pin the session's settings, before a statement of this role, or of rowtide's, if another's code has run."""
+        before, self._changed_by = self._changed_by, writer if writer is not None and writer.is_other else None
+        if before is not None and before != writer:
+            self._connection.execute(sql.SQL(self._written.pinning))
+
+    def _learn(self, articles: Iterable[Article]) -> None:
+        """Read the tables of articles that joined meanwhile."""
+        new = [article for article in articles if not self._written.knows(article)]
+        if new:
+            self._pin()
+            self._written.read(new)
+
     def _apply(self, article: Article, operation: Operation, texts: Sequence[str | None], found: Found) -> None:
         for other in found.others if self._versions is None else ():
-            self._raw.execute(statements.delete_row(article), _key(article, other.values))
+            self._change(
+                article, statements.delete_row(article, self._written.of(article)), _key(article, other.values)
+            )
         if found.target is not None:
             is_insert = operation is Operation.INSERT
-            change = statements.overwrite(article) if is_insert else statements.change(article, operation)
-            self._raw.execute(change, texts)
+            table = self._written.of(article)
+            change = statements.overwrite(article, table) if is_insert else statements.change(article, operation, table)
+            self._change(article, change, texts)
         elif operation is not Operation.DELETE:
             # Of an update that found none: the row that it makes.
-            self._raw.execute(statements.insert(article), texts[-len(article.columns) :])
+            self._change(article, statements.insert(article), texts[-len(article.columns) :])
         elif self._versions is not None:
-            self._raw.execute(deleted_keys.record(article), texts)
+            self._record(deleted_keys.record(article), texts)
 
     def _stop(self, call: Call, conflict: Conflict) -> None:
         """Keep a conflict, apart from the batch, and raise it."""
         self._connection.execute("rollback")
+        self._written.pin()
         kept.keep(self._connection, self._subscription.guid, conflict)
         row = conflict.old_row or conflict.new_row or {}
         raise ConflictFound(
@@ -250,15 +298,16 @@ class ConflictDelivery:
 
     def alter(self, followed: Followed) -> None:
         before, article = followed.before, followed.article
-        table = (before.schema, before.table)
+        self._learn([article])
+        table, writer = (before.schema, before.table), self._written.writer_of(article)
         for change in () if followed.is_delivered and not self._subscription.forwards else followed.changes:
-            self._alter(article, alterations.among_calls(table, change), change)
+            self._alter(article, alterations.among_calls(table, change, writer), change)
             table = alterations.table_after(table, change)
         recorded = replace(article, **self._published[article.article_id])
         self._alter(article, [alterations.record(recorded, self._subscription.guid)], None)
         if (script := followed.script) is not None:
             try:
-                self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
+                self._run_alone([alterations.run_script((article.schema, article.table), script.text, writer)])
             except UnexpectedSqlError as error:
                 table_name = article.qualified_name
                 raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
@@ -275,7 +324,9 @@ class ConflictDelivery:
         try:
             with translated():
                 for statement in alterations.within_batch(altering):
+                    self._written.pin()
                     self._connection.execute(sql.SQL(statement))
+                self._written.pin()
         except UnexpectedSqlError as error:
             self._connection.execute("rollback")
             if error.sqlstate == MOVED:
@@ -292,11 +343,13 @@ class ConflictDelivery:
 
     def end(self, reached: Position) -> Sequence[CommandError]:
         self._make_waiting()
+        self._pin()
         try:
             if self._versions is not None:
                 self._versions.end()
             with translated():
                 self._raw.execute(progress.END_BATCH, [self._subscription.guid, reached.value])
+                self._written.end(self._connection)
                 failpoint("subscriber_commit.before")
                 self._connection.execute("commit")
         except UnexpectedSqlError as error:
@@ -306,6 +359,7 @@ class ConflictDelivery:
         failpoint("subscriber_commit.after")
         self._has_raced = False
         self._progress = self._progress.after_batch(reached)
+        self._written.pin()
         if self._versions is not None:
             self._versions.forget_deleted()
         return ()

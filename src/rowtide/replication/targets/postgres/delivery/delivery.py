@@ -28,11 +28,12 @@ from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatc
 from rowtide.replication.targets.postgres.delivery.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.delivery.pipeline import Refused
 from rowtide.replication.targets.postgres.delivery.sender import Sender
-from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, plan_sets
+from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
 from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 log = logging.getLogger("rowtide.replication")
 
@@ -50,6 +51,7 @@ class PostgresDelivery:
         subscription: Subscription,
         articles: Sequence[Article],
         tables: SubscriberTables,
+        written: WrittenTables,
     ) -> None:
         """Calls of articles that are not given are sent one by one. Raises `TriggersUnsent`."""
         connection = taken.connection
@@ -64,7 +66,15 @@ class PostgresDelivery:
         self._cascades = tables.cascades
         self._cascaded: frozenset[str] = frozenset()
         watch = DeadlockWatch(connection, partial(connect_agent, subscription, "distribution"))
-        self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin, watch=watch)
+        self._written = written
+        self._sender = Sender(
+            connection,
+            subscription.subscriber,
+            written,
+            edited=find_edited(tables, articles),
+            has_origin=has_origin,
+            watch=watch,
+        )
         self._mode: Mode = RowByRow(self._sender)
 
     @property
@@ -111,12 +121,13 @@ class PostgresDelivery:
     def alter(self, followed: Followed) -> None:
         self._mode.flush()
         before, article = followed.before, followed.article
-        table = (before.schema, before.table)
+        self._sender.learn(article)
+        table, writer = (before.schema, before.table), self._written.writer_of(article)
         # Its own changes have come back: the tables there are altered already.
         for change in () if followed.is_delivered and not self._forwards else followed.changes:
-            self._alter(article, alterations.among_calls(table, change), change)
+            self._alter(article, alterations.among_calls(table, change, writer), change)
             table = alterations.table_after(table, change)
-        self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
+        self._alter(article, list(alterations.renew(followed, self._guid.decode(), self._written.of(article))), None)
         if followed.script is not None:
             self._run_script(article, followed.script)
         for operation in procedures.OPERATIONS:
@@ -131,7 +142,8 @@ class PostgresDelivery:
             raise AlterationRefused(article, change, refused.message, is_of_rows=is_of_rows)
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
-        refused = self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
+        table, writer = (article.schema, article.table), self._written.writer_of(article)
+        refused = self._run_alone([alterations.run_script(table, script.text, writer)])
         if refused is not None:
             raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, refused.message)
 

@@ -13,13 +13,14 @@ from rowtide.replication.targets.postgres.delivery.delivery import PostgresDeliv
 from rowtide.replication.targets.postgres.delivery.streams.delivery import StreamsDelivery
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
+from rowtide.replication.targets.postgres.written_tables import open_written
 
 
 def open_delivery(subscription: Subscription, articles: Sequence[Article] = ()) -> Delivery:
     """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
 
     Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`,
-    `PreparedTransactionsLacking`.
+    `PreparedTransactionsLacking`, `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`.
     """
     return deliver_over(open_agent(subscription), subscription, articles)
 
@@ -28,8 +29,9 @@ def deliver_over(taken: TakenOver, subscription: Subscription, articles: Sequenc
     """Deliver over the connection of an agent that has taken over. Raises as `open_delivery`."""
     connection, settings = taken.connection, subscription.settings
     with closed_on_error(connection):
+        written = open_written(connection, subscription.subscriber, articles, settings.run_as)
         if settings.detects_conflicts:
-            return ConflictDelivery(taken, subscription, articles)
-        tables = SubscriberTables.read(connection, articles)
+            return ConflictDelivery(taken, subscription, articles, written)
+        tables = SubscriberTables.read(connection, articles, written)
         kind = PostgresDelivery if settings.streams == 1 else StreamsDelivery
-        return kind(taken, subscription, articles, tables)
+        return kind(taken, subscription, articles, tables, written)

@@ -98,15 +98,22 @@ class Pipeline:
 
         libpq has no COPY in its pipeline mode, which ends for so long.
         """
-        with _connected():
-            self._libpq.exit_pipeline_mode()
+        with _connected(), self.paused():
             refused = begin_copy_in(self._libpq, statement)
             if refused is None:
                 for piece in pieces:
                     put_copy_data(self._libpq, piece)
                 refused = end_copy_in(self._libpq)
-            self._libpq.enter_pipeline_mode()
         return None if refused is None else self._explain(0, refused)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the pipeline mode for a block, after a synchronization."""
+        with _connected():
+            self._libpq.exit_pipeline_mode()
+        yield
+        with _connected():
+            self._libpq.enter_pipeline_mode()
 
     def close(self) -> None:
         """Close the connection; uncommitted work is rolled back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import NoReturn
 
 import psycopg
@@ -14,7 +14,9 @@ from rowtide.core.operations import Operation
 from rowtide.core.row_values import shown
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
+from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.distribution.calls.encoding import Arguments
@@ -22,15 +24,18 @@ from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
 from rowtide.replication.distribution.calls.pieces import Failure
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.errors.rights import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements, wide_rows
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal
-from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline, Refused
 from rowtide.replication.targets.postgres.prepared_transactions import PreparedName
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _BEGIN, _BEGIN_STREAM, _END = b"begin_batch", b"begin_stream", b"end_batch"
+_OWN = {_BEGIN: progress.BEGIN_BATCH, _BEGIN_STREAM: progress.BEGIN_STREAM, _END: progress.END_BATCH}
 _ROW_NOT_FOUND = "20598"
 _CHARACTER_NOT_HELD = "22P05"
 _SENT_AT_ONCE = 10_000
@@ -54,18 +59,25 @@ class Sender:
         self,
         connection: psycopg.Connection,
         subscriber: str,
+        written: WrittenTables,
         *,
+        edited: Set[tuple[str, Operation]] = frozenset(),
         has_origin: bool = False,
         watch: DeadlockWatch | None = None,
     ) -> None:
-        """`has_origin`: the session has a replication origin. `watch` looks for deadlocks while calls run."""
+        """`edited` are operations, by article id, whose procedures users have edited.
+
+        `has_origin`: the session has a replication origin. `watch` looks for deadlocks while calls run.
+        """
         self._subscriber = subscriber
+        self._written = written
+        self._edited = edited
+        self._changed_by: Writer | None = None
         self._has_origin = has_origin
         self._codec = find_codec(connection)
         self._pipeline = Pipeline(connection, watch)
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
-        self._wide: set[tuple[str, Operation]] = set()
         self._prepared = 0
         self._sent: list[Call] = []
         self._sent_before = 0
@@ -78,29 +90,30 @@ class Sender:
         With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
         error.
         """
-        opening = ["begin", *([_DEFER] if is_deferred else ()), *([RESET_ORIGIN] if self._has_origin else ())]
+        opening = ["begin", *self._written.beginning, *([_DEFER] if is_deferred else ())]
+        opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
             self._pipeline.execute(sql_text)
-        self._pipeline.run(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
+        self._changed_by = None
+        self._run_own(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = len(opening) + 1
         self._is_repeatable = is_repeatable
 
     def begin_stream(self, guid: bytes, known: Progress, *, is_first: bool, lock_timeout_s: int) -> None:
         """Begin one stream's part of a batch, repeatable; its first stream locks the progress row for all."""
-        opening = ["begin", _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
+        opening = ["begin", *self._written.beginning, _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
         opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
             self._pipeline.execute(sql_text)
+        self._changed_by = None
         name = _BEGIN if is_first else _BEGIN_STREAM
-        self._pipeline.run(name, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
+        self._run_own(name, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = len(opening) + 1
         self._is_repeatable = True
 
     def send(self, call: Call) -> None:
         """Send a call."""
-        name = self._calls.get((call.article.article_id, call.operation)) or self._prepare(call)
-        self._sent.append(call)
-        self._run(name, call)
+        self._sent += [call] * self._run(call)
         if len(self._sent) >= _SENT_AT_ONCE:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self.synchronize()
@@ -113,12 +126,14 @@ class Sender:
             self.send_arrays(article, operation, calls[:half])
             self.send_arrays(article, operation, calls[half:])
             return
-        name = self._array_calls.get((article.article_id, operation)) or self._prepare_arrays(article, operation)
-        self._pipeline.run(name, arrays)
+        self._run_arrays(article, operation, arrays, len(calls))
         self._pipeline.push()
 
     def copy(self, article: Article, rows: Sequence[InsertedRows]) -> None:
         """Insert rows by COPY, in a repeatable batch. Raises as `synchronize`."""
+        self._pin_for(self._written.own)
+        # A domain's check is found by the role's own path.
+        self._pipeline.execute(USERS_PATH)
         self.synchronize()
         names = ", ".join(quote(column.name) for column in article.columns)
         table = quote_qualified(article.schema, article.table)
@@ -127,56 +142,71 @@ class Sender:
             self._require_order(refused)
             self._undo()
             raise BatchUndone
+        self._pipeline.execute(OWN_PATH)
 
     def send_cascaded(self, call: Call, tables: Collection[str]) -> None:
         """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches.
 
         Later deletes there may find no row.
         """
-        self._sent.append(call)
+        self._sent += [call] * (1 + self._pin_for(self._written.own))
         self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
 
     def try_piece(self, piece: Sequence[Call]) -> Failure | None:
         """Run calls within a savepoint, all or none; return the one that failed."""
         for call in piece:
-            if (call.article.article_id, call.operation) not in self._calls:
+            self.learn(call.article)
+            if not self._is_executed(call) and not self._written.has_others:
                 self._prepare(call)
         self.synchronize()
+        changed_by = self._changed_by
         self._pipeline.execute("savepoint piece")
-        for call in piece:
-            self._run(self._calls[call.article.article_id, call.operation], call)
+        places = [place for place, call in enumerate(piece) for _ in range(self._run(call))]
         self._pipeline.execute("release savepoint piece")
         refused = self._pipeline.synchronize()
         if refused is None:
             return None
         self._require_order(refused)
         self._pipeline.execute("rollback to savepoint piece")
+        self._changed_by = changed_by
         self._pipeline.synchronize()
-        place = refused.place - 1
+        place = places[refused.place - 1] if 0 < refused.place <= len(places) else len(piece)
         return Failure(place, self._explain(refused, place, piece))
 
-    def alter(self, statements: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()) -> Refused | None:
+    def alter(self, altering: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()) -> Refused | None:
         """Run statements that alter tables; return the first that is refused, the batch rolled back then.
 
         `calls` are prepared by them: those of an article that was altered.
         """
         self.synchronize()
-        for one in statements:
+        for one in altering:
+            if self._written.has_others:
+                self._pipeline.execute(self._written.pinning)
             self._pipeline.execute(one)
+        self._pin_for(self._written.own)
         for article, operation in calls:
-            self._pipeline.prepare(b"", statement(article, operation))
+            self._pipeline.execute(USERS_PATH)
+            self._pipeline.prepare(b"", statements.resolving(article, operation))
+            self._pipeline.execute(OWN_PATH)
         refused = self._pipeline.synchronize()
         if refused is not None:
             self._require_order(refused)
             self._undo()
         return refused
 
+    def learn(self, article: Article) -> None:
+        """Read the table of an article that joined meanwhile."""
+        if not self._written.knows(article):
+            self.synchronize()
+            with self._pipeline.paused():
+                self._written.read([article])
+
     def forget(self, article: Article) -> None:
         """Prepare an article's calls again, which was altered."""
         for known in (self._calls, self._array_calls):
             for operation in Operation:
                 known.pop((article.article_id, operation), None)
-        self._wide -= {(article.article_id, operation) for operation in Operation}
+        self._edited = self._edited - {(article.article_id, operation) for operation in Operation}
 
     def synchronize(self) -> None:
         """Wait until everything sent has run. Raises `BatchUndone`, or the error of the refused call."""
@@ -186,14 +216,17 @@ class Sender:
         if refused is None:
             return
         self._require_order(refused)
-        if self._is_repeatable and refused.sqlstate != progress.FENCED:
+        if self._is_repeatable and refused.sqlstate not in (progress.FENCED, DEFERRED):
             self._undo()
             raise BatchUndone
         raise self._explain(refused, refused.place - before, sent)
 
     def commit(self, guid: bytes, reached: Position) -> None:
         """Commit the batch with the position that it reaches. Raises as `synchronize`."""
-        self._pipeline.run(_END, [guid, b"%d" % reached.value])
+        self._pin_for(self._written.own)
+        self._run_own(_END, [guid, b"%d" % reached.value])
+        for sql_text in self._written.ending:
+            self._pipeline.execute(sql_text)
         failpoint("subscriber_commit.before")
         self._pipeline.execute("commit")
         self.synchronize()
@@ -201,8 +234,11 @@ class Sender:
 
     def prepare(self, guid: bytes, name: PreparedName, reached: Position) -> None:
         """Prepare a stream's part for commit, with the position that the batch reaches. Raises as `synchronize`."""
+        self._pin_for(self._written.own)
         if name.stream == 0:
             self._pipeline.execute(progress.DECIDE_BATCH, [guid, b"%d" % reached.value, str(name.batch).encode()])
+        for sql_text in self._written.ending:
+            self._pipeline.execute(sql_text)
         self._pipeline.execute("set constraints all immediate")
         failpoint("stream_prepare.before")
         self._pipeline.execute(f"prepare transaction {quote_literal(str(name))}")
@@ -224,38 +260,104 @@ class Sender:
         """Close the connection; an uncommitted batch is rolled back."""
         self._pipeline.close()
 
-    def _run(self, name: bytes, call: Call) -> None:
+    def _run(self, call: Call) -> int:
+        """Send a call; return by how many statements."""
         article, operation, arguments = call.article, call.operation, call.arguments
         size = _size(arguments)
         if size > _MOST_BYTES:
             self._refuse_size(call, "the server takes at most a gigabyte at once")
-        is_wide = (article.article_id, operation) in self._wide
+        self.learn(article)
+        if self._is_executed(call):
+            return self._execute(call, is_large=size >= _LARGE_BYTES)
+        pins = self._pin_for(self._written.own)
+        if wide_rows.is_wide(article, operation):
+            arguments = wide_rows.pack(article, operation, arguments)
+        if self._written.has_others:
+            self._pipeline.execute(procedures.call(article, operation), arguments)
+            return pins + 1
+        prepared = self._prepare(call)
         send = self._pipeline.run_large if size >= _LARGE_BYTES else self._pipeline.run
-        send(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
+        send(self._calls[article.article_id, operation], arguments)
+        return pins + prepared + 1
+
+    def _is_executed(self, call: Call) -> bool:
+        is_edited = (call.article.article_id, call.operation) in self._edited
+        return statements.is_executed(call.article, call.operation, self._written.of(call.article), is_edited=is_edited)
+
+    def _prepare(self, call: Call) -> int:
+        """Prepare the statement of a generated procedure's call; return the number of statements sent."""
+        known = call.article.article_id, call.operation
+        if known in self._calls:
+            return 0
+        self._calls[known] = self._next_name(b"call")
+        self._pipeline.prepare(self._calls[known], procedures.call(call.article, call.operation))
+        return 1
+
+    def _execute(self, call: Call, *, is_large: bool) -> int:
+        """Send a call as a statement that a function executes; return by how many statements."""
+        article, operation, arguments = call.article, call.operation, call.arguments
+        table, writer = self._written.of(article), self._written.writer_of(article)
+        is_edited = (article.article_id, operation) in self._edited
+        pins = self._pin_for(writer)
+        text = statements.statement(article, operation, arguments, table, is_edited=is_edited)
+        given = statements.arguments_of(article, operation, arguments, is_edited=is_edited)
+        values = [text.encode(), array_literal(given) if given else b"{}"]
+        if is_large:
+            self._pipeline.push()
+        if statements.is_checked(article, operation, is_edited=is_edited):
+            key = procedures.key_of(article, operation, arguments).encode()
+            rest = [b"1", operation.name.encode(), article.qualified_name.encode(), key]
+            self._pipeline.execute(procedures.REQUIRED.format(writer.executing), [*values, *rest])
+        else:
+            self._pipeline.execute(f"select {writer.executing}($1, $2)", values)
+        return pins + 1
+
+    def _run_arrays(self, article: Article, operation: Operation, arrays: Sequence[bytes], count: int) -> None:
+        self.learn(article)
+        table, writer = self._written.of(article), self._written.writer_of(article)
+        self._pin_for(writer)
+        if table.is_others:
+            text = statements.array_statement(article, operation, table)
+            rest = [b"%d" % count, operation.name.encode(), article.qualified_name.encode(), b""]
+            executing = procedures.REQUIRED.format(writer.executing)
+            self._pipeline.execute(executing, [text.encode(), array_literal(arrays), *rest])
+        elif self._written.has_others:
+            self._pipeline.execute(array_procedures.call(article, operation), arrays)
+        else:
+            name = self._array_calls.get((article.article_id, operation))
+            if name is None:
+                name = self._array_calls[article.article_id, operation] = self._next_name(b"array_call")
+                self._pipeline.prepare(name, array_procedures.call(article, operation))
+            self._pipeline.run(name, arrays)
+
+    def _run_own(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
+        """Execute a statement of progress."""
+        if self._written.has_others:
+            # Their code could give its name to another prepared statement.
+            self._pipeline.execute(_OWN[name], arguments)
+        else:
+            self._pipeline.run(name, arguments)
+
+    def _pin_for(self, writer: Writer) -> int:
+        """Pin the session's settings, before a statement of this role, if code of another has run.
+
+        Returns the number of statements sent.
+        """
+        before, self._changed_by = self._changed_by, writer if writer.is_other else None
+        if before is None or before == writer:
+            return 0
+        self._pipeline.execute(self._written.pinning)
+        return 1
 
     def _prepare_own(self) -> None:
-        self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
-        self._pipeline.prepare(_BEGIN_STREAM, progress.BEGIN_STREAM)
-        self._pipeline.prepare(_END, progress.END_BATCH)
+        if not self._written.has_others:
+            for name, text in _OWN.items():
+                self._pipeline.prepare(name, text)
         self.synchronize()
 
-    def _prepare(self, call: Call) -> bytes:
-        article, operation = call.article, call.operation
+    def _next_name(self, kind: bytes) -> bytes:
         self._prepared += 1
-        name = b"call_%d" % self._prepared
-        self._calls[article.article_id, operation] = name
-        if operation is not Operation.TRUNCATE and wide_rows.is_wide(article, operation):
-            self._wide.add((article.article_id, operation))
-        self._sent.append(call)
-        self._pipeline.prepare(name, statement(article, operation))
-        return name
-
-    def _prepare_arrays(self, article: Article, operation: Operation) -> bytes:
-        self._prepared += 1
-        name = b"array_call_%d" % self._prepared
-        self._array_calls[article.article_id, operation] = name
-        self._pipeline.prepare(name, array_procedures.call(article, operation))
-        return name
+        return b"%s_%d" % (kind, self._prepared)
 
     def _require_order(self, refused: Refused) -> None:
         """Raise the server's own failures, such as a full disk, which no command caused.
@@ -279,6 +381,8 @@ class Sender:
         """Return the error for a refusal: of the call at that place, or of what came before or after all calls."""
         if refused.sqlstate == progress.FENCED:
             return AgentReplaced(self._subscriber, refused.message)
+        if refused.sqlstate == DEFERRED:
+            return OwnerTriggersDeferred(refused.message)
         if not 0 <= place < len(sent):
             return BatchRefused(refused.sqlstate, refused.message)
         lsn, command_id, article, operation, arguments = sent[place]

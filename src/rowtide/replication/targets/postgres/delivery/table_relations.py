@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
@@ -18,6 +21,7 @@ from rowtide.replication.targets.postgres.calls import array_procedures, procedu
 from rowtide.replication.targets.postgres.calls.parameters import is_generated
 from rowtide.replication.targets.postgres.delivery.independence import TableRelations, group_articles
 from rowtide.replication.targets.postgres.schema.own_constraints import ask_cascades, find_cascades
+from rowtide.replication.targets.postgres.written_tables import USERS_FUNCTIONS_PATH, WrittenTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,29 @@ class SubscriberTables:
     cascades: Mapping[str, Set[str]]
 
     @classmethod
-    def read(cls, connection: psycopg.Connection, articles: Sequence[Article]) -> SubscriberTables:
-        """Read it in this session's replication role, at once: the subscriber may be far away."""
+    def read(
+        cls, connection: psycopg.Connection, articles: Sequence[Article], written: WrittenTables
+    ) -> SubscriberTables:
+        """Read it in this session's replication role, at once: the subscriber may be far away.
+
+        Procedures that an earlier build made, or that have another path than the role has now, are made again.
+        """
+        found = cls._read(connection, articles, written)
+        renewing = [statement for article in articles for statement in found.made.renewals(article)]
+        if not renewing:
+            return found
+        with translated(), connection.transaction():
+            for statement in renewing:
+                connection.execute(sql.SQL(statement))
+        return cls._read(connection, articles, written)
+
+    @classmethod
+    def _read(
+        cls, connection: psycopg.Connection, articles: Sequence[Article], written: WrittenTables
+    ) -> SubscriberTables:
         names = [quote_qualified(article.schema, article.table) for article in articles]
         with translated(), connection.pipeline():
-            made = connection.execute(_PROCEDURES, (procedures.SCHEMA,))
+            made = connection.execute(_PROCEDURES, (_SETTINGS, _SETTINGS, procedures.SCHEMA))
             found = connection.execute(_TABLES, (names,))
             references, entangled = connection.execute(_REFERENCES), connection.execute(_ENTANGLED)
             typed = connection.execute(_TYPES, (names,))
@@ -64,7 +86,7 @@ class SubscriberTables:
         for table, column, type_text in typed:
             types[table][column] = type_text
         return cls(
-            MadeProcedures.of(made),
+            MadeProcedures.of(made, written),
             TableRelations(tables, list(references), {table for (table,) in entangled}),
             {article_id: types[table] for article_id, table in tables.items()},
             find_cascades(cascading, articles),
@@ -91,6 +113,8 @@ def plan_sets(tables: SubscriberTables, articles: Sequence[Article]) -> SetPlan:
             for article in articles
             if article.article_id in grouping.plain
             and made.has_single(article, Operation.INSERT)
+            # COPY runs with the session's rights.
+            and not made.is_others(article)
             # COPY reads a value as its column's type, where a call casts from the published one.
             and tables.types.get(article.article_id, {}).items() >= _published_types(article)
         },
@@ -98,23 +122,47 @@ def plan_sets(tables: SubscriberTables, articles: Sequence[Article]) -> SetPlan:
     )
 
 
+def find_edited(tables: SubscriberTables, articles: Sequence[Article]) -> Set[tuple[str, Operation]]:
+    """Return the operations, by article id, whose procedures were generated and then edited. Pure."""
+    return {
+        (article.article_id, operation)
+        for article in articles
+        for operation in procedures.OPERATIONS
+        if tables.made.is_edited(article, operation)
+    }
+
+
 def _published_types(article: Article) -> Set[tuple[str, str]]:
     return {(column.name, column.type_text) for column in article.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeProcedure:
+    """A procedure at the subscriber; `source` None: it is in another language, or runs as somebody else.
+
+    `has_path`: users' code in it runs under the path that the role has now. `is_own`: the role may replace it.
+    """
+
+    name: str
+    source: str | None
+    has_path: bool
+    is_own: bool
 
 
 class MadeProcedures:
     """The procedures in the subscriber's schema, compared with those that would be generated now."""
 
-    def __init__(self, sources: dict[str, list[str | None]]) -> None:
-        self._sources = sources
+    def __init__(self, made: Mapping[str, Sequence[_MadeProcedure]], written: WrittenTables) -> None:
+        self._made = made
+        self._written = written
 
     @classmethod
-    def of(cls, existing: Iterable[tuple[str, str | None]]) -> MadeProcedures:
-        """Return all existing ones by their names and sources."""
-        sources: dict[str, list[str | None]] = defaultdict(list)
-        for name, source in existing:
-            sources[name].append(source)
-        return cls(sources)
+    def of(cls, existing: Iterable[tuple[Any, ...]], written: WrittenTables) -> MadeProcedures:
+        """Return all existing ones."""
+        made: dict[str, list[_MadeProcedure]] = defaultdict(list)
+        for row in existing:
+            made[row[0]].append(_MadeProcedure(*row))
+        return cls(made, written)
 
     def is_opaque(self, article: Article) -> bool:
         """Return whether an article runs a procedure that a user wrote or edited."""
@@ -128,28 +176,70 @@ class MadeProcedures:
     def has_arrays(self, article: Article, operation: Operation) -> bool:
         """Return whether an operation's calls may be sent as arrays: both its procedures are as generated.
 
-        A subscriber prepared by an earlier version may lack the array procedure.
+        A subscriber prepared by an earlier version may lack the array procedure. For a table of another role there are
+        none.
         """
-        return (
-            array_procedures.is_generated(article, operation)
-            and self.has_single(article, operation)
-            and self._is_one(array_procedures.name_of(article, operation), array_procedures.source(article, operation))
-        )
+        if not array_procedures.is_generated(article, operation) or not self.has_single(article, operation):
+            return False
+        if self._written.of(article).is_others:
+            return True
+        source = array_procedures.source(article, operation, self._written.of(article))
+        return self._is_one(array_procedures.name_of(article, operation), source)
 
     def has_single(self, article: Article, operation: Operation) -> bool:
-        """Return whether an operation calls a procedure that is as generated."""
-        return is_generated(article, operation) and self._is_one(
-            article.generated_procedure(operation), procedures.source(article, operation)
-        )
+        """Return whether an operation calls a procedure that is as generated, or none for a table of another role."""
+        return is_generated(article, operation) and not self.is_edited(article, operation)
+
+    def is_edited(self, article: Article, operation: Operation) -> bool:
+        """Return whether an operation calls a procedure that was generated and then edited."""
+        if not is_generated(article, operation):
+            return False
+        name, table = article.generated_procedure(operation), self._written.of(article)
+        source = procedures.source(article, operation, table)
+        if not table.is_others:
+            return not self._is_one(name, source)
+        # It may be there from before the table had another owner, and is not called.
+        return any(made.source not in (source, procedures.as_earlier(source)) for made in self._made.get(name, ()))
+
+    def is_others(self, article: Article) -> bool:
+        """Return whether an article's table is written with another role's rights."""
+        return self._written.of(article).is_others
+
+    def renewals(self, article: Article) -> Iterator[str]:
+        """Yield the statements that make an article's procedures again that are as an earlier build made them.
+
+        Those that are missing are made, too: the table may have had another owner before, who needs none.
+        """
+        table = self._written.of(article)
+        for operation, kind in product(procedures.OPERATIONS, (procedures, array_procedures)):
+            if table.is_others or not kind.is_generated(article, operation):
+                continue
+            source, name = kind.source(article, operation, table), kind.name_of(article, operation)
+            match self._made.get(name, ()):
+                case [made] if made.source in (source, procedures.as_earlier(source)) and made.is_own:
+                    if not self._is_one(name, source):
+                        yield from kind.creations(article, operation, table)
+                case [] | ():
+                    yield from kind.creations(article, operation, table)
+                case _:
+                    pass
 
     def _is_one(self, name: str, source: str) -> bool:
-        found: Sequence[str | None] = self._sources.get(name, ())
-        return list(found) == [source]
+        match self._made.get(name, ()):
+            case [made]:
+                return made.source == source and made.has_path
+            case _:
+                return False
 
 
+_SETTINGS = ["standard_conforming_strings=on"]
 # One that runs as somebody else or with settings of its own is not as it was made: it has no source here.
-_PROCEDURES = """
-select p.proname::text, case when l.lanname = 'plpgsql' and not p.prosecdef and p.proconfig is null then p.prosrc end
+_PROCEDURES = f"""
+select p.proname::text,
+    case when l.lanname = 'plpgsql' and not p.prosecdef and (p.proconfig is null or p.proconfig[2:] = %s) then p.prosrc
+    end,
+    p.proconfig is not null and p.proconfig = array['search_path=' || {USERS_FUNCTIONS_PATH}] || %s,
+    pg_has_role(p.proowner, 'usage')
 from pg_proc p
 join pg_namespace n on n.oid = p.pronamespace
 join pg_language l on l.oid = p.prolang

@@ -1,6 +1,7 @@
 """A schema change of an article at a PostgreSQL subscriber, as statements. Pure.
 
-Columns get no default there: their values come from the publisher.
+Columns get no default there: their values come from the publisher. What may run code of the table's owner is run by the
+table's `writer`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import assert_never
 
 from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, GeneratedColumn, PublishedColumn, encode_article
 from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
@@ -27,6 +29,7 @@ from rowtide.replication.articles.schema_changes import (
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.calls.written_table import Writer, WrittenTable
 from rowtide.replication.targets.postgres.schema.views import beside_views
 
 _KINDS = (procedures, array_procedures)
@@ -46,28 +49,36 @@ def within_batch(statements: Iterable[str]) -> Sequence[str]:
     )
 
 
-def among_calls(table: tuple[str, str], change: SchemaChange) -> Sequence[str]:
+def among_calls(table: tuple[str, str], change: SchemaChange, writer: Writer) -> Sequence[str]:
     """Return the statement that makes a change in a table between a batch's calls, if it takes one."""
-    altering = list(alter(table, change))
+    altering = list(_alter(table, change, writer))
     column = change.column.name if isinstance(change, ColumnDropped | ColumnRetyped) else None
-    return [_settled(table, altering, column)] if altering else []
+    return [_settled(table, altering, writer_for(change, writer), column)] if altering else []
 
 
-def run_script(table: tuple[str, str], script: str) -> str:
+def run_script(table: tuple[str, str], script: str, writer: Writer) -> str:
     """Return one statement that runs a script of several, about a table, between a batch's calls.
 
     The server refuses statements that end the transaction.
     """
-    return _settled(table, [script])
+    return _settled(table, [writer.inner(script)], writer)
 
 
-def _settled(table: tuple[str, str], altering: Sequence[str], column: str | None = None) -> str:
+def writer_for(change: SchemaChange, writer: Writer | None) -> Writer | None:
+    """Return who makes a change: of a table's name and schema the session's role, since it runs no code.
+
+    A table's owner need not have the right to create schemas. None stands for the session's role.
+    """
+    return None if isinstance(change, TableRenamed) else writer
+
+
+def _settled(table: tuple[str, str], altering: Sequence[str], writer: Writer | None, column: str | None = None) -> str:
     """Return one statement that alters a table; if checks of its rows wait, which the server refuses, these are made.
 
     Checks of other tables' rows wait on: the publisher, too, may have altered the table before they could be made.
     What alters a key's column alters also the tables that it references and that reference it.
     """
-    executed = " ".join(f"execute {quote_literal(statement)};" for statement in altering)
+    executed = " ".join(altering)
     constraints = _CHECKED.format(table=quote_literal(quote_qualified(*table)), column=quote_literal(column or ""))
     body = f"""
 declare
@@ -75,19 +86,21 @@ declare
 begin
     {executed}
 exception when object_in_use then
-    select coalesce(string_agg(distinct format('%I.%I', nspname, conname), ', '), checked) into checked{constraints};
-    execute 'set constraints ' || checked || ' immediate';
-    execute 'set constraints ' || checked || ' deferred';
+    select coalesce(pg_catalog.string_agg(distinct pg_catalog.format('%I.%I', nspname, conname), ', '), checked)
+    into checked{constraints};
+    execute pg_catalog.format('set constraints %s immediate', checked);
+    execute pg_catalog.format('set constraints %s deferred', checked);
     {executed}
 end"""
-    return f"do {quote_literal(body)}"
+    altering_all = f"do {quote_body(body)}"
+    return altering_all if writer is None else writer.outer(altering_all)
 
 
 _CHECKED = """
     from pg_catalog.pg_constraint c join pg_catalog.pg_namespace n on n.oid = c.connamespace
     where c.condeferrable and c.oid in (
         with recursive altered as (
-            select to_regclass({table})::oid as oid
+            select pg_catalog.to_regclass({table})::oid as oid
             union select i.inhrelid from pg_catalog.pg_inherits i join altered a on i.inhparent = a.oid
         ), beside as (
             select case when f.conrelid = a.oid then f.confrelid else f.conrelid end as oid
@@ -101,39 +114,63 @@ _CHECKED = """
 it by a key with a column."""
 
 
-def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
+def alter(table: tuple[str, str], change: SchemaChange, writer: Writer) -> Iterator[str]:
     """Yield the statements that make a change in a table, given by schema and name."""
+    made_by = writer_for(change, writer)
+    for code in _alter(table, change, writer):
+        statement = f"do {quote_body(f'begin {code} end')}"
+        yield statement if made_by is None else made_by.outer(statement)
+
+
+def _alter(table: tuple[str, str], change: SchemaChange, writer: Writer) -> Iterator[str]:
+    """Yield the PL/pgSQL that makes a change in a table."""
     altering = f"alter table {quote_qualified(*table)}"
     match change:
-        case TableRenamed(schema, name):
-            if schema != table[0]:
-                yield f"create schema if not exists {quote(schema)}"
-                yield f"{altering} set schema {quote(schema)}"
-            if name != table[1]:
-                yield f"alter table {quote_qualified(schema, table[1])} rename to {quote(name)}"
+        case TableRenamed():
+            yield from map(_executed, rename(table, change))
         case ColumnAdded(column, value, collation):
-            yield _add(table, column, value, collation)
+            yield _add(table, column, value, collation, writer)
         case ColumnDropped(column):
-            yield f"{altering} drop column if exists {quote(column.name)}"
+            yield _executed(f"{altering} drop column if exists {quote(column.name)}")
         case ColumnRenamed(column, name):
-            yield f"{altering} rename column {quote(column.name)} to {quote(name)}"
+            yield _executed(f"{altering} rename column {quote(column.name)} to {quote(name)}")
         case ColumnRetyped(column, collation):
             name = quote(column.name)
             retyping = f"alter column {name} type {_type(column, collation)} using {name}::{column.type_text}"
-            yield beside_views(table, column.name, f"{altering} {retyping}")
+            yield beside_views(table, column.name, writer.inner(f"{altering} {retyping}"))
         case NullsChanged(column):
             verb = "drop" if column.is_nullable else "set"
-            yield f"{altering} alter column {quote(column.name)} {verb} not null"
+            yield _executed(f"{altering} alter column {quote(column.name)} {verb} not null")
         case GeneratedAltered(before, after):
-            yield _regenerate(table, before, after)
+            yield _regenerate(table, before, after, writer)
         case ExpressionDropped(name):
             yield _where_generated(table, name, f"{altering} alter column {quote(name)} drop expression")
         case _:
             assert_never(change)
 
 
-def _add(table: tuple[str, str], column: PublishedColumn, value: str | None, collation: str | None) -> str:
-    """Return a statement that adds a column, or gives rows their first values where the subscriber has it already.
+def rename(table: tuple[str, str], change: TableRenamed) -> Iterator[str]:
+    """Yield the statements that give a table another name."""
+    if change.schema != table[0]:
+        yield f"create schema if not exists {quote(change.schema)}"
+        yield f"alter table {quote_qualified(*table)} set schema {quote(change.schema)}"
+    if change.table != table[1]:
+        yield f"alter table {quote_qualified(change.schema, table[1])} rename to {quote(change.table)}"
+
+
+def _executed(statement: str) -> str:
+    """Return the PL/pgSQL that executes a statement which runs no code of users."""
+    return f"execute {quote_literal(statement)};"
+
+
+def _block(body: str) -> str:
+    return f"{body.strip()};"
+
+
+def _add(
+    table: tuple[str, str], column: PublishedColumn, value: str | None, collation: str | None, writer: Writer
+) -> str:
+    """Return the code that adds a column, or gives rows their first values where the subscriber has it already.
 
     One of another type that does not take all values is refused.
     """
@@ -144,17 +181,25 @@ def _add(table: tuple[str, str], column: PublishedColumn, value: str | None, col
         "table": quote_literal(quote_qualified(*table)),
         "name": quote_literal(column.name),
         "type": quote_literal(column.type_text),
-        "add": quote_literal(added if value is None else f"{added}; {altering} alter column {name} drop default"),
-        "fill": quote_literal(
-            # As text: not every type has an operator for it.
-            f"update {quote_qualified(*table)} set {name} = {first} where {name}::text is distinct from ({first})::text"
+        "add": writer.inner(added if value is None else f"{added}; {altering} alter column {name} drop default"),
+        # As text: not every type has an operator for it. By its output, which no cast of the type's owner can be.
+        "fill": writer.inner(
+            f"update {quote_qualified(*table)} set {name} = {first} where not {is_same_text(name, first)}"
         ),
     }
-    return f"do {quote_literal(_ADD.format(**values))}"
+    return _block(_ADD.format(**values))
 
 
-def _regenerate(table: tuple[str, str], before: GeneratedColumn | None, after: GeneratedColumn | None) -> str:
-    """Return a statement that renames and redefines a generated column, adds it, or drops it.
+def is_same_text(one: str, other: str) -> str:
+    """Return the condition that two values have the same text, or are both null; by their output functions alone."""
+    texts = f"pg_catalog.format('%s', {one}) {EQUALS} pg_catalog.format('%s', {other})"
+    return f"({texts} and (({one}) is null) {EQUALS} (({other}) is null))"
+
+
+def _regenerate(
+    table: tuple[str, str], before: GeneratedColumn | None, after: GeneratedColumn | None, writer: Writer
+) -> str:
+    """Return the code that renames and redefines a generated column, adds it, or drops it.
 
     A column of that name that is the subscriber's own stays as it is.
     """
@@ -171,18 +216,18 @@ def _regenerate(table: tuple[str, str], before: GeneratedColumn | None, after: G
         "name": quote_literal(after.name),
         "expression": quote_literal(after.expression),
         "type": quote_literal(after.type_text),
-        "add": quote_literal(f"{altering} add column {definition}"),
-        "rename": quote_literal(f"{altering} rename column {quote(earlier)} to {name}"),
-        "retype": quote_literal(f"{altering} alter column {name} type {after.type_text}"),
-        "set": quote_literal(f"{altering} alter column {name} set expression as {clause}"),
-        "replace": quote_literal(f"{altering} drop column {name}, add column {definition}"),
+        "add": writer.inner(f"{altering} add column {definition}"),
+        "rename": writer.inner(f"{altering} rename column {quote(earlier)} to {name}"),
+        "retype": writer.inner(f"{altering} alter column {name} type {after.type_text}"),
+        "set": writer.inner(f"{altering} alter column {name} set expression as {clause}"),
+        "replace": writer.inner(f"{altering} drop column {name}, add column {definition}"),
     }
-    return f"do {quote_literal(_REGENERATE.format(**values))}"
+    return _block(_REGENERATE.format(**values))
 
 
 def _where_generated(table: tuple[str, str], name: str, altering: str) -> str:
     condition = _IS_GENERATED.format(table=quote_literal(quote_qualified(*table)), name=quote_literal(name))
-    return f"do {quote_literal(f'begin if {condition} then execute {quote_literal(altering)}; end if; end')}"
+    return f"if {condition} then {_executed(altering)} end if;"
 
 
 _ADD = """
@@ -193,22 +238,23 @@ begin
         pg_catalog.format_type(a.atttypid, a.atttypmod) as type_text
     into present
     from pg_catalog.pg_attribute a
-    where a.attrelid = to_regclass({table}) and a.attname = {name} and not a.attisdropped;
+    where a.attrelid = pg_catalog.to_regclass({table})::oid and a.attname = {name} and not a.attisdropped;
     if not found then
-        execute {add};
+        {add}
     elsif present.is_generated or present.type_text <> {type} and (present.atttypmod <> -1
-        or present.atttypid <> to_regtype({type}) and not exists (
+        or present.atttypid <> pg_catalog.to_regtype({type})::oid and not exists (
             select from pg_catalog.pg_cast
-            where castsource = to_regtype({type}) and casttarget = present.atttypid and castcontext = 'i'))
+            where castsource = pg_catalog.to_regtype({type})::oid and casttarget = present.atttypid
+                and castcontext = 'i'))
     then
         raise exception 'the subscriber has its own column % of type %', {name}, present.type_text;
     else
-        execute {fill};
+        {fill}
     end if;
 end"""
 _IS_GENERATED = """exists (
         select from pg_catalog.pg_attribute
-        where attrelid = to_regclass({table}) and attname = {name} and attgenerated <> '')"""
+        where attrelid = pg_catalog.to_regclass({table})::oid and attname = {name} and attgenerated <> '')"""
 
 _REGENERATE = """
 declare
@@ -216,24 +262,28 @@ declare
 begin
     if {earlier} <> {name} and exists (
         select from pg_catalog.pg_attribute
-        where attrelid = to_regclass({table}) and attname = {earlier} and attgenerated <> '')
+        where attrelid = pg_catalog.to_regclass({table})::oid and attname = {earlier} and attgenerated <> '')
     then
-        execute {rename};
+        {rename}
     end if;
     select a.attgenerated <> '' as is_generated, pg_catalog.format_type(a.atttypid, a.atttypmod) as type_text,
         pg_catalog.pg_get_expr(d.adbin, d.adrelid) as expression
     into present
     from pg_catalog.pg_attribute a
     left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-    where a.attrelid = to_regclass({table}) and a.attname = {name} and not a.attisdropped;
+    where a.attrelid = pg_catalog.to_regclass({table})::oid and a.attname = {name} and not a.attisdropped;
     if not found then
-        execute {add};
+        {add}
     elsif present.is_generated then
         if present.type_text <> {type} then
-            execute {retype};
+            {retype}
         end if;
         if present.expression <> {expression} then
-            execute case when current_setting('server_version_num')::int >= 170000 then {set} else {replace} end;
+            if pg_catalog.current_setting('server_version_num')::int >= 170000 then
+                {set}
+            else
+                {replace}
+            end if;
         end if;
     end if;
 end"""
@@ -245,11 +295,11 @@ def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]
     return (change.schema, change.table) if isinstance(change, TableRenamed) else table
 
 
-def renew(followed: Followed, guid: str) -> Iterator[str]:
+def renew(followed: Followed, guid: str, table: WrittenTable) -> Iterator[str]:
     """Yield the statements that renew an article's procedures after its changes, and record it for a subscription."""
     article = followed.article
     if followed.renews_calls:
-        yield from renew_procedures(article)
+        yield from renew_procedures(article, table)
     yield record(article, guid)
 
 
@@ -259,11 +309,11 @@ def record(article: Article, guid: str) -> str:
     return progress.RECORD_ARTICLE.format(*map(quote_literal, values))
 
 
-def renew_procedures(article: Article) -> Iterator[str]:
+def renew_procedures(article: Article, table: WrittenTable) -> Iterator[str]:
     """Yield the statements that replace an article's generated procedures, whose parameters are its columns."""
     for operation, kind in product(procedures.OPERATIONS, _KINDS):
         yield f"drop procedure if exists {quote_qualified(procedures.SCHEMA, kind.name_of(article, operation))}"
-        yield from kind.creations(article, operation)
+        yield from kind.creations(article, operation, table)
     yield close_all(procedures.SCHEMA)
 
 

@@ -17,6 +17,7 @@ from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
 from rowtide.replication.sync_types import Constraints
 from rowtide.replication.targets.postgres.schema.own_objects import list_foreign_keys
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def require_fitting(
         raise SubscriberTablesUnfit("; ".join(reasons))
 
 
-def find_whole(connection: psycopg.Connection, kept: Sequence[Article]) -> Set[str]:
+def find_whole(connection: psycopg.Connection, kept: Sequence[Article], written: WrittenTables) -> Set[str]:
     """Return, by article id, the kept tables that must be copied in one chunk.
 
     Those that are unique by more than their key: it holds in one snapshot, not between several. Those with rows: a
@@ -55,8 +56,9 @@ def find_whole(connection: psycopg.Connection, kept: Sequence[Article]) -> Set[s
         table = quote_qualified(article.schema, article.table)
         with translated():
             is_unique = connection.execute(sql.SQL(_UNIQUE_BESIDES_KEY), {"table": table}).fetchone()
-            has_rows = connection.execute(sql.SQL(f"select from {table} limit 1")).fetchone()
-        if is_unique is not None or has_rows is not None:
+        # It may be a view, whose functions are its owner's.
+        has_rows = written.execute(article, f"select from {table} limit 1") > 0
+        if is_unique is not None or has_rows:
             found.add(article.article_id)
     return found
 

@@ -34,7 +34,7 @@ def create_table(article: Article, details: TableDetails) -> str:
 
 
 def clear_tables(articles: Sequence[Article], if_exists: IfExists, *, are_referenced: bool) -> list[str]:
-    """Return the statements that empty or drop existing tables, which may reference each other.
+    """Return the statements that empty or drop existing tables of one writer, which may reference each other.
 
     Those that others reference cannot be truncated, whether or not that is enforced.
     """

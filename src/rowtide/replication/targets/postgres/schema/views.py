@@ -6,12 +6,12 @@ transaction, with all that is theirs; where something else depends on them the c
 
 from __future__ import annotations
 
-from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 
 
 def beside_views(table: tuple[str, str], column: str, altering: str) -> str:
-    """Return the statement that runs one which changes a column's type, with the views that use the column."""
-    return f"do {quote_body(_body(quote_literal(quote_qualified(*table)), quote_literal(column), altering))}"
+    """Return the PL/pgSQL that runs code which changes a column's type, with the views that use the column."""
+    return f"{_body(quote_literal(quote_qualified(*table)), quote_literal(column), altering).strip()};"
 
 
 def _body(table: str, column: str, altering: str) -> str:
@@ -30,7 +30,7 @@ begin
             {_REFUSE.format(why="it cannot be dropped")}
         end;
     end loop;
-    execute {quote_literal(altering)};
+    {altering}
     for made in select one from pg_catalog.jsonb_array_elements(kept) with ordinality e(one, place) order by place
     loop
         begin

@@ -11,14 +11,17 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.owners import Owner
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of
+from rowtide.replication.targets.postgres.calls.procedures import as_earlier, call, creations, key_of, source
+from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
 
 
 def creation(made: Article, operation: Operation) -> str | None:
-    """Return the statement that makes a procedure; the other says whose it is."""
-    return next(iter(creations(made, operation)), None)
+    """Return the statement that makes a procedure; others set the path that it keeps, and say whose it is."""
+    statements = creations(made, operation, WrittenTable())
+    return next((one for one in statements if one.startswith("create")), None)
 
 
 GOLDEN = Path(__file__).with_name("golden") / "procedures.sql"
@@ -130,7 +133,6 @@ def test_parameters_are_the_documented_ones_in_order(
             "$1::integer, $2::numeric(10,2), $3::bigint, $4::bigint, $5::integer, $6::bytea",
         ),
         (article(LINES), DELETE, '"rowtide_subscriber"."sp_MSdel_saleslines"', "$1::bigint, $2::integer"),
-        (article(PAIRS, insert="CALL dbo.my_insert"), INSERT, "dbo.my_insert", "$1::integer, $2::integer"),
     ],
 )
 def test_a_call_names_its_procedure_and_the_published_types(
@@ -164,6 +166,26 @@ def test_the_key_of_a_call_is_its_rows_before_the_change(
 
 def test_a_procedure_says_whose_it_is() -> None:
     made = article(ORDERS)
-    assert creations(made, INSERT)[1] == (
+    assert creations(made, INSERT, WrittenTable())[-1] == (
         f'comment on procedure "rowtide_subscriber"."sp_MSins_salesorders" is \'rowtide: article {made.article_id}\''
     )
+
+
+def test_keys_are_compared_by_the_operators_of_their_index() -> None:
+    table = WrittenTable(None, {"id": Comparison("operator(public.=)", "public.citext")})
+
+    assert 't."id" operator(public.=) pkc1::public.citext;' in source(article(ORDERS), DELETE, table)
+
+
+def test_what_an_earlier_build_made_is_known_by_its_body() -> None:
+    earlier = as_earlier(source(article(ORDERS), UPDATE, WrittenTable()))
+
+    assert "if get_bit(bitmap, 0) = 1 then" in earlier
+    assert 'where t."id" = pkc1;' in earlier
+
+
+def test_a_table_of_another_role_has_no_procedures() -> None:
+    owner = Owner(16384, "app", is_trusted=False, is_held=True)
+    table = WrittenTable(Writer(owner, owner.executing, owner.querying, is_other=True))
+
+    assert creations(article(ORDERS), INSERT, table) == []

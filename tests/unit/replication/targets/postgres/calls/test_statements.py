@@ -10,8 +10,16 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.replication.targets.postgres.calls.procedures import call
-from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.databases.postgres.owners import Owner
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.targets.postgres.calls.statements import (
+    array_statement,
+    copying,
+    is_checked,
+    is_executed,
+    statement,
+)
+from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -38,15 +46,32 @@ STATED = {
     "odd names": article(ODD, insert="SQL", update="SQL", delete="SQL"),
 }
 CHOSEN = article(ORDERS, columns=("id", "note"), update="SQL")
+OWNER = Owner(16384, "app", is_trusted=False, is_held=True)
+OTHERS = WrittenTable(
+    Writer(OWNER, OWNER.executing, OWNER.querying, is_other=True), {"id": Comparison("operator(public.=)", "integer")}
+)
+
+
+def stated(made: Article, operation: Operation, *arguments: bytes, table: WrittenTable = OTHERS) -> str:
+    return statement(made, operation, [*arguments], table, is_edited=False)
+
+
 CASES = {
     **{
-        f"{operation.name.lower()}, {name}": statement(made, operation)
+        f"{operation.name.lower()}, {name}": stated(made, operation, table=WrittenTable())
         for name, made in STATED.items()
         for operation in (INSERT, UPDATE, DELETE)
     },
-    "insert, no key": statement(article(EVENTS, insert="SQL", update="NONE", delete="NONE"), INSERT),
-    "update, chosen columns": statement(CHOSEN, UPDATE),
-    "truncate": statement(STATED["odd names"], Operation.TRUNCATE),
+    "insert, no key": stated(article(EVENTS, insert="SQL", update="NONE", delete="NONE"), INSERT),
+    "update, chosen columns": stated(CHOSEN, UPDATE),
+    "truncate": stated(STATED["odd names"], Operation.TRUNCATE),
+    "update by bitmap": stated(article(ORDERS), UPDATE, b"\\x06"),
+    "update by bitmap, with key": stated(article(ORDERS), UPDATE, b"\\x03"),
+    "custom procedure": stated(article(ORDERS, delete="XCALL my_delete"), DELETE),
+    "many inserts": array_statement(article(ORDERS), INSERT, OTHERS),
+    "many updates": array_statement(article(ORDERS), UPDATE, OTHERS),
+    "many deletes": array_statement(article(LINES), DELETE, WrittenTable()),
+    "copied rows": "\n".join(copying(article(ODD), "pg_temp.rows")),
 }
 
 
@@ -72,18 +97,17 @@ def test_every_golden_section_is_compared() -> None:
         (DELETE, "XCALL my_delete"),
     ],
 )
-def test_for_every_other_format_the_procedure_is_called(operation: Operation, command: str) -> None:
+def test_only_generated_calls_of_the_own_role_are_calls_of_procedures(operation: Operation, command: str) -> None:
     made = {
         INSERT: article(ORDERS, insert=command if operation is INSERT else "SQL"),
         UPDATE: article(ORDERS, update=command if operation is UPDATE else "SQL"),
         DELETE: article(ORDERS, delete=command if operation is DELETE else "SQL"),
     }[operation]
-    assert statement(made, operation) == call(made, operation)
+    assert is_executed(made, operation, WrittenTable(), is_edited=False) is ("my_" in command)
+    assert is_executed(made, operation, WrittenTable(), is_edited=True)
+    assert is_executed(made, operation, OTHERS, is_edited=False)
 
 
-@pytest.mark.parametrize("delete", ["CALL", "XCALL my_delete", "SQL"])
-def test_a_truncate_is_a_statement_whatever_deletes_are(delete: str) -> None:
-    assert (
-        statement(article(ORDERS, delete=delete), Operation.TRUNCATE)
-        == 'select rowtide_subscriber."sp_MStruncate"(\'"sales"."orders"\')'
-    )
+@pytest.mark.parametrize(("delete", "is_called"), [("CALL", False), ("XCALL my_delete", True), ("SQL", False)])
+def test_a_users_procedure_looks_for_its_rows_itself(delete: str, is_called: bool) -> None:  # noqa: FBT001
+    assert is_checked(article(ORDERS, delete=delete), DELETE, is_edited=False) is not is_called

@@ -10,6 +10,7 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
+from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
@@ -36,18 +37,20 @@ NULLS = UniqueIndex(('"100%"',), nulls_distinct=False)
 FEW = UniqueIndex(
     ('lower("it\'s ""the"" $1")', '"100%"'),
     condition='"100%" is not null',
+    operators=("operator(pg_catalog.=)", "operator(public.=)"),
     used=(UsedColumn('it\'s "the" $1', 'pg_catalog."C"'), UsedColumn("100%", None)),
 )
+TABLE = WrittenTable()
 CASES = {
-    "find, insert": statements.find(LINES, INSERT, [CODE], has_versions=False),
-    "find, update": statements.find(ODD, UPDATE, [NULLS], has_versions=True),
-    "find, delete": statements.find(LINES, DELETE, [CODE], has_versions=False),
-    "find, by a partial index": statements.find(ODD, INSERT, [FEW], has_versions=False),
-    "insert": statements.change(LINES, INSERT),
-    "update": statements.change(ODD, UPDATE),
-    "delete": statements.change(LINES, DELETE),
-    "overwrite": statements.overwrite(LINES),
-    "delete another row": statements.delete_row(LINES),
+    "find, insert": statements.find(LINES, INSERT, [CODE], TABLE, has_versions=False),
+    "find, update": statements.find(ODD, UPDATE, [NULLS], TABLE, has_versions=True),
+    "find, delete": statements.find(LINES, DELETE, [CODE], TABLE, has_versions=False),
+    "find, by a partial index": statements.find(ODD, INSERT, [FEW], TABLE, has_versions=False),
+    "insert": statements.change(LINES, INSERT, TABLE),
+    "update": statements.change(ODD, UPDATE, TABLE),
+    "delete": statements.change(LINES, DELETE, TABLE),
+    "overwrite": statements.overwrite(LINES, TABLE),
+    "delete another row": statements.delete_row(LINES, TABLE),
     "delete older rows": statements.delete_older(ODD),
     "truncate": statements.truncate(ODD),
     "find a deleted key": deleted_keys.find(LINES),

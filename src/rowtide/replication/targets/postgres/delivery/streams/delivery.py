@@ -26,8 +26,14 @@ from rowtide.replication.targets.postgres.delivery.streams.division import Divis
 from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup
 from rowtide.replication.targets.postgres.delivery.streams.routes import Routes
 from rowtide.replication.targets.postgres.delivery.streams.rules import read_rules
-from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan, SubscriberTables, plan_sets
+from rowtide.replication.targets.postgres.delivery.table_relations import (
+    SetPlan,
+    SubscriberTables,
+    find_edited,
+    plan_sets,
+)
 from rowtide.replication.targets.postgres.recovery import TakenOver
+from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 FEWEST_CALLS = 100
 """A batch of fewer is not divided: it would wait for two commits more than it gains."""
@@ -47,7 +53,12 @@ class StreamsDelivery:
     """Several connections that deliver to a PostgreSQL subscriber; see `Delivery`."""
 
     def __init__(
-        self, taken: TakenOver, subscription: Subscription, articles: Sequence[Article], tables: SubscriberTables
+        self,
+        taken: TakenOver,
+        subscription: Subscription,
+        articles: Sequence[Article],
+        tables: SubscriberTables,
+        written: WrittenTables,
     ) -> None:
         """Raises `PreparedTransactionsLacking`, and as for one stream."""
         settings = subscription.settings
@@ -55,9 +66,15 @@ class StreamsDelivery:
         self._division = Division(read_rules(taken.connection, tables, articles))
         self._routes = Routes(settings.streams) if self._division.is_of_rows else None
         self._streams = settings.streams
-        self._open_group = partial(StreamGroup, subscription, partial(_make_mode, plan_sets(tables, articles)))
+        self._open_group = partial(
+            StreamGroup,
+            subscription,
+            partial(_make_mode, plan_sets(tables, articles)),
+            articles=articles,
+            edited=find_edited(tables, articles),
+        )
         self._group: StreamGroup | None = None
-        self._single = PostgresDelivery(taken, subscription, articles, tables)
+        self._single = PostgresDelivery(taken, subscription, articles, tables, written)
         self._way = _Way.OVER_ONE
         self._kept: list[Call] | None = None
         self._block_rows = 0

@@ -5,7 +5,7 @@ They are opened together, in threads of their own, while the first batch for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
@@ -13,7 +13,9 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.lsn import Position
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, Progress
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -24,6 +26,7 @@ from rowtide.replication.targets.postgres.delivery.modes import Mode
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.streams.stream import Stream
 from rowtide.replication.targets.postgres.prepared_transactions import BatchName, PreparedName
+from rowtide.replication.targets.postgres.written_tables import open_written
 
 MakeMode = Callable[[Sender], Mode]
 _LOOK_S = 0.5
@@ -34,14 +37,20 @@ _SHORT_DEADLOCK_MS = 100
 class StreamGroup:
     """The streams of one subscription, by their numbers from 0, and a connection that watches them."""
 
-    def __init__(self, subscription: Subscription, make_mode: MakeMode) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        make_mode: MakeMode,
+        *,
+        articles: Sequence[Article],
+        edited: Set[tuple[str, Operation]],
+    ) -> None:
         streams = subscription.settings.streams
         self._guid = subscription.guid
         self._threads = ThreadPoolExecutor(streams + 1, thread_name_prefix="stream")
         self._watching = self._threads.submit(connect_agent, subscription, "distribution")
-        self._opening = [
-            self._threads.submit(_open_stream, subscription, number, make_mode) for number in range(streams)
-        ]
+        opening = partial(_open_stream, subscription, make_mode, articles, edited)
+        self._opening = [self._threads.submit(opening, number) for number in range(streams)]
         self._streams: Sequence[Stream] = ()
         self._running: Mapping[int, Future[None]] = {}
 
@@ -142,7 +151,13 @@ def _close(opening: Future[Stream] | Future[psycopg.Connection], _done: object) 
         opening.result().close()
 
 
-def _open_stream(subscription: Subscription, number: int, make_mode: MakeMode) -> Stream:
+def _open_stream(
+    subscription: Subscription,
+    make_mode: MakeMode,
+    articles: Sequence[Article],
+    edited: Set[tuple[str, Operation]],
+    number: int,
+) -> Stream:
     connection = connect_agent(subscription, "distribution")
     with closed_on_error(connection):
         with translated():
@@ -150,7 +165,9 @@ def _open_stream(subscription: Subscription, number: int, make_mode: MakeMode) -
             connection.execute(sql.SQL(_LOOK_FOR_DEADLOCKS))
         # The single connection has the subscription's own origin.
         has_origin = set_origin(connection, subscription, number + 1)
-        sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
+        # Read here again, since each connection is pinned on its own.
+        written = open_written(connection, subscription.subscriber, articles, subscription.settings.run_as)
+        sender = Sender(connection, subscription.subscriber, written, edited=edited, has_origin=has_origin)
         return Stream(connection, sender, subscription, make_mode)
 
 

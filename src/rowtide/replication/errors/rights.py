@@ -1,0 +1,63 @@
+"""Errors of rights at a subscriber: whose code would run with whose rights."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Denied, numbered
+
+
+@numbered
+class TableOwnerNotHeld(Denied):
+    """A table's triggers, defaults and checks run as its owner, which the agent's role must be able to act for."""
+
+    number = 7190
+    fact = (
+        "table {table} at subscriber {subscriber} belongs to role {owner}, whose triggers, defaults and checks would "
+        "run with the rights of role {role}, which is not a member of it"
+    )
+    hint = (
+        "At the subscriber, run `grant {owner} to {role}`; or name {owner} in the subscriber's URL; or say that the "
+        "role is trusted by `--run-as agent`."
+    )
+    table: str
+    owner: str
+    role: str
+    subscriber: str
+
+
+@numbered
+class OwnerTriggersDeferred(Denied):
+    """Up to PostgreSQL 17, deferred triggers run at commit with the rights of the session."""
+
+    number = 7191
+    fact = "the transaction would run code of another role with the agent's rights at its commit: {found}"
+    hint = (
+        "Run `alter function ... security definer` for the trigger's function, use PostgreSQL 18, or say that the "
+        "tables' owners are trusted by `--run-as agent`."
+    )
+    found: str
+
+
+@numbered
+class OwnersSchemaTaken(AlreadyExists):
+    """The schema of the owners' functions was created by a role that could replace them."""
+
+    number = 7192
+    fact = "schema {schema} at the subscriber belongs to role {role}, which could replace rowtide's functions in it"
+    hint = "Drop the schema, or give it to the agent's role: `alter schema {schema} owner to ...`."
+    schema: str
+    role: str
+
+
+@numbered
+class ProcedureOwnerNotTrusted(Denied):
+    """A custom procedure belongs to a role that could replace it, and is neither the table's owner nor the agent."""
+
+    number = 7194
+    fact = "procedure {procedure}, which delivers changes of {table}, belongs to role {owner}, which could replace it"
+    hint = (
+        "Give it to the role of the subscriber's URL, `alter procedure {procedure} owner to ...`, or say that the role "
+        "is trusted by `--run-as agent`."
+    )
+    procedure: str
+    owner: str
+    table: str
