@@ -9,6 +9,7 @@ from rowtide.copying.chunks import Chunk, Key
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import text_of, value_of
 
 
 def locking(table: CopiedTable) -> str:
@@ -25,10 +26,9 @@ def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
     keys = [quote(column.name) for column in table.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
-    texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
     query = f"""
 select {", ".join(names)} from (
-    select {texts}, row_number() over (order by {_order(table, keys)}) as place, count(*) over () as total
+    select {_key_texts(table)}, row_number() over (order by {_order(table, keys)}) as place, count(*) over () as total
     from {_source_of(table)} tablesample system ({percent:.6f})
 ) as sampled
 where place * {chunks} / total > (place - 1) * {chunks} / total and place < total
@@ -96,12 +96,9 @@ def halving(table: CopiedTable, chunk: Chunk) -> str:
     """
     keys = _order(table, [quote(column.name) for column in table.key_columns])
     names = [f"k{place}" for place in range(len(table.key_columns))]
-    texts = ", ".join(
-        f"{quote(column.name)}::text as {name}" for column, name in zip(table.key_columns, names, strict=True)
-    )
     query = f"""
 select total, {", ".join(names)} from (
-    select {texts}, row_number() over (order by {keys}) as place, count(*) over () as total
+    select {_key_texts(table)}, row_number() over (order by {keys}) as place, count(*) over () as total
     from {_source_of(table)}{_where(table, chunk)}
 ) as ordered
 where place = (total + 1) / 2
@@ -118,7 +115,7 @@ def locating(table: CopiedTable) -> str:
     keys = [column.name for column in table.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
     own = ", ".join(f"{quote(key)} as {name}" for key, name in zip(keys, names, strict=True))
-    cast = ", ".join(f"{name}::{column.type_text}" for name, column in zip(names, table.key_columns, strict=True))
+    cast = ", ".join(value_of(name, column.type_text) for name, column in zip(names, table.key_columns, strict=True))
     listed = ", ".join(names)
     given = [f"${place}" if table.owner is None else f"($1)[{place}]" for place in range(1, 1 + 2 * len(keys))]
     bounds, values = (", ".join(f"{one}::text[]" for one in some) for some in (given[: len(keys)], given[len(keys) :]))
@@ -193,6 +190,13 @@ def _order(table: CopiedTable, expressions: Sequence[str]) -> str:
     pairs = zip(table.key_columns, expressions, strict=True)
     return ", ".join(
         one if column.operators is None else f"{one} using {column.operators.less}" for column, one in pairs
+    )
+
+
+def _key_texts(table: CopiedTable) -> str:
+    """Return the texts of a row's key, named k0, k1 and so on."""
+    return ", ".join(
+        f"{text_of(quote(column.name), column.type_text)} as k{place}" for place, column in enumerate(table.key_columns)
     )
 
 

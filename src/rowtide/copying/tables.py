@@ -9,7 +9,7 @@ from rowtide.databases.postgres.operators import ColumnOperators
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a table's key, with its type as SQL writes it.
+    """A column of a table's key, with its type as SQL writes it; of a domain, whose checks are others' code, the base.
 
     `operators` are those of the key's index, None for a type of the server's own.
     """

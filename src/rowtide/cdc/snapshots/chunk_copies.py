@@ -74,7 +74,7 @@ def captured_numbers(instance: Instance) -> tuple[int, ...]:
 def as_copied(instance: Instance, present: PresentTable, condition: str | None) -> CopiedTable:
     """Return an instance's table as it is copied; without a column of its key that was dropped, it has no key."""
     known = (present.columns.get(column.column_id) for column in instance.index_columns)
-    keys = [KeyColumn(column.name, column.type_text) for column in known if column is not None]
+    keys = [KeyColumn(column.name, column.value_type_text) for column in known if column is not None]
     return CopiedTable(
         member_id=instance.member_id,
         source_id=instance.source_id,

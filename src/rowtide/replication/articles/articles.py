@@ -283,7 +283,7 @@ def as_copied(article: Article) -> CopiedTable:
         table=article.table,
         columns=tuple(column.name for column in article.columns),
         numbers=tuple(column.number for column in article.columns),
-        key_columns=tuple(KeyColumn(column.name, column.type_text) for column in article.key_columns),
+        key_columns=tuple(KeyColumn(column.name, column.value_type_text) for column in article.key_columns),
         condition=as_sql(article.condition) if article.condition is not None else None,
         is_partitioned=article.is_partitioned,
     )

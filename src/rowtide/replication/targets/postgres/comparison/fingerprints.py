@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.values import value_of
 from rowtide.replication.targets.divisions import SAMPLED, Division, Hashed, Order, Ranges, runs_of
 from rowtide.replication.targets.fingerprints import NULL, SEPARATOR, TextForm
 from rowtide.replication.targets.postgres.comparison.read_tables import ReadColumn, ReadTable
@@ -55,11 +56,18 @@ def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
     values = ", ".join(map(_text, table.columns))
     places = range(1, len(table.key) + 1)
     arrays = ", ".join(f"${place}::text[]" if table.reader is None else f"($1)[{place}]::text[]" for place in places)
-    names = ", ".join(f"k{place}" for place in range(len(table.key)))
-    given = ", ".join(f"k{place}::{column.type_text}" for place, column in enumerate(table.key))
-    key = ", ".join(quote(column.name) for column in table.key)
-    wanted = f"({key}) in (select {given} from unnest({arrays}) as wanted({names}))"
-    query = f"select {values} from {table.source}{_where(table, wanted)}{' for update' if is_locked else ''}"
+    names = [f"k{place}" for place in range(len(table.key))]
+    given = ", ".join(
+        f"{value_of(f'given.{name}', column.type_text)} as {name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    same = " and ".join(
+        f"t.{quote(column.name)} {table.equal.get(column.name, '=')} wanted.{name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    listed = f"select {given} from unnest({arrays}) as given ({', '.join(names)})"
+    wanted = f"exists (select from ({listed}) as wanted where {same})"
+    query = f"select {values} from {table.source} as t{_where(table, wanted)}{' for update' if is_locked else ''}"
     passed = ", ".join(f"${place}::text[]::text" for place in places)
     return read_by(table.reader, query, _texts("v", table.columns), f"array[{passed}]")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
 from rowtide.replication.targets.divisions import Order, order_of
@@ -21,7 +22,9 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
-    """A column as it is read: `value` is an expression of the published type, whose name here is `type_text`."""
+    """A column as it is read: `value` is an expression of the published type; `type_text` is its own type, of a domain
+    the base type.
+    """
 
     name: str
     value: str
@@ -43,7 +46,8 @@ class ReadColumn:
 class ReadTable:
     """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all.
 
-    `reader` is the function that reads it as its owner, see `copying.owned_tables`.
+    `reader` is the function that reads it as its owner, see `copying.owned_tables`; `equal` are the operators by which
+    columns of the key with users' types are compared, by name.
     """
 
     oid: int
@@ -52,16 +56,23 @@ class ReadTable:
     key: tuple[ReadColumn, ...]
     condition: str | None = None
     reader: str | None = None
+    equal: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PresentColumn:
-    """A column in the catalogue; `type_text` is the same for every role."""
+    """A column in the catalogue; `type_text` is the same for every role, `base_type_text` that of a domain's base."""
 
     name: str
     type_code: int
     type_modifier: int
     type_text: str
+    base_type_text: str | None
+
+    @property
+    def value_type_text(self) -> str:
+        """The type that determines the text of its values."""
+        return self.base_type_text or self.type_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +120,7 @@ def as_published(article: Article, present: PresentTable) -> ReadTable | str:
             return f"column {column.name} was dropped at the publisher"
         if (now.type_code, now.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} became {now.type_text} at the publisher"
-        columns[column] = ReadColumn(now.name, quote(now.name), now.type_text, column)
+        columns[column] = ReadColumn(now.name, quote(now.name), now.value_type_text, column)
     names = {column.name: read.name for column, read in columns.items()}
     condition = article.condition
     clause = None if condition is None else as_sql(renamed(condition, names))
@@ -127,9 +138,17 @@ def as_subscribed(article: Article, present: PresentTable) -> ReadTable | str:
         now = named.get(column.name)
         if now is None:
             return f"the subscriber's table has no column {column.name}"
-        value = quote(now.name) if now.type_text == column.type_text else f"{quote(now.name)}::{column.type_text}"
-        columns[column] = ReadColumn(now.name, value, now.type_text, column)
+        value = quote(now.name) if now.type_text == column.type_text else _converted(now, column)
+        columns[column] = ReadColumn(now.name, value, now.value_type_text, column)
     return _as_read(article, present, columns, None)
+
+
+def _converted(now: PresentColumn, column: PublishedColumn) -> str:
+    """Return the expression of a column's value in the published type, by a cast that no other role can define."""
+    wanted = column.value_type_text
+    if is_of_server(now.value_type_text) and is_of_server(wanted):
+        return f"{quote(now.name)}::{wanted}"
+    return value_of(text_of(quote(now.name), now.value_type_text), wanted)
 
 
 def _as_read(
@@ -145,6 +164,6 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = %s::oid
 """
 _COLUMNS = f"""
-select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, {COLUMN_TYPE_TEXT}
+select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, {COLUMN_TYPE_TEXT}, {COLUMN_BASE_TYPE_TEXT}
 from pg_attribute a where a.attrelid = %s::oid and a.attnum > 0 and not a.attisdropped
 """

@@ -17,7 +17,10 @@ from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
+from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.search_path import PIN_PATH
+from rowtide.databases.postgres.text_queries import running
+from rowtide.databases.postgres.values import is_of_server
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
@@ -208,8 +211,8 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
             row = connection.execute("select pg_current_snapshot()::text").fetchone()
             assert row is not None
             snapshot = parse_snapshot(row[0])
-            running = [xid & _XID_MASK for xid in snapshot.in_progress]
-            since = connection.execute(_UNSEEN_SINCE, {"xids": running}).fetchone()
+            unfinished = [xid & _XID_MASK for xid in snapshot.in_progress]
+            since = connection.execute(_UNSEEN_SINCE, {"xids": unfinished}).fetchone()
         for article in articles:
             if article.article_id not in obstacles:
                 read = as_published(article, found[article.article_id])
@@ -219,7 +222,14 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
 
 
 def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | str:
-    return read if isinstance(read, str) else replace(read, reader=find_reader(connection, read.oid))
+    """Return a table with what reading it takes, where it or a type of its key belongs to others."""
+    if isinstance(read, str):
+        return read
+    equal: Mapping[str, str] = {}
+    if not all(is_of_server(column.type_text) for column in read.key):
+        operators = read_operators(running(connection), read.source.removeprefix("only "))
+        equal = {name: each.equal for name, each in operators.items()}
+    return replace(read, reader=find_reader(connection, read.oid), equal=equal)
 
 
 def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:

@@ -37,7 +37,7 @@ lock table "public"."parts" in access share mode
 
 -- sample
 select k0, k1 from (
-    select "of_order"::text as k0, "line"::text as k1, row_number() over (order by "of_order", "line") as place, count(*) over () as total
+    select case when "of_order" is distinct from null then pg_catalog.format('%s', "of_order") end as k0, case when "line" is distinct from null then pg_catalog.format('%s', "line") end as k1, row_number() over (order by "of_order", "line") as place, count(*) over () as total
     from only "sales"."lines" tablesample system (12.500000)
 ) as sampled
 where place * 4 / total > (place - 1) * 4 / total and place < total
@@ -57,7 +57,7 @@ copy (select "line", null, "of_order", null from only "sales"."lines" where ("of
 
 -- copy, half
 select total, k0, k1 from (
-    select "of_order"::text as k0, "line"::text as k1, row_number() over (order by "of_order", "line") as place, count(*) over () as total
+    select case when "of_order" is distinct from null then pg_catalog.format('%s', "of_order") end as k0, case when "line" is distinct from null then pg_catalog.format('%s', "line") end as k1, row_number() over (order by "of_order", "line") as place, count(*) over () as total
     from only "sales"."lines" where ("of_order", "line") > ('5'::bigint, e'it''s \\ 1'::integer) and ("of_order", "line") <= ('9'::bigint, '2'::integer)
 ) as ordered
 where place = (total + 1) / 2
