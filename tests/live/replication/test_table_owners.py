@@ -10,10 +10,18 @@ import pytest
 
 from builders.replication.hostile_owners import TABLE, as_owner, own_schema, publish, require_no_more_rights
 from builders.replication.replicated_databases import ReplicatedDatabase
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.errors.rights import OwnersSchemaTaken, OwnerTriggersDeferred, TableOwnerNotHeld
+from rowtide.replication.errors.rights import (
+    OwnersSchemaTaken,
+    OwnerTriggersDeferred,
+    PartitionsOfOthers,
+    ProcedureOwnerNotTrusted,
+    TableOwnerNotHeld,
+)
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import RunAs, SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
@@ -300,3 +308,64 @@ def test_owners_functions_are_the_agents_alone(owned: Owned) -> None:
         f"has_schema_privilege('{owned.owner}', 'rowtide_owners', 'create')"
     )
     assert (public, owners) == (False, False)
+
+
+def test_partitions_of_other_roles_are_refused(owned: Owned) -> None:
+    subscriber, owner = owned.replicated.subscriber, owned.owner
+    other = own_schema(subscriber)
+    as_owner(
+        subscriber,
+        owner,
+        f"drop table {owner}.t",
+        f"create table {owner}.t (id int primary key, v text, d int, k {owner}.kind) partition by range (id)",
+        f"create table {owner}.part partition of {owner}.t default",
+    )
+    subscriber.execute(f"alter table {owner}.part owner to {other}")
+    with pytest.raises(PartitionsOfOthers):
+        owned.subscribe()
+    subscriber.execute(f"alter table {owner}.part owner to {owner}")
+    owned.subscribe()
+
+
+def test_procedures_of_other_roles_are_refused(owned: Owned) -> None:
+    subscriber, owner = owned.replicated.subscriber, owned.owner
+    other = own_schema(subscriber)
+    as_owner(
+        subscriber,
+        other,
+        f"create procedure {other}.deletes(int) language plpgsql as 'begin perform {other}.take(); end'",
+        f"grant usage on schema {other} to public",
+    )
+    delete = parse_command(Operation.DELETE, f"CALL {other}.deletes")
+    owned.replicated.replication.drop_article("shop", f"{owner}.t")
+    owned.replicated.replication.add_article("shop", f"{owner}.t", commands={Operation.DELETE: delete})
+    with pytest.raises(ProcedureOwnerNotTrusted):
+        owned.subscribe()
+    subscriber.execute(f"alter procedure {other}.deletes(int) owner to {owner}")
+    owned.subscribe()
+    owned.change("insert into {t} values (1, 'a', 1, 'a')", "delete from {t}")
+    owned.replicated.deliver()
+    assert subscriber.execute(f"select count(*) from {owner}.t") == [(1,)]
+    require_no_more_rights(subscriber, owner)
+
+
+@pytest.mark.parametrize("resolver", [None, Resolver.APPLY])
+def test_repairs_are_made_with_the_owners_rights(owned: Owned, resolver: Resolver | None) -> None:
+    subscriber, owner = owned.replicated.subscriber, owned.owner
+    owned.subscribe(settings=SubscriptionSettings(conflicts=resolver))
+    owned.change("insert into {t} values (1, 'a', 1, 'a'), (2, 'b', 2, 'b'), (3, 'c', 3, 'b')")
+    owned.replicated.deliver()
+    as_owner(
+        subscriber,
+        owner,
+        f"delete from {owner}.t where id = 1",
+        f"update {owner}.t set v = 'own' where id = 2",
+        f"insert into {owner}.t values (9)",
+        # Rows are compared as the owner, too, which could make that fail.
+        f"drop function {owner}.format(text, text)",
+        f"drop function {owner}.concat(text, text)",
+        f"drop function {owner}.unnest(text[])",
+    )
+    list(owned.replicated.replication.repair("shop", wait_s=0, delete_extra=True))
+    owned.replicated.deliver()
+    owned.require_same()

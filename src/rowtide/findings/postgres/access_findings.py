@@ -62,6 +62,7 @@ def find_in_subscriber(facts: NodeFacts, schema: str) -> Iterator[Finding]:
     yield from _find_in_node(facts, schema, facts.role.others.get("replication"))
     subject, grantee = f"role {facts.role.name}", quote(facts.role.name)
     severity = Severity.STOPS if facts.is_named else Severity.WARNS
+    yield from _find_others_tables(facts, severity)
     for lacking, found in groupby(sorted(facts.accesses, key=_lacking), key=_lacking):
         tables = tuple(found)
         fact = f"it may not {_in_words(lacking)} {format_names(tuple(one.name for one in tables))}"
@@ -88,6 +89,24 @@ def find_in_subscriber(facts: NodeFacts, schema: str) -> Iterator[Finding]:
         fact = "it cannot leave out triggers and foreign keys (--constraints not-for-replication)"
         mend = as_superuser(f"grant set on parameter session_replication_role to {grantee};")
         yield Finding(Severity.TELLS, subject, fact, mend)
+
+
+def _find_others_tables(facts: NodeFacts, severity: Severity) -> Iterator[Finding]:
+    """List tables of other roles, whose code runs as their owners, and say which the role may not write so."""
+    others = sorted(
+        (one for one in facts.tables if one.owner != facts.role.name and not one.owner_is_superuser),
+        key=lambda one: (one.owner, one.is_owned),
+    )
+    for (owner, is_held), found in groupby(others, key=lambda one: (one.owner, one.is_owned)):
+        names = format_names(tuple(one.table.qualified_name for one in found))
+        if is_held:
+            fact = f"triggers, defaults and checks of {names} run with the rights of {owner}, which owns them"
+            advice = Advice("If the owner is to be trusted with this role's rights, subscribe with --run-as agent.")
+            yield Finding(Severity.TELLS, f"role {facts.role.name}", fact, advice)
+        else:
+            fact = f"it is no member of {owner}, which owns {names}: they are not delivered to (RT-7190)"
+            mend = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
+            yield Finding(severity, f"role {facts.role.name}", fact, mend)
 
 
 def find_in_merge_node(facts: NodeFacts, schema: str) -> Iterator[Finding]:

@@ -61,3 +61,21 @@ class ProcedureOwnerNotTrusted(Denied):
     procedure: str
     owner: str
     table: str
+
+
+@numbered
+class PartitionsOfOthers(Denied):
+    """Code of a partition's owner would run with the rights of the table's owner, or of the agent."""
+
+    number = 7195
+    fact = (
+        "table {table} at the subscriber is written with the rights of role {owner}, but partitions or descendants of "
+        "it belong to {others}"
+    )
+    hint = (
+        "Give them to the table's owner, `alter table ... owner to`, or say that their owners are trusted by "
+        "`--run-as agent`."
+    )
+    table: str
+    owner: str
+    others: str

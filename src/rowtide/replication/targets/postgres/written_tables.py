@@ -25,6 +25,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.rights import (
     OwnersSchemaTaken,
     OwnerTriggersDeferred,
+    PartitionsOfOthers,
     ProcedureOwnerNotTrusted,
     TableOwnerNotHeld,
 )
@@ -73,7 +74,8 @@ class WrittenTables:
     def read(self, articles: Sequence[Article]) -> None:
         """Read articles' tables, and create the functions that write them.
 
-        Raises `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`, `OwnersSchemaTaken`.
+        Raises `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`, `OwnersSchemaTaken`, `PartitionsOfOthers`,
+        `ProcedureOwnerNotTrusted`.
         """
         names = {quote_qualified(article.schema, article.table): article for article in articles}
         run = running(self._connection)
@@ -97,7 +99,12 @@ class WrittenTables:
             self._connection.prepare_threshold = None
 
     def _choose(self, article: Article, owner: Owner) -> Writer:
-        if owner.is_trusted or self._run_as is RunAs.AGENT:
+        if self._run_as is RunAs.AGENT:
+            return self.own
+        if owner.others:
+            writing = self.own.role if owner.is_trusted else owner
+            raise PartitionsOfOthers(article.qualified_name, writing.name, ", ".join(owner.others))
+        if owner.is_trusted:
             return self.own
         if not owner.is_held:
             raise TableOwnerNotHeld(article.qualified_name, owner.name, self.own.role.name, self._subscriber)
