@@ -13,11 +13,14 @@ import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, open_file_member
 from fixtures.servers import fresh_database
+from rowtide.check.postgres.checking import check
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.findings.finding import Finding, Severity
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import RunAs
-from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
+from rowtide.merge.errors.publishing import FilterRefused, ResolverRefused
 from rowtide.merge.publishing.prepared import Existing
 
 pytestmark = pytest.mark.live
@@ -154,10 +157,12 @@ CODE = {
 }
 
 
-def publish(owned: Owned, device: FileMember, *, run_as: RunAs = RunAs.OWNER) -> MergeReplication:
+def publish(
+    owned: Owned, device: FileMember, *, run_as: RunAs = RunAs.OWNER, columns: Sequence[str] = ("id", "v", "n")
+) -> MergeReplication:
     merge = MergeReplication(owned.url)
     merge.add_publication(PUBLICATION, run_as=run_as)
-    merge.add_article(PUBLICATION, "app.item", columns=["id", "v", "n"])
+    merge.add_article(PUBLICATION, "app.item", columns=columns)
     merge.add_subscription(PUBLICATION, device.url)
     return merge
 
@@ -236,6 +241,25 @@ def test_a_deferred_trigger_is_refused_where_it_would_run_as_the_agent(owned: Ow
 
     assert owned.rights_gained() == []
     assert owned.count_calls()
+
+
+def test_check_lists_tables_of_other_owners(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(ITEM)
+    publish(owned, device)
+    (found,) = said(owned)
+    assert (found.severity, "rights" in found.fact, owned.role in found.fact) == (Severity.TELLS, True, True)
+    owned.as_owner("create table app.fed (id integer)", DEFERRED.format(table="fed"))
+    if owned.session.info.server_version < 180000:
+        (found,) = said(owned)
+        assert (found.severity, "RT-8152" in found.fact) == (Severity.STOPS, True)
+    MergeReplication(owned.url).change_publication(PUBLICATION, run_as=RunAs.AGENT)
+    assert [each.fact for each in said(owned)] == [
+        f'belongs to "{owned.role}": its code runs with the rights of "postgres"'
+    ]
+
+
+def said(owned: Owned) -> list[Finding]:
+    return [each for each in check(owned.url).findings if each.subject == "app.item"]
 
 
 def test_a_deferred_trigger_that_comes_later_stops_the_transaction(owned: Owned, device: FileMember) -> None:
@@ -428,3 +452,130 @@ def test_two_owners_have_the_rights_of_each(owned: Owned, device: FileMember) ->
         merge.drop_subscription(PUBLICATION, device.url)
         merge.drop_publication(PUBLICATION)
         owned.run(f"drop owned by {other} cascade", f"drop role {other}")
+
+
+PLANNED = {
+    "an index on a constant": "create index on app.item ((app.same('x')))",
+    "a predicate on a constant": "create index on app.item (id) where app.holds('x') and v is not null",
+    "a function in SQL": "create index on app.item (app.inlined(v))",
+    "statistics": "create statistics app.s on (app.same('x')), (lower(v)) from app.item",
+}
+
+
+@pytest.mark.parametrize("code", PLANNED)
+def test_what_the_planner_would_run_is_refused(owned: Owned, code: str) -> None:
+    inlined = "create function app.inlined(text) returns text immutable language sql as $$select concat_($1)$$"
+    owned.as_owner(ITEM, inlined.replace("concat_($1)", "app.same('x') || $1"), PLANNED[code])
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    with pytest.raises(PlannedCodeOfOwner, match="RT-8153"):
+        merge.add_article(PUBLICATION, "app.item")
+
+    assert owned.rights_gained() == []
+
+
+RESOLVE = """
+create function app.resolve(text, text, uuid, text, app.item, app.item) returns app.item language plpgsql as $$begin
+insert into app.trap values (current_user); set search_path = evil; $6.v := concat('%', $5.v, $6.v); return $6; end$$
+"""
+
+
+def test_a_procedure_has_its_authors_rights(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(ITEM, RESOLVE)
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    merge.add_article(PUBLICATION, "app.item", resolver="procedure:app.resolve")
+    merge.add_subscription(PUBLICATION, device.url)
+    owned.as_owner("insert into app.item values (1, 'a', 1)")
+    merge.sync(PUBLICATION, device.url)
+    owned.as_owner("update app.item set v = 'h'")
+    device.execute("update item set v = 'd'")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.run("select v from app.item") == [("%hd",)]
+    assert owned.count_calls()
+    assert owned.rights_gained() == []
+
+
+def test_a_procedure_of_another_role_is_refused_unless_it_keeps_to_its_rights(owned: Owned) -> None:
+    owned.run("create table item (id integer primary key, v text)")
+    owned.as_owner(RESOLVE.replace("app.item", "public.item"))
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    with pytest.raises(ResolverRefused, match="security definer"):
+        merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
+    owned.as_owner("alter function app.resolve security definer")
+
+    merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
+
+
+def test_conflicts_of_keys_and_columns_are_decided_as_ever(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(
+        "create domain app.kind as text check (app.holds(value))",
+        "create domain app.number as integer check (app.holds('x'))",
+        "create table app.item (id app.number primary key, v app.kind, n integer)",
+        *CODE["row triggers"][1:],
+        "insert into app.item values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
+    )
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    merge.add_article(PUBLICATION, "app.item", column_tracking=True, resolver="additive:n")
+    merge.add_subscription(PUBLICATION, device.url)
+    # Two rows exchange their keys; two have one key; two ends add to one number.
+    device.execute(
+        "update item set id = 9 where id = 1",
+        "update item set id = 1 where id = 2",
+        "update item set id = 2 where id = 9",
+    )
+    owned.as_owner("insert into app.item values (5, 'hub', 5)", "update app.item set n = n + 10 where id = 3")
+    device.execute("insert into item (id, v, n) values (5, 'device', 6)", "update item set n = n + 100 where id = 3")
+    summary = merge.sync(PUBLICATION, device.url)
+    merge.sync(PUBLICATION, device.url)
+
+    here = owned.run("select id::integer, v::text, n from app.item order by id")
+    assert here == [(1, "b", 2), (2, "a", 1), (3, "c", 113), (5, "hub", 5)]
+    assert device.rows("item", "id, v, n") == here
+    assert summary.upload.total.conflicts == 2
+    assert owned.rights_gained() == []
+
+
+def test_a_filter_does_not_run_casts_of_an_owner(owned: Owned) -> None:
+    owned.as_owner(
+        "create type app.mood as enum ('a', 'b')",
+        "create function app.as_text(app.mood) returns text language plpgsql as "
+        "$$begin perform app.value(); return 'a'; end$$",
+        "create cast (app.mood as text) with function app.as_text(app.mood) as implicit",
+        "create table app.item (id integer primary key, m app.mood)",
+        "insert into app.item values (1, 'a')",
+    )
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    with pytest.raises(FilterRefused, match="column m has a type of"):
+        merge.add_article(PUBLICATION, "app.item", where="m = 'a'")
+    merge.add_article(PUBLICATION, "app.item", where="id = 1")
+
+    assert owned.rights_gained() == []
+
+
+def test_casts_of_an_owner_run_with_its_rights(owned: Owned, device: FileMember) -> None:
+    """In both directions: an enumeration's text is that of its output function."""
+    owned.as_owner(
+        "create type app.mood as enum ('a', 'b')",
+        "create function app.as_text(app.mood) returns text language plpgsql as "
+        "$$begin perform app.value(); return 'wrong'; end$$",
+        "create cast (app.mood as text) with function app.as_text(app.mood) as assignment",
+        "create function app.as_mood(text) returns app.mood language plpgsql as "
+        "$$begin perform app.value(); return 'b'; end$$",
+        "create cast (text as app.mood) with function app.as_mood(text) as assignment",
+        "create table app.item (m app.mood primary key, v text, n integer)",
+        "insert into app.item values ('a', 'x', 1)",
+    )
+    merge = publish(owned, device, columns=["m", "v", "n"])
+    device.execute("update item set v = 'y'")
+    merge.sync(PUBLICATION, device.url)
+    owned.as_owner("update app.item set n = 2")
+    merge.sync(PUBLICATION, device.url)
+
+    assert device.rows("item", "m, v, n") == [("a", "y", 2)]
+    assert owned.run("select m::app.mood, v, n from only app.item") == [("a", "y", 2)]
+    assert owned.rights_gained() == []

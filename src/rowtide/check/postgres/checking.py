@@ -24,6 +24,7 @@ from rowtide.findings.postgres.access_findings import (
 from rowtide.findings.postgres.capture_facts import find_taken_log_store, read_capture, read_places
 from rowtide.findings.postgres.capture_findings import find_in_capture, without_forbidden
 from rowtide.findings.postgres.facts import CaptureFacts, DatabaseFacts
+from rowtide.findings.postgres.merged_findings import find_in_merged, read_merged
 from rowtide.findings.postgres.name_findings import find_in_names, read_names
 from rowtide.findings.postgres.role_findings import find_in_role
 from rowtide.findings.postgres.server_facts import (
@@ -74,7 +75,8 @@ def find(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[Finding,
         in_copy = of_error(Severity.STOPS, "database", facts.copied)
         return by_severity([in_copy, *find_in_tracking(facts)])
     judge = _find_as_monitor if purpose is Purpose.MONITOR else _find_in_all
-    return by_severity([*(judge(facts) if facts.wants_capture else ()), *find_in_tracking(facts)])
+    in_merge = () if facts.merged is None else find_in_merged(facts.merged)
+    return by_severity([*(judge(facts) if facts.wants_capture else ()), *find_in_tracking(facts), *in_merge])
 
 
 def _find_in_all(facts: DatabaseFacts) -> Iterator[Finding]:
@@ -141,6 +143,7 @@ def _read(
         tracking=tracking,
         places=_read_places(capture, lake),
         copied=copied,
+        merged=None if tables else read_merged(connection),
         place_blockers=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
     )
 

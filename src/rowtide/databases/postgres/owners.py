@@ -201,7 +201,8 @@ def called_by_plans(table: str) -> str:
 
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the rights of whoever plans. `table` is an expression of its oid;
-    a table of the session's role, or of a superuser, is left out.
+    a table of the session's role, or of a superuser, is left out. It asks by SQL alone, which triggers can, and unlike
+    `planned_code.find_planned` takes in functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)
 

@@ -13,6 +13,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.place_facts import Place
+from rowtide.findings.postgres.merged_findings import MergedFacts
 from rowtide.findings.tracked_facts import TrackedFacts
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.postgres.partition_truncates import NewPartition
@@ -347,3 +348,4 @@ class DatabaseFacts:
     places: tuple[Place, ...]
     place_blockers: tuple[RowtideError, ...]
     copied: DatabaseCopied | None = None
+    merged: MergedFacts | None = None

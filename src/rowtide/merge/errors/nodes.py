@@ -167,3 +167,18 @@ class DeferredCodeOfOwner(Denied):
     )
     table: str
     deferred: str
+
+
+@numbered
+class PlannedCodeOfOwner(Denied):
+    """An index, statistics or partition key of another role's table calls a function that the planner runs."""
+
+    number = 8153
+    fact = "{table} is not read: the planner would run {function} of another role with the agent's rights"
+    hint = (
+        "Take the call out of the table's indexes, statistics and partition keys, or give it a column and write the "
+        "function in PL/pgSQL; or trust the owner with --run-as agent of `rowtide merge add-publication`, "
+        "`change-publication` or `add-subscription`."
+    )
+    table: str
+    function: str

@@ -33,21 +33,25 @@ from rowtide.databases.postgres.owners import (
     schema_creation,
 )
 from rowtide.databases.postgres.owners import SCHEMA as OWNERS
+from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.text_queries import running
 from rowtide.merge.articles import Article, RunAs
 from rowtide.merge.definitions import SCHEMA, articles, publications
-from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 _ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))
 _MAKING = int.from_bytes(b"rtowner")
 """Key of the advisory lock held while functions of owners are made."""
-SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off"}
-"""Of a node's sessions. Conditions over several joins are expected to cost much and cost little: compiling them takes
-seconds."""
+SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off", "constraint_exclusion": "off"}
+"""Of a node's sessions.
+
+Conditions over several joins are expected to cost much and cost little: compiling them takes seconds. Checks are their
+tables' owners' code, which the planner would run.
+"""
 AGENT_SETTING = "rowtide.merge_agent"
 """The setting that is on in the agent's transactions."""
 LOW, HIGH, ONLY = "rowtide_low", "rowtide_high", "rowtide_only"
@@ -176,6 +180,7 @@ class Executions:
         self._repairs = repairs(schemas)
         self._owners: dict[str, tuple[Owner | None, bool]] = {}
         self._ready: dict[int, Execution] = {}
+        self._planned: dict[str, Sequence[str]] = {}
 
     def request(self, listed: Sequence[Article]) -> tuple[str, Sequence[object]]:
         """Return the query of the owners of articles' tables, for `take`."""
@@ -196,7 +201,7 @@ class Executions:
     def of(self, article: Article) -> Execution:
         """Return how statements on an article's table are executed.
 
-        Raises `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
+        Raises `OwnersDiffer`, `OwnerNotHeld`, `PlannedCodeOfOwner`, `DeferredCodeOfOwner`.
         """
         owner, runs_as_agent = self._find(article)
         if owner is None or runs_as_agent:
@@ -207,6 +212,10 @@ class Executions:
             return TRUSTED
         if not owner.is_held:
             raise OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
+        if table_of(article) not in self._planned:
+            self._planned[table_of(article)] = find_planned(running(self._session), table_of(article))
+        if planned := self._planned[table_of(article)]:
+            raise PlannedCodeOfOwner(article.qualified_name, planned[0])
         if owner.role_id not in self._ready:
             self._ready[owner.role_id] = self._make_ready(article, owner)
         return self._ready[owner.role_id]
@@ -227,6 +236,7 @@ class Executions:
     def forget(self) -> None:
         """Let owners be read again."""
         self._owners.clear()
+        self._planned.clear()
         self._ready.clear()
 
     def _make_ready(self, article: Article, owner: Owner) -> Execution:

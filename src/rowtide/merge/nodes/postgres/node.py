@@ -454,7 +454,8 @@ class PostgresNode:
 
     @here
     def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
-        return ask_procedure(self._session, article, self._stored.of(article).columns, subscriber, pairs)
+        columns, execution = self._stored.of(article).columns, self._executions.of(article)
+        return ask_procedure(self._session, article, columns, subscriber, pairs, execution)
 
     @here
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:

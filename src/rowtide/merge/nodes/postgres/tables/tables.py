@@ -26,7 +26,7 @@ from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
-from rowtide.merge.nodes.postgres.execution import Executions
+from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.places import Places, here
@@ -275,6 +275,7 @@ class PostgresTables:
     @here
     def check_filter(self, article: Article, condition: str) -> None:
         # What a column may be generated from is of the row alone; the copy has the name that the condition may use.
+        self._require_types_of_filter(article, str(article.subset_filter), condition, article)
         name = quote(article.table)
         self._check(
             article,
@@ -285,8 +286,23 @@ class PostgresTables:
 
     @here
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
+        for each in (child, parent):
+            self._require_types_of_filter(child, join.condition, condition, each)
         tables = f"{table_of(child)}, {table_of(parent)} as {quote(parent_name(child, parent))}"
         self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
+
+    def _require_types_of_filter(self, article: Article, written: str, condition: str, of: Article) -> None:
+        """Raise `FilterRefused` if a filter uses types whose casts and operators another role defines.
+
+        They would run with the rights of whoever evaluates the filter.
+        """
+        if self._executions.of(of) == TRUSTED:
+            return
+        names = [column.name for column in of.columns if quote(column.name) in condition]
+        found = self._connection.execute(text(_TYPES_OF_OTHERS), {"table": table_of(of), "names": names}).first()
+        if found is not None:
+            reason = f'column {found.column_name} has a type of "{found.owner}", whose casts would run as this role'
+            raise FilterRefused(article.qualified_name, written, reason)
 
     def _check(self, article: Article, written: str, *statements: str) -> None:
         try:
@@ -299,7 +315,7 @@ class PostgresTables:
 
     @here
     def check_procedure(self, article: Article) -> None:
-        require_procedure(self._session, article)
+        require_procedure(self._session, article, self._executions.of(article))
 
     @here
     def has_rowguid(self, article: Article) -> bool:
@@ -464,6 +480,13 @@ def _foreign_keys(article: Article, description: TableDescription, names: Mappin
             )
 
 
+_TYPES_OF_OTHERS = """
+select a.attname::text as column_name, o.rolname::text as owner
+from pg_attribute a join pg_type t on t.oid = a.atttypid join pg_roles o on o.oid = t.typowner
+where a.attrelid = to_regclass(:table) and a.attname = any(:names) and t.typtype <> 'd'
+  and o.rolname <> current_user and not o.rolsuper
+order by a.attnum
+"""
 _ACTIONS = {"a": "no action", "r": "restrict", "c": "cascade", "n": "set null", "d": "set default"}
 
 

@@ -1,0 +1,70 @@
+"""Functions that the planner runs: a query of a table runs them with the rights of whoever asks.
+
+The planner simplifies the expressions of a table's indexes, checks, statistics and partition keys: it calls immutable
+functions whose arguments are constants, and puts the bodies of functions in SQL in their place, in which it does the
+same. That is code of the table's owner, run for a mere `select`. Functions that are given a column run when rows are
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rowtide.databases.postgres.text_queries import Run
+
+_FIRST_OF_USERS = 16384
+"""The first oid of an object that the server did not bring."""
+_TOKEN = re.compile(r"\\.|\{(\w+)|(\})|:(funcid|opfuncid|opno) (\d+)", re.DOTALL)
+_VARIABLE = "VAR"
+
+
+def find_planned(run: Run, table: str) -> Sequence[str]:
+    """Return the functions of roles that are not trusted which a query of a table, a quoted name, would run."""
+    called: dict[int, bool] = {}
+    for row in run(_EXPRESSIONS, name=table):
+        for oid, is_constant in read_calls(row.tree):
+            called[oid] = called.get(oid, False) or is_constant
+    if not called:
+        return ()
+    found = run(_FUNCTIONS, oids=list(called))
+    return sorted({row.name for row in found if row.is_sql or called[row.called]})
+
+
+def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
+    """Yield the functions and operators of users in an expression as the catalogue has it, by oid.
+
+    With each: whether it is called without any column.
+    """
+    nodes: list[tuple[list[int], list[bool]]] = []
+    for match in _TOKEN.finditer(tree):
+        opened, closed, _, oid = match.groups()
+        if opened is not None:
+            nodes.append(([], [opened == _VARIABLE]))
+        elif closed is not None and nodes:
+            called, has_column = nodes.pop()
+            yield from ((each, not any(has_column)) for each in called)
+            if nodes:
+                nodes[-1][1].append(any(has_column))
+        elif oid is not None and nodes and int(oid) >= _FIRST_OF_USERS:
+            nodes[-1][0].append(int(oid))
+
+
+_EXPRESSIONS = """
+with recursive part (oid) as (
+    select to_regclass(:name)::oid union select i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)
+select tree from part, lateral (
+    select format('%s %s', i.indexprs, i.indpred) from pg_index i where i.indrelid = part.oid
+    union all select format('%s', c.conbin) from pg_constraint c where c.conrelid = part.oid and c.contype = 'c'
+    union all select format('%s', s.stxexprs) from pg_statistic_ext s where s.stxrelid = part.oid
+    union all select format('%s', k.partexprs) from pg_partitioned_table k where k.partrelid = part.oid) e (tree)
+"""
+_FUNCTIONS = """
+select f.called, p.oid::regprocedure::text as name, l.lanname = 'sql' as is_sql
+from (select oid as called, oid as function from pg_proc where oid = any(cast(:oids as oid[]))
+      union all select oid, oprcode from pg_operator where oid = any(cast(:oids as oid[]))) f
+join pg_proc p on p.oid = f.function
+join pg_language l on l.oid = p.prolang
+join pg_roles o on o.oid = p.proowner
+where o.rolname <> current_user and not o.rolsuper
+"""
