@@ -209,6 +209,23 @@ def test_a_trigger_of_a_download_is_stopped(device: Device) -> None:
     device.merge.require_equal("item", columns="id, note")
 
 
+@pytest.mark.parametrize("rowguid", ["x'ff00'", "cast(x'ff41' as text)", "printf('%.300c', 'x')", "char(10)"])
+def test_rowguids_are_texts_of_rowguids(device: Device, rowguid: str) -> None:
+    device.file.execute(f"insert into item (id, rowguid) values (9, {rowguid})")
+    device.require_refused(MetadataMalformed, "rowguid")
+
+
+@pytest.mark.parametrize("text", ["{0}", "upper('{0}')", "'{{{0}}}'", "replace('{0}', '-', '')", "'zzz'"])
+def test_a_servers_rowguids_have_no_other_texts(device: Device, text: str) -> None:
+    if isinstance(device.merge.hub, FileMember):
+        return  # where a rowguid is what its text is
+    if text == "{0}":
+        text = "'" + "0" * 35 + "-'"
+    rowguid = device.merge.hub.rowguid("item", 3)
+    device.file.execute(f"insert into item (id, rowguid) values (9, {text.format(rowguid)})")
+    device.require_refused(MetadataMalformed, "no UUID")
+
+
 def test_a_view_in_place_of_a_table_is_refused(device: Device) -> None:
     device.file.execute("alter table item rename to hidden", "create view item as select * from hidden")
     device.require_refused(MergedTableAltered)

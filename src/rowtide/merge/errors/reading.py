@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from rowtide.merge.errors.nodes import MetadataMalformed
 
-_SHOWN = 60
-"""How much of a row's name errors show: whoever wrote it may have written a long one."""
+_SHOWN = 150
+"""How much of what a file has errors show: whoever wrote it may have written a long one."""
 _COUNTS = 1 << 53
 _FAILURES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
@@ -19,8 +19,12 @@ def reading(table: str, row: object = "a row") -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
-        reason = str(error).partition("\n")[0][: _SHOWN * 3] or type(error).__name__
-        raise MetadataMalformed(table, str(row)[:_SHOWN], reason) from error
+        raise MetadataMalformed(table, _shown(row), _shown(error) or type(error).__name__) from error
+
+
+def _shown(value: object) -> str:
+    """Return a short text that every database and terminal takes: what is malformed may be no UTF-8 either."""
+    return ascii(str(value).partition("\n")[0])[1:-1][:_SHOWN]
 
 
 def read_count(value: object) -> int:

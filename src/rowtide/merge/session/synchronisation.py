@@ -17,6 +17,8 @@ from functools import partial
 from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
+from rowtide.merge.definitions import retries
+from rowtide.merge.errors.reading import reading
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.sending import ChangeSource
@@ -51,6 +53,7 @@ from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
+from rowtide.merge.versions.stored import require_uuids
 
 Progress = Callable[[str, int, int], None]
 """Called with the direction, the number of changes done, and that of all that have been read."""
@@ -305,6 +308,8 @@ def _download(
 ) -> Downloaded:
     """Download the hub's changes after a generation."""
     again = list_retries(subscriber.connection, pairing.hub)
+    with reading(retries.name):
+        require_uuids(rowguid for listed in again.values() for rowguid in (listed if hub.has_uuids else ()))
     receiver = SubscriberReceiver(
         subscriber,
         pairing.at_subscriber,

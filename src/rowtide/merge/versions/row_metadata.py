@@ -156,7 +156,8 @@ class MetadataReader:
                 _, lineage, last, columns, live, tombstone, bases, _, weight = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
                 parents = row[values_end:]
-                if type(row[_ROWGUID]) is not str or len(row[_ROWGUID]) != _ROWGUID_LENGTH:
+                rowguid = row[_ROWGUID]
+                if type(rowguid) is not str or len(rowguid) != _ROWGUID_LENGTH or not rowguid.isascii():
                     with reading(self.article.qualified_name, row[_ROWGUID]):
                         read_rowguid(row[_ROWGUID])
                 changes.append((row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight))
@@ -167,7 +168,7 @@ class MetadataReader:
         found: dict[str, Known] = {}
         for rowguids, *metadata in groups:
             is_held = self.subscriber is None or metadata.pop() is not None
-            with reading(self.article.qualified_name, str(rowguids).split('"')[1:2]):
+            with reading(self.article.qualified_name, "".join(str(rowguids).split('"')[1:2])):
                 known = self._recall(metadata)
             if known is not None:
                 known = known if is_held else replace(known, is_held=False)

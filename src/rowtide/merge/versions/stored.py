@@ -7,6 +7,8 @@ nowhere else; what is wrong raises `Malformed`, and the reader, who knows the ro
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from math import isfinite
 
 from rowtide.merge.versions.changes import TombstoneType
@@ -14,6 +16,7 @@ from rowtide.merge.versions.lineage import MOST_VERSIONS, Change, Lineage, Malfo
 
 _NICKNAMES = 1 << 48
 _PLACES = 1 << 16
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STAMP_DIGITS = 16
 _MOST_BASES = 100
 _ROWGUID_LENGTH = 255
@@ -22,9 +25,16 @@ _DIGITS = frozenset("0123456789abcdefABCDEF")
 
 def read_rowguid(value: object) -> str:
     """Return a row's rowguid."""
-    if isinstance(value, str) and 0 < len(value) <= _ROWGUID_LENGTH:
+    if isinstance(value, str) and 0 < len(value) <= _ROWGUID_LENGTH and value.isascii() and value.isprintable():
         return value
     raise Malformed("its rowguid is no text of a rowguid")
+
+
+def require_uuids(rowguids: Iterable[str]) -> None:
+    """Raise unless rowguids are UUIDs as a server writes them: it would take other texts of one for the same row."""
+    for rowguid in rowguids:
+        if _UUID.fullmatch(rowguid) is None:
+            raise Malformed(f"{rowguid[:40]!a} is no UUID in lower case, as the publisher's database has them")
 
 
 def read_version(value: object) -> int:

@@ -103,6 +103,7 @@ class PostgresNode:
     """See `Node`."""
 
     tries_together = True
+    has_uuids = True
     numbers_above_all = False
 
     def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:

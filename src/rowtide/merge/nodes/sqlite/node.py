@@ -90,6 +90,7 @@ class SqliteNode:
     """See `Node`. Foreign keys are enforced for merged rows, even if the file's other programs do not enable them."""
 
     tries_together = False
+    has_uuids = False
     numbers_above_all = True
 
     def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
