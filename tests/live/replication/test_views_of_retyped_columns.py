@@ -99,7 +99,9 @@ def test_a_view_that_something_else_needs_stops_its_table(replicated: Replicated
     with pytest.raises(CopyRefused) as refused:
         replicated.replication.run(once=True)
 
-    assert "view public.plain uses the column, and it cannot be dropped: cannot drop view plain" in str(refused.value)
+    assert "view public.plain uses the column, and it cannot be dropped: cannot drop view public.plain" in str(
+        refused.value
+    )
     assert "drop it, and create it again after `rowtide replication resume`" in str(refused.value)
     replicated.subscriber.execute("drop view plain cascade")
     replicated.replication.resume("shop", replicated.subscriber.url)
