@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.search_path import USERS_SCHEMAS
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distributor import publication_records, schema_articles, subscription_records
@@ -112,14 +113,14 @@ def _find_unpublished(
 
 
 # A name as SQL writes it: of a relation, of a function with its parameters, or of the only function of that name.
-_FIND = """
+_FIND = f"""
 select kind, id, schema, name from (
     select case when c.relkind = 'v' then 'view' when c.relkind = 'm' then 'materialized-view' else 'table' end,
            c.oid::bigint, n.nspname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), 1
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p', 'v', 'm', 'f')
       and (n.nspname || '.' || c.relname = :name or quote_ident(n.nspname) || '.' || quote_ident(c.relname) = :name
-           or (:name in (c.relname, quote_ident(c.relname)) and pg_table_is_visible(c.oid)))
+           or (:name in (c.relname, quote_ident(c.relname)) and n.nspname = any({USERS_SCHEMAS})))
     union all
     select case when p.prokind = 'p' then 'procedure' else 'function' end, p.oid::bigint, n.nspname::text,
            quote_ident(n.nspname) || '.' || quote_ident(p.proname) || '(' || oidvectortypes(p.proargtypes) || ')', 2
@@ -127,9 +128,9 @@ select kind, id, schema, name from (
     where p.prokind <> 'a'
       and (n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')' = :name
            or n.nspname || '.' || p.proname = :name
-           or (p.proname || '(' || oidvectortypes(p.proargtypes) || ')' = :name and pg_function_is_visible(p.oid))
-           or (p.proname = :name and pg_function_is_visible(p.oid)))
+           or (p.proname || '(' || oidvectortypes(p.proargtypes) || ')' = :name and n.nspname = any({USERS_SCHEMAS}))
+           or (p.proname = :name and n.nspname = any({USERS_SCHEMAS})))
 ) found (kind, id, schema, name, rank)
 where cast(:wanted as text) is null or kind = cast(:wanted as text)
-order by rank, id limit 1
-"""
+order by rank, array_position({USERS_SCHEMAS}, schema::name), id limit 1
+"""  # noqa: S608 - of constants
