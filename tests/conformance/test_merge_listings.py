@@ -32,6 +32,7 @@ def test_publications_articles_and_filters_are_listed(merged: Merge) -> None:
         "articles": 2,
         "subscriptions": 0,
         "retention_days": 7,
+        "run_as": "owner",
     }
     articles = {str(row["article"]): row for row in listed(merged, "articles", "shop")}
     assert articles["parent"]["column_tracking"] is True
