@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
+    from rowtide.databases.run_as import RunAs
     from rowtide.merge.api import MergeReplication
     from rowtide.merge.articles import (
         Article,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         Partition,
         PartitionOptions,
         Publication,
-        RunAs,
         SubscriberType,
         Subscription,
         UploadOptions,
@@ -167,7 +167,7 @@ _HOMES = {
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",
     "SnapshotFile": "rowtide.merge.publishing.snapshot_files",
     "SnapshotProgress": "rowtide.merge.publishing.snapshots",
-    "RunAs": "rowtide.merge.articles",
+    "RunAs": "rowtide.databases.run_as",
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",
     "Summary": "rowtide.merge.session.history",

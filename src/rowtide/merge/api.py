@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.earlier_names import earlier_name
 from rowtide.core.row_values import hiding
-from rowtide.merge.articles import (
-    DEFAULT_LIMITS,
-    DeviceLimits,
-    ExchangeType,
-    Partition,
-    RunAs,
-    SubscriberType,
-    Subscription,
-)
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import get_conflict, resolve_conflict

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any
 
+from rowtide.databases.run_as import RunAs
 from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
 ROWGUID = "rowguid"
@@ -377,14 +378,6 @@ def _decode_join(*, filter_type: int = FilterType.JOIN, **fields: Any) -> JoinFi
 
 def _reference(columns: Sequence[str], parent: int, parent_columns: Sequence[str]) -> ArticleReference:
     return ArticleReference(tuple(columns), parent, tuple(parent_columns))
-
-
-class RunAs(StrEnum):
-    """With whose rights the code of a table of another owner runs that is written: triggers, defaults, checks."""
-
-    OWNER = "owner"
-    AGENT = "agent"
-    """Of the role that the agent connects as: the owners are trusted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 
-from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, RunAs, SubscriberType
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
 from rowtide.merge.definitions import (
     articles,
     conflicts_info,

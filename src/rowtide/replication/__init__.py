@@ -9,6 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.core.operations import Operation
     from rowtide.core.tables import BeforeImages
+    from rowtide.databases.run_as import RunAs
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
@@ -91,6 +92,7 @@ __all__ = [
     "Resolver",
     "RowDifference",
     "RowPlace",
+    "RunAs",
     "ScriptedChange",
     "SettingsChanges",
     "SkippedCommand",
@@ -149,6 +151,7 @@ _HOMES = {
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
+    "RunAs": "rowtide.databases.run_as",
     "RowPlace": "rowtide.replication.inspection.row_places",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from typing import TypedDict, Unpack
 
+from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import SettingOutOfRange
 
@@ -15,15 +15,6 @@ MOST_IN_BATCH = 100_000
 
 MOST_STREAMS = 64
 """The most streams, as in SQL Server."""
-
-
-class RunAs(StrEnum):
-    """Whose rights the code of a subscriber's tables has: triggers, defaults, checks, index expressions."""
-
-    OWNER = "owner"
-    """Those of the table's owner."""
-    AGENT = "agent"
-    """Those of the role that delivers: the tables' owners are trusted with them."""
 
 
 class SettingsChanges(TypedDict, total=False):

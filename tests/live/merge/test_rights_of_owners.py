@@ -16,9 +16,9 @@ from fixtures.servers import fresh_database
 from rowtide.check.postgres.checking import check
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.databases.run_as import RunAs
 from rowtide.findings.finding import Finding, Severity
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.articles import RunAs
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
 from rowtide.merge.errors.publishing import FilterRefused, ResolverRefused
 from rowtide.merge.publishing.prepared import Existing

@@ -12,6 +12,7 @@ from builders.replication.hostile_owners import TABLE, as_owner, own_schema, pub
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound
@@ -23,7 +24,7 @@ from rowtide.replication.errors.rights import (
     TableOwnerNotHeld,
 )
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.subscription_settings import RunAs, SubscriptionSettings
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import lasting
-from rowtide.merge.articles import RunAs
+from rowtide.databases.run_as import RunAs
 
 HubDb = Annotated[
     str,

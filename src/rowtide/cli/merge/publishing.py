@@ -12,15 +12,9 @@ from rowtide.cli.merge.options import ArticleName, HostName, HubDb, HubRunAs, Lo
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
+from rowtide.databases.run_as import RunAs
 from rowtide.handle import connect
-from rowtide.merge.articles import (
-    DEFAULT_RETENTION_DAYS,
-    FilterType,
-    Partition,
-    PartitionOptions,
-    RunAs,
-    UploadOptions,
-)
+from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing

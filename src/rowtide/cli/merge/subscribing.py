@@ -25,9 +25,10 @@ from rowtide.cli.merge.options import (
 )
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, RunAs
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
 from rowtide.merge.articles import SubscriberType as Kind
 from rowtide.merge.articles import Subscription as MergeSubscription
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, RunAs, SettingsChanges
+from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, SettingsChanges
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, RunAs
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.versions.apply import Logged

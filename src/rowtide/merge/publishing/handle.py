@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Unpack
 
+from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
     Article,
@@ -13,7 +14,6 @@ from rowtide.merge.articles import (
     JoinFilter,
     Partition,
     Publication,
-    RunAs,
     UploadOptions,
 )
 from rowtide.merge.handle import MergeHandle

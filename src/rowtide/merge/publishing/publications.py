@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, RunAs, UploadOptions
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, UploadOptions
 from rowtide.merge.catalogue import (
     find_article,
     find_publication,

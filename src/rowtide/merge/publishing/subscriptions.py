@@ -9,15 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from rowtide.merge.articles import (
-    Article,
-    Partition,
-    PartitionOptions,
-    Publication,
-    RunAs,
-    SubscriberType,
-    Subscription,
-)
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import Article, Partition, PartitionOptions, Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import (
     SELECT_HUB_PRIORITY,
     find_publication,

@@ -99,6 +99,13 @@ if TYPE_CHECKING:
         UpdatableCallRefused,
         VirtualColumnPublished,
     )
+    from rowtide.replication.errors.rights import (
+        OwnersSchemaTaken,
+        OwnerTriggersDeferred,
+        PartitionsOfOthers,
+        ProcedureOwnerNotTrusted,
+        TableOwnerNotHeld,
+    )
     from rowtide.replication.errors.subscribers import (
         ArticleTableMissing,
         ColumnAlters,
@@ -205,10 +212,14 @@ __all__ = [
     "ObjectNotFound",
     "OriginMissing",
     "OriginNeeded",
+    "OwnerTriggersDeferred",
+    "OwnersSchemaTaken",
     "PartitionImagesVary",
+    "PartitionsOfOthers",
     "PasswordGiven",
     "PreparedTransactionsLacking",
     "ProcedureEndsTransaction",
+    "ProcedureOwnerNotTrusted",
     "ProcedureTaken",
     "ProcedureUnfit",
     "ProceduresMissing",
@@ -261,6 +272,7 @@ __all__ = [
     "TableDeliveredInRing",
     "TableDeliveredTwice",
     "TableNotPublishable",
+    "TableOwnerNotHeld",
     "TriggersUnsent",
     "UpdatableCallRefused",
     "ValidationFailed",
@@ -268,6 +280,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "OwnersSchemaTaken": "rowtide.replication.errors.rights",
+    "OwnerTriggersDeferred": "rowtide.replication.errors.rights",
+    "PartitionsOfOthers": "rowtide.replication.errors.rights",
+    "ProcedureOwnerNotTrusted": "rowtide.replication.errors.rights",
+    "TableOwnerNotHeld": "rowtide.replication.errors.rights",
     "AgentReplaced": "rowtide.replication.errors.delivery",
     "ArticleCopiedAgain": "rowtide.replication.errors.delivery",
     "ArticleExists": "rowtide.replication.errors.publishing",

@@ -38,7 +38,8 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.text_queries import running
-from rowtide.merge.articles import Article, RunAs
+from rowtide.databases.run_as import RunAs
+from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, publications
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of

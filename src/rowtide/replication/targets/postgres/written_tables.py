@@ -21,6 +21,7 @@ from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, read
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.search_path import USERS_PATH
 from rowtide.databases.postgres.text_queries import running
+from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.rights import (
     OwnersSchemaTaken,
@@ -29,7 +30,6 @@ from rowtide.replication.errors.rights import (
     ProcedureOwnerNotTrusted,
     TableOwnerNotHeld,
 )
-from rowtide.replication.subscription_settings import RunAs
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
 from rowtide.replication.targets.postgres.connecting import settings_of

@@ -18,8 +18,9 @@ from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
+from rowtide.databases.run_as import RunAs
 from rowtide.databases.source_table import SourceTable
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter, RunAs
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated

@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.run_as import RunAs
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter, RunAs
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered

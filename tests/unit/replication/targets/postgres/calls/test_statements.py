@@ -97,7 +97,7 @@ def test_every_golden_section_is_compared() -> None:
         (DELETE, "XCALL my_delete"),
     ],
 )
-def test_only_generated_calls_of_the_own_role_are_calls_of_procedures(operation: Operation, command: str) -> None:
+def test_only_generated_calls_of_the_own_role_are_procedures(operation: Operation, command: str) -> None:
     made = {
         INSERT: article(ORDERS, insert=command if operation is INSERT else "SQL"),
         UPDATE: article(ORDERS, update=command if operation is UPDATE else "SQL"),
