@@ -342,11 +342,12 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer
         yield server
 
 
-def test_role_without_replication_right_gets_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
-    with psycopg.connect(cramped.url(), autocommit=True) as session:
+def test_role_without_replication_right_gets_the_statement(server: EmbeddedServer, lake: Path) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as session:
         session.execute("""create role "cl""erk" login""")
-    url = cramped.url().replace("postgres@", "cl%22erk@")
-    line = rowtide("cdc", "enable-db", "--db", url, "--lake", str(lake)).require_error(1105)
+        url = server.url().replace("postgres@", "cl%22erk@")
+        line = rowtide("cdc", "enable-db", "--db", url, "--lake", str(lake)).require_error(1105)
+        session.execute("""drop role "cl""erk\"""")
     assert """alter role "cl""erk" replication""" in line
 
 
