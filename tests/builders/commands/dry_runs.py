@@ -22,6 +22,8 @@ _UNNOTED = re.compile(
 _READS = re.compile(r"with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL)
 _APPLIES_LOG = re.compile(r"\browtide_applied\b|delete from \"rowtide_merge\"\.\"MSmerge_log\" where tablenick in")
 """What merge does with pending changes whenever it looks at a table."""
+_OF_THE_TRANSACTION = ("set constraints all immediate;", "set local lock_timeout = '2s';", "set local search_path ")
+"""What sets only how the transaction goes on."""
 _VARIES = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[ T][\d:.+]+"
     r"|(?<=_)[0-9a-f]{8}\b|\d{5,}"
@@ -101,4 +103,4 @@ def catalogue(url: str) -> list[tuple[Any, ...]]:
 def _without_varying(text: str) -> list[str]:
     lines = _VARIES.sub("<>", text).splitlines()
     # A dry run has no end of a transaction at which constraints are checked, and waits for nothing.
-    return [line for line in lines if line not in ("set constraints all immediate;", "set local lock_timeout = '2s';")]
+    return [line for line in lines if not line.startswith(_OF_THE_TRANSACTION)]
