@@ -36,14 +36,13 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     owner = owners.read_owners(running(connection), [name])[name]
     if not owner.is_held:
         raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
-    wanted = {"function": owner.querying, "owner": owner.role_id}
-    if connection.execute(sql.SQL(_IS_MADE), wanted).fetchone() is not None:
-        return owner.querying
+    if owner.is_ready:
+        return owner.reading
     with connection.transaction():
         connection.execute(sql.SQL("select pg_advisory_xact_lock({})").format(_LOCK))
         for statement in owners.creations(owner):
             connection.execute(statement.encode())
-    return owner.querying
+    return owner.reading
 
 
 def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
@@ -65,12 +64,6 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 cross join lateral ({called_by_plans("c.oid").replace("%", "%%")} limit 1) called
 where c.oid = %(table)s::oid
 """  # noqa: S608 - of constants
-_IS_MADE = """
-select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-where format('%%I.%%I', n.nspname, p.proname) = replace(%(function)s, '"', '')
-  and p.prosecdef and p.proowner = %(owner)s::oid
-"""
-
 _TYPES = f"""
 select a.attname::text as name, {COLUMN_TYPE_TEXT} as type_text
 from pg_attribute a where a.attrelid = :table and a.attnum > 0 and not a.attisdropped

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
+from rowtide.databases.postgres.search_path import OWN_PATH, PATH, USERS_PATH
 from rowtide.databases.postgres.text_queries import Run
 
 SCHEMA = "rowtide_owners"
@@ -62,6 +62,11 @@ class Owner:
         """The quoted name of the function that returns the rows of a statement executed as this role."""
         return quote_qualified(SCHEMA, f"query_{self.role_id}")
 
+    @property
+    def reading(self) -> str:
+        """The same for a statement that only reads, whose names are the server's: it has rowtide's path."""
+        return quote_qualified(SCHEMA, f"read_{self.role_id}")
+
 
 def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
     """Return the owners of tables by their quoted names; those that do not exist are left out."""
@@ -91,7 +96,7 @@ def owners_query(names: str) -> str:
 
 
 def creations(owner: Owner) -> Sequence[str]:
-    """Return the statements, for one transaction, that create the two functions of an owner. Idempotent.
+    """Return the statements, for one transaction, that create the functions of an owner. Idempotent.
 
     The statement that they are given has its values as `($1)[1]`, `($1)[2]` and so on: elements of their second
     parameter.
@@ -109,6 +114,12 @@ def creations(owner: Owner) -> Sequence[str]:
             owner,
             f"function {owner.querying}{_PARAMETERS}",
             f"returns setof record {_PLPGSQL} as {quote_body(querying)}",
+            parameters=_WITH_DEFAULT,
+        ),
+        *made_as(
+            owner,
+            f"function {owner.reading}{_PARAMETERS}",
+            f"returns setof record {_READING} as {quote_body(querying)}",
             parameters=_WITH_DEFAULT,
         ),
     ]
@@ -150,7 +161,11 @@ def sources(owner: Owner) -> tuple[str, str]:
 
 def schema_creation() -> Sequence[str]:
     """Return the statements that create the schema of the owners' functions."""
-    return [f"create schema if not exists {SCHEMA}", f"revoke all on schema {SCHEMA} from public"]
+    return [
+        f"create schema if not exists {SCHEMA}",
+        f"do {quote_body(_SCHEMA_IS_OURS)}",
+        f"revoke all on schema {SCHEMA} from public",
+    ]
 
 
 def made_as(owner: Owner, signature: str, rest: str, *, parameters: str | None = None) -> Sequence[str]:
@@ -258,6 +273,19 @@ where planned_table.oid = {table} and not author.rolsuper and author.rolname <> 
 _ROLE = "current_user"
 _PARAMETERS = "(text, text[])"
 _WITH_DEFAULT = "text, text[] default null"
+_SCHEMA_IS_OURS = f"""
+declare other text;
+begin
+    select o.rolname into other from pg_catalog.pg_namespace n join pg_catalog.pg_roles o on o.oid = n.nspowner
+    where n.nspname = '{SCHEMA}' and not o.rolsuper and o.rolname <> current_user;
+    if other is not null then
+        raise exception using
+            errcode = 'insufficient_privilege',
+            message = pg_catalog.format('schema {SCHEMA} belongs to %I, which could replace functions in it', other);
+    end if;
+end
+"""  # noqa: S608 - of constants
+_READING = f"language plpgsql security definer set search_path = {PATH} set standard_conforming_strings = on"
 _PLPGSQL = f"language plpgsql security definer {SETTINGS}"
 
 _OWNERS = """
@@ -266,8 +294,10 @@ select given.name, o.oid::bigint as role_id, o.rolname::text as role,
        pg_has_role(current_user, o.oid, case when current_setting('server_version_num')::int < 160000 then 'member'
                                              else 'set' end) as is_held,
        not (o.rolname = current_user or o.rolsuper)
-       and (select count(*) = 2 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-        where n.nspname = '{schema}' and p.proname in (concat('execute_', o.oid), concat('query_', o.oid))
+       and (select count(*) = 3 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+        join pg_roles s on s.oid = n.nspowner and (s.rolsuper or s.rolname = current_user)
+        where n.nspname = '{schema}' and p.proname in (
+            concat('execute_', o.oid), concat('query_', o.oid), concat('read_', o.oid))
           and p.proowner = o.oid and p.prosecdef and has_schema_privilege(n.oid, 'usage')
           and has_function_privilege(p.oid, 'execute')) as is_ready,
        array(with recursive part (oid) as (select c.oid union select i.inhrelid from part p
