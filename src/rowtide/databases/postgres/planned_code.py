@@ -50,6 +50,26 @@ def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
             nodes[-1][0].append(int(oid))
 
 
+def has_effects(tree: str) -> str:
+    """Return the SQL condition that an expression calls a function of the server's that may do more than compute.
+
+    `query_to_xml` and `ts_stat` execute statements, others set or read what their caller may: in a check or a default
+    that rowtide creates elsewhere, whoever wrote the expression would have the rights of those who write rows there.
+    `tree` is the expression as the catalogue has it, null where there is none.
+    """
+    return f"""
+exists (select from regexp_matches({tree}::text, '[:](op)?funcid ([0-9]+)', 'g') called
+        join pg_proc f on f.oid = called[2]::oid
+        where f.provolatile = 'v' and f.pronamespace = 'pg_catalog'::regnamespace and f.proname not in ({_HARMLESS}))
+"""
+
+
+_HARMLESS = (
+    "'clock_timestamp', 'currval', 'gen_random_uuid', 'lastval', 'nextval', 'random', 'random_normal', 'timeofday', "
+    "'uuidv4', 'uuidv7'"
+)
+"""Volatile functions of the server's that applications use in defaults."""
+
 _EXPRESSIONS = """
 with recursive part (oid) as (
     select to_regclass(:name)::oid union select i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)

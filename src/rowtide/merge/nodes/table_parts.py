@@ -31,7 +31,8 @@ class Part:
 
     `sql` is the expression of a default, a generated column or a check, the terms of an index, the name of a collation;
     `where` the condition of a partial index; `type_text` the type of a generated column, a `PostgreSQL` name;
-    `statement` what creates the part in a database of the same kind.
+    `statement` what creates the part in a database of the same kind. `has_effects`: its expression calls what does more
+    than compute, and would have the rights of those who write rows elsewhere.
     """
 
     kind: PartKind
@@ -42,6 +43,7 @@ class Part:
     is_unique: bool = False
     type_text: str = ""
     statement: str = ""
+    has_effects: bool = False
 
     def names(self, column: str) -> bool:
         """Whether the terms of an index, or its condition, name a column; a word alike in them counts too."""
@@ -62,6 +64,7 @@ class Omission:
 
 
 ON_ANOTHER_DATABASE = "the subscriber's database has none like it"
+HAS_EFFECTS = "it calls a function that may do more than compute, with the rights of whoever writes rows there"
 TRIGGERS_STAY = "triggers run at the node that has them, and what they write is merged"
 
 _CAST = re.compile(

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.planned_code import has_effects
 from rowtide.replication.articles.articles import Article
 
 
@@ -136,6 +137,11 @@ case when e.oid is not null then format('create extension %I schema %I', e.extna
      else {statement} end
 """
 
+_DOMAIN_HAS_EFFECTS = f"""
+({has_effects("t.typdefaultbin")} or exists (
+    select from pg_constraint k where k.contypid = t.oid and {has_effects("k.conbin")}))
+"""
+"""A domain of which this is true is left to whoever has the subscriber, as there is no statement for it."""
 _TYPE_NAME = _NAMED.format(name="t.typname")
 _TYPE = f"""
 select {
@@ -147,7 +153,8 @@ select {
     when 'e' then format('create type %s as enum (%s)', {_TYPE_NAME},
         (select string_agg(quote_literal(l.enumlabel), ', ' order by l.enumsortorder)
          from pg_enum l where l.enumtypid = t.oid))
-    when 'd' then format('create domain %s as %s', {_TYPE_NAME}, format_type(t.typbasetype, t.typtypmod))
+    when 'd' then case when not {_DOMAIN_HAS_EFFECTS} then
+        format('create domain %s as %s', {_TYPE_NAME}, format_type(t.typbasetype, t.typtypmod))
         || case when t.typcollation <> base.typcollation then
             (select format(' collate %I.%I', x.nspname, l.collname)
              from pg_collation l join pg_namespace x on x.oid = l.collnamespace where l.oid = t.typcollation)
@@ -155,7 +162,7 @@ select {
         || coalesce(' default ' || t.typdefault, '') || case when t.typnotnull then ' not null' else '' end
         || coalesce((select string_agg(format(' constraint %I %s', k.conname, pg_get_constraintdef(k.oid)), ''
                                        order by k.conname)
-                     from pg_constraint k where k.contypid = t.oid and k.contype = 'c'), '')
+                     from pg_constraint k where k.contypid = t.oid and k.contype = 'c'), '') end
     when 'c' then case when c.relkind = 'c' then format('create type %s as (%s)', {_TYPE_NAME},
         (select string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', '
                            order by a.attnum)

@@ -9,11 +9,13 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.postgres.planned_code import has_effects
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.table_parts import (
+    HAS_EFFECTS,
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,
     Omission,
@@ -37,10 +39,18 @@ def read_parts(
 ) -> Iterator[Part]:
     """Yield the parts of a table."""
     for row in columns:
-        yield from _of_column(row.name, row.expression, row.identity, row.generated, row.collation, row.type_text)
+        yield from _of_column(
+            row.name,
+            row.expression,
+            row.identity,
+            row.generated,
+            row.collation,
+            row.type_text,
+            has_effects=row.has_effects,
+        )
     for row in constraints:
         kind = PartKind.CHECK if row.kind == "c" else PartKind.EXCLUSION
-        yield Part(kind, row.name, row.expression or "", statement=row.definition)
+        yield Part(kind, row.name, row.expression or "", statement=row.definition, has_effects=row.has_effects)
     for row in indexes:
         # An access method of its own has no counterpart in other databases.
         terms = tuple(row.terms) if row.method == "btree" else ()
@@ -52,14 +62,21 @@ def read_parts(
 
 
 def _of_column(
-    name: str, expression: str | None, identity: str, generated: str, collation: str | None, type_text: str
+    name: str,
+    expression: str | None,
+    identity: str,
+    generated: str,
+    collation: str | None,
+    type_text: str,
+    *,
+    has_effects: bool,
 ) -> Iterator[Part]:
     if generated:
         yield Part(PartKind.GENERATED, name, expression or "", type_text=type_text)
     elif identity or (expression or "").startswith(_OF_SEQUENCE):
         yield Part(PartKind.IDENTITY, name, "always" if identity == "a" else "by default")
     elif expression is not None:
-        yield Part(PartKind.DEFAULT, name, expression, type_text=type_text)
+        yield Part(PartKind.DEFAULT, name, expression, type_text=type_text, has_effects=has_effects)
     if collation is not None:
         yield Part(PartKind.COLLATION, name, collation)
 
@@ -99,6 +116,8 @@ def _refusal(session: Session, statement: str) -> str | None:
 def part_statement(article: Article, kind: DatabaseKind, part: Part) -> tuple[str | None, str]:
     """Return the statement that creates a part, or why there is none; `kind` is that of the database that has it."""
     table, name = table_of(article), quote(part.name)
+    if part.has_effects:
+        return None, HAS_EFFECTS
     is_same = kind is DatabaseKind.POSTGRESQL
     types = {column.name: column.type_text for column in article.columns}
     expression: str | None = part.sql
@@ -144,16 +163,17 @@ def collation_of(description: TableDescription, name: str) -> str:
 _COLUMNS = f"""
 select a.attname::text as name, pg_get_expr(d.adbin, d.adrelid) as expression, a.attidentity::text as identity,
        a.attgenerated::text as generated, format_type(a.atttypid, a.atttypmod) as type_text,
-       case when a.attcollation <> t.typcollation then c.collname::text end as collation
+       case when a.attcollation <> t.typcollation then c.collname::text end as collation,
+       {has_effects("d.adbin")} as has_effects
 from pg_attribute a join pg_type t on t.oid = a.atttypid
 left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
 left join pg_collation c on c.oid = a.attcollation
 where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname <> '{ROWGUID}'
   and a.attname not like '\\_\\_sys%' order by a.attnum
 """
-_CONSTRAINTS = """
+_CONSTRAINTS = f"""
 select conname::text as name, contype::text as kind, pg_get_expr(conbin, conrelid) as expression,
-       pg_get_constraintdef(oid) as definition
+       pg_get_constraintdef(oid) as definition, {has_effects("conbin")} as has_effects
 from pg_constraint where conrelid = :table and contype in ('c', 'x') order by conname
 """
 _INDEXES = f"""
