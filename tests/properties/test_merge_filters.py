@@ -139,6 +139,7 @@ def hubs(server: EmbeddedServer) -> Iterator[tuple[sqlite3.Connection, psycopg.C
     file.execute(TABLE.format(""))
     file.executemany("insert into t values (?, ?, ?, ?)", ROWS)
     with fresh_database(server) as url, open_url(url) as session:
+        session.execute("set search_path = public")
         session.execute(TABLE.format('collate "C"').encode())
         session.cursor().executemany("insert into t values (%s, %s, %s, %s)", ROWS)
         yield file, session
