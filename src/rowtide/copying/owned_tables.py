@@ -39,7 +39,6 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     if owner.is_ready:
         return owner.reading
     with connection.transaction():
-        connection.execute(sql.SQL("select pg_advisory_xact_lock({})").format(_LOCK))
         for statement in owners.creations(owner):
             connection.execute(statement.encode())
     return owner.reading
@@ -54,9 +53,6 @@ def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader:
     types = {row.name: row.type_text for row in running(connection)(_TYPES, table=table.source_id)}
     return replace(table, owner=TableOwner(reader, tuple(types.get(column, "text") for column in table.columns)))
 
-
-_LOCK = int.from_bytes(b"rtowner\0")
-"""Key of the advisory lock under which the owners' functions are created: two sessions at once would fail."""
 
 _READ_BY = f"""
 select format('%%I.%%I', n.nspname, c.relname), called.author, called.what

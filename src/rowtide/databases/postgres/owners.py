@@ -32,6 +32,8 @@ DEFERRED = "RTD17"
 """The SQLSTATE of a transaction that is refused for a deferred trigger of another role."""
 
 
+LOCKING = f"select pg_advisory_xact_lock({int.from_bytes(b'rtowner')})"
+"""The statement before functions of owners are made: two sessions could alter the same object of the catalogue."""
 SETTINGS = "set search_path from current set standard_conforming_strings = on"
 """The settings attached to a function in which users' code runs, created under `functions_path`."""
 
@@ -103,6 +105,7 @@ def creations(owner: Owner) -> Sequence[str]:
     """
     executing, querying = sources(owner)
     return [
+        LOCKING,
         *schema_creation(),
         *made_as(
             owner,

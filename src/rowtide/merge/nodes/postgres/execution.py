@@ -23,6 +23,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, pi
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.owners import (
     LAST_WITH_OPEN_COMMIT,
+    LOCKING,
     Owner,
     creations,
     deferred_check,
@@ -45,8 +46,6 @@ from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, Owners
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 _ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))
-_MAKING = int.from_bytes(b"rtowner")
-"""Key of the advisory lock held while functions of owners are made."""
 SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off", "constraint_exclusion": "off"}
 """Of a node's sessions.
 
@@ -251,8 +250,7 @@ class Executions:
             if checks_deferred:
                 statements += [*schema_creation(), deferred_check_creation(OWNERS)]
             if statements:
-                # Otherwise two sessions could alter the same object of the catalogue.
-                statements.insert(0, f"select pg_advisory_xact_lock({_MAKING})")
+                statements.insert(0, LOCKING)
             for each in statements:
                 session.execute(sql.SQL(each))
         self._session.distrust([deferred_check(OWNERS)] if checks_deferred else [], self._repairs)
