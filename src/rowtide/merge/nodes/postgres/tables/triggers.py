@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
+from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import text_of
 from rowtide.databases.source_table import Partition, SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors.nodes import ChangeProhibited
+from rowtide.merge.errors.nodes import ChangeProhibited, PlannedCodeOfOwner
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, LOG_ORDER
 from rowtide.merge.nodes.postgres.tables import identity
@@ -133,11 +134,19 @@ def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterab
 def _bodies(article: Article) -> dict[str, str]:
     truncated = _append(article, Logged.DELETED, "{} n").replace("%", "%%").replace("{}", "%1$s")
     refusal = str(ChangeProhibited(article.table))
+    unread = (
+        f"RT-{PlannedCodeOfOwner.number}: {article.qualified_name} is not truncated: to read it for merge, the planner "
+        "would run functions of its owner with other rights. Delete its rows instead"
+    )
     return {
         "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
         "upd": _update(article),
         "del": _function(_append(article, Logged.DELETED, "old_rows n")),
-        "trunc": _function(f"execute format({quote_literal(truncated)}, tg_relid::regclass)"),
+        "trunc": _function(
+            f"if exists ({called_by_plans('tg_relid')}) then raise exception using message = {quote_literal(unread)}; "
+            "end if",
+            f"execute format({quote_literal(truncated)}, tg_relid::regclass)",
+        ),
         "rowguid": "begin raise exception 'the column rowguid of a merged table stays as it is'; end",
         **dict.fromkeys(_PROHIBITIONS, f"begin raise exception using message = {quote_literal(refusal)}; end"),
     }
