@@ -20,7 +20,7 @@ from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, 
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
-from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.calls.procedures import call
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline
 
@@ -99,7 +99,7 @@ def send(batches: Sequence[Batch], subscriber: str) -> float:
                 called = (article.article_id, operation)
                 if called not in names:
                     names[called] = b"call_%d" % len(names)
-                    pipeline.prepare(names[called], statement(article, operation))
+                    pipeline.prepare(names[called], call(article, operation))
                 pipeline.run(names[called], arguments)
             pipeline.execute("commit")
         refused = pipeline.synchronize()
