@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Self
 
 from rowtide.databases.sqlite.errors import StatementTimedOut, ValueTooLarge
 
 _SETTINGS = ("trusted_schema = off", "cell_size_check = on", "mmap_size = 0")
+_FEW = 16
+"""Rows of one statement whose time is counted together."""
 _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 """Python can set it from 3.12 on; it keeps a schema from being edited as a table, and `journal_mode` from being off."""
 
@@ -61,20 +62,11 @@ class StrangeFile(sqlite3.Connection):
             self._ended.set()
         super().close()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the time of a statement."""
-        self.running_since = time.monotonic()
-        try:
-            yield
-        finally:
-            self.running_since = None
-
     def _watch(self) -> None:
         limit_s = self.limits.statement_s
         while not self._ended.wait(min(limit_s / 4, 1.0)):
             since = self.running_since
-            if since is not None and time.monotonic() - since > limit_s:
+            if since is not None and monotonic() - since > limit_s:
                 try:
                     self.interrupt()
                 except sqlite3.ProgrammingError:
@@ -84,35 +76,54 @@ class StrangeFile(sqlite3.Connection):
 class _Cursor(sqlite3.Cursor):
     connection: StrangeFile
 
+    # Each says when it began, without a context manager: a cursor is asked for every row.
     def execute(self, *statement: Any) -> Self:
-        with self.connection.running():
+        self.connection.running_since = monotonic()
+        try:
             return super().execute(*statement)
+        finally:
+            self.connection.running_since = None
 
     def executemany(self, sql: str, rows: Iterable[Any], /) -> Self:
-        with self.connection.running():
-            return super().executemany(sql, self._one_by_one(rows))
+        try:
+            return super().executemany(sql, self._few_by_few(rows))
+        finally:
+            self.connection.running_since = None
 
-    def _one_by_one(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Yield rows; the time of each counts for itself."""
-        for row in rows:
-            self.connection.running_since = time.monotonic()
+    def _few_by_few(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield rows; the time of each few counts for itself."""
+        for place, row in enumerate(rows):
+            if place % _FEW == 0:
+                self.connection.running_since = monotonic()
             yield row
 
     def fetchone(self) -> Any:
-        with self.connection.running():
+        self.connection.running_since = monotonic()
+        try:
             return super().fetchone()
+        finally:
+            self.connection.running_since = None
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
-        with self.connection.running():
+        self.connection.running_since = monotonic()
+        try:
             return super().fetchmany(self.arraysize if size is None else size)
+        finally:
+            self.connection.running_since = None
 
     def fetchall(self) -> list[Any]:
-        with self.connection.running():
+        self.connection.running_since = monotonic()
+        try:
             return super().fetchall()
+        finally:
+            self.connection.running_since = None
 
     def __next__(self) -> Any:
-        with self.connection.running():
+        self.connection.running_since = monotonic()
+        try:
             return super().__next__()
+        finally:
+            self.connection.running_since = None
 
 
 def limits_of(connection: sqlite3.Connection) -> FileLimits | None:
