@@ -8,7 +8,7 @@ from enum import Enum
 from rowtide.copying.chunks import Chunk, Key
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.databases.postgres.owners import read_by
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import text_of, value_of
 
 
@@ -206,8 +206,7 @@ def _values(table: CopiedTable, key: Key) -> Sequence[str]:
 
 
 def _literal(value: str) -> str:
-    quoted = quote_literal(value)
-    return "e" + quoted.replace("\\", "\\\\") if "\\" in value else quoted
+    return quote_escaped(value) if "\\" in value else quote_literal(value)
 
 
 def _source_of(table: CopiedTable) -> str:

@@ -1,7 +1,7 @@
 """Tables that are read with the rights of their owner.
 
 To plan a query of a table, the server evaluates what is constant in the expressions of its indexes, checks and
-statistics, and a partitioned table's bounds: functions that a role defined are called with the rights of whoever reads.
+statistics, and a partitioned table's bounds: functions that a role defined are called with the reader's rights.
 Where they are another, less privileged role's, the table is read through a function of the owner's (see
 `databases.postgres.owners`), whose rows COPY passes on.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rowtide.databases.postgres.operators import ColumnOperators
+from rowtide.databases.postgres.values import is_of_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class KeyColumn:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the type is the server's own: the text of another has a schema."""
-        return "." not in self.type_text
+        """Whether the type is the server's own."""
+        return is_of_server(self.type_text)
 
 
 @dataclass(frozen=True, slots=True)

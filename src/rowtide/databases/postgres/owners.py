@@ -1,7 +1,7 @@
 """Functions that write into tables of other roles with the rights of the tables' owners.
 
 A table's triggers, defaults, checks, rules, policies and index expressions are its owner's code, which a statement runs
-with the rights of whoever executes it. `set role` does not protect the session: the code says `reset role`. A function
+with the rights of the executing role. `set role` does not protect the session: the code says `reset role`. A function
 that belongs to the owner and is `security definer` does: within it the role cannot be changed.
 
 The functions are in a schema that rowtide's role alone may use. An owner could otherwise make its function `security
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH, PATH, USERS_PATH
 from rowtide.databases.postgres.text_queries import Run
 
@@ -87,9 +87,8 @@ def read_by(reader: str | None, query: str, columns: Sequence[tuple[str, str]], 
     if reader is None:
         return query
     listed = ", ".join(f"{quote(name)} {type_text}" for name, type_text in columns)
-    # The same text under every setting of the session, which an owner's code may have changed.
-    text = "e" + quote_literal(query).replace("\\", "\\\\")
-    return f"select * from {reader}({text}{f', {values}' if values else ''}) as ({listed})"  # noqa: S608 - quoted
+    # The session's settings may be those that an owner's code has set.
+    return f"select * from {reader}({quote_escaped(query)}{f', {values}' if values else ''}) as ({listed})"  # noqa: S608 - quoted
 
 
 def owners_query(names: str) -> str:
@@ -218,8 +217,8 @@ def called_by_plans(table: str) -> str:
     """Return the query of what a plan for a table calls that a role without the session's rights made.
 
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
-    which the server evaluates what is constant with the rights of whoever plans. `table` is an expression of its oid;
-    a table of the session's role, or of a superuser, is left out. It asks by SQL alone, which triggers can, and unlike
+    which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
+    table of the session's role, or of a superuser, is left out. It asks by SQL alone, which triggers can, and unlike
     `planned_code.find_planned` takes in functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)

@@ -1,4 +1,4 @@
-"""Functions that the planner runs: a query of a table runs them with the rights of whoever asks.
+"""Functions that the planner runs: a query of a table runs them with the rights of the asking role.
 
 The planner simplifies the expressions of a table's indexes, checks, statistics and partition keys: it calls immutable
 functions whose arguments are constants, and puts the bodies of functions in SQL in their place, in which it does the
@@ -50,11 +50,11 @@ def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
             nodes[-1][0].append(int(oid))
 
 
-def has_effects(tree: str) -> str:
+def effects_condition(tree: str) -> str:
     """Return the SQL condition that an expression calls a function of the server's that may do more than compute.
 
     `query_to_xml` and `ts_stat` execute statements, others set or read what their caller may: in a check or a default
-    that rowtide creates elsewhere, whoever wrote the expression would have the rights of those who write rows there.
+    that rowtide creates elsewhere, its author would have the rights of those who write rows there.
     `tree` is the expression as the catalogue has it, null where there is none.
     """
     return f"""

@@ -18,6 +18,11 @@ def quote_literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def quote_escaped(value: str) -> str:
+    """Quote a string literal so that it is the same whether or not a session's strings conform to the standard."""
+    return "e" + quote_literal(value).replace("\\", "\\\\")
+
+
 def quote_body(body: str) -> str:
     """Dollar-quote a function's body with a tag that it does not contain."""
     tag = "body"

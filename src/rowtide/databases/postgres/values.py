@@ -3,7 +3,7 @@
 The text form is the server's output under `connect.STREAM_SETTINGS`: lossless, and valid input for a PostgreSQL
 subscriber.
 
-A cast calls a function that the owner of a type can define, with the rights of whoever executes the statement. What
+A cast calls a function that the owner of a type can define, with the rights of the executing role. What
 rowtide runs, or leaves behind in a trigger, converts users' values by `text_of` and `value_of`, which call the types'
 own output and input functions. Only those of domains, alone or within a type, run code of others: their checks.
 """

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.planned_code import has_effects
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.replication.articles.articles import Article
 
 
@@ -138,8 +138,8 @@ case when e.oid is not null then format('create extension %I schema %I', e.extna
 """
 
 _DOMAIN_HAS_EFFECTS = f"""
-({has_effects("t.typdefaultbin")} or exists (
-    select from pg_constraint k where k.contypid = t.oid and {has_effects("k.conbin")}))
+({effects_condition("t.typdefaultbin")} or exists (
+    select from pg_constraint k where k.contypid = t.oid and {effects_condition("k.conbin")}))
 """
 """A domain of which this is true is left to whoever has the subscriber, as there is no statement for it."""
 _TYPE_NAME = _NAMED.format(name="t.typname")

@@ -23,6 +23,7 @@ from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
@@ -595,7 +596,7 @@ class PostgresNode:
 
     def _equal_of(self, article: Article) -> Callable[[str], str]:
         """Return the operators by which columns of an article are compared; what is not the server's own is read."""
-        if all("." not in server_type(column) for column in article.columns):
+        if all(is_of_server(server_type(column)) for column in article.columns):
             return lambda _name: EQUALS
         if article not in self._stored:
             self._stored.take(article, *self._session.read(*table_requests(article), texts=True))

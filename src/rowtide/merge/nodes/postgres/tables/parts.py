@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.databases.postgres.planned_code import has_effects
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.node_tables import TableDescription
@@ -164,7 +164,7 @@ _COLUMNS = f"""
 select a.attname::text as name, pg_get_expr(d.adbin, d.adrelid) as expression, a.attidentity::text as identity,
        a.attgenerated::text as generated, format_type(a.atttypid, a.atttypmod) as type_text,
        case when a.attcollation <> t.typcollation then c.collname::text end as collation,
-       {has_effects("d.adbin")} as has_effects
+       {effects_condition("d.adbin")} as has_effects
 from pg_attribute a join pg_type t on t.oid = a.atttypid
 left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
 left join pg_collation c on c.oid = a.attcollation
@@ -173,7 +173,7 @@ where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname 
 """
 _CONSTRAINTS = f"""
 select conname::text as name, contype::text as kind, pg_get_expr(conbin, conrelid) as expression,
-       pg_get_constraintdef(oid) as definition, {has_effects("conbin")} as has_effects
+       pg_get_constraintdef(oid) as definition, {effects_condition("conbin")} as has_effects
 from pg_constraint where conrelid = :table and contype in ('c', 'x') order by conname
 """
 _INDEXES = f"""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote_literal
+from rowtide.databases.postgres.values import is_of_server
 from rowtide.replication.articles.articles import PublishedColumn
 
 
@@ -69,6 +70,6 @@ class WrittenTable:
         """Return the condition that a place has a column's value; both have the type that the index compares."""
         known = self.comparisons.get(column.name)
         if known is None:
-            return f"{place} {EQUALS if '.' not in column.value_type_text else '='} {value}"
+            return f"{place} {EQUALS if is_of_server(column.value_type_text) else '='} {value}"
         is_cast = known.operator != EQUALS and known.type_text != column.type_text
         return f"{place} {known.operator} {value}{f'::{known.type_text}' if is_cast else ''}"
