@@ -309,7 +309,7 @@ def _download(
     """Download the hub's changes after a generation."""
     again = list_retries(subscriber.connection, pairing.hub)
     with reading(retries.name):
-        require_uuids(rowguid for listed in again.values() for rowguid in (listed if hub.has_uuids else ()))
+        require_uuids([rowguid for listed in again.values() for rowguid in (listed if hub.has_uuids else ())])
     receiver = SubscriberReceiver(
         subscriber,
         pairing.at_subscriber,

@@ -20,7 +20,7 @@ from rowtide.merge.versions.apply import (
 )
 from rowtide.merge.versions.changes import Known, Row, RowChange, make_changes
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
-from rowtide.merge.versions.stored import read_rowguid, require_complete
+from rowtide.merge.versions.stored import require_complete, require_rowguids
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)
@@ -31,8 +31,6 @@ _CONTENTS = slice(1, 1 + len(CONTENTS_COLUMNS))
 _TOMBSTONE = slice(_CONTENTS.stop, None)
 """Places in what the query returns; the last two of the metadata, whose first is whether the row is there."""
 _MOST_KEPT = 1 << 12
-_ROWGUID_LENGTH = 36
-"""Of all rowguids but those that programs have made otherwise."""
 
 
 class MetadataDialect(Protocol):
@@ -156,11 +154,9 @@ class MetadataReader:
                 _, lineage, last, columns, live, tombstone, bases, _, weight = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
                 parents = row[values_end:]
-                rowguid = row[_ROWGUID]
-                if type(rowguid) is not str or len(rowguid) != _ROWGUID_LENGTH or not rowguid.isascii():
-                    with reading(self.article.qualified_name, row[_ROWGUID]):
-                        read_rowguid(row[_ROWGUID])
                 changes.append((row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight))
+        with reading(self.article.qualified_name):
+            require_rowguids([change[0] for change in changes])
         return make_changes(changes)
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:

@@ -197,9 +197,10 @@ class HubReceiver(HubDecisions):
     def require_rowguids(self, parts: Sequence[Part]) -> None:
         """Raise `MetadataMalformed` for rowguids that the hub's database takes for others, or not at all."""
         for article, changes in parts if self.node.has_uuids else ():
-            named = [rowguid for change in changes for rowguid in (change.rowguid, *change.parents) if rowguid]
             with reading(article.qualified_name, "a rowguid"):
-                require_uuids(named)
+                require_uuids([change.rowguid for change in changes])
+                if article.references:
+                    require_uuids([parent for change in changes for parent in change.parents if parent])
 
     def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]) -> None:
         """Raise `GenerationRefused` if the subscriber says what it cannot know."""
