@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
 from rowtide.core.row_values import RowKey, Said
 
 
@@ -163,6 +163,20 @@ class TrackingOutdated(RowtideError):
     hint = "Run `rowtide tracking upgrade` if it is older; if it is newer, use a newer rowtide."
     found: int
     needed: int
+
+
+@numbered
+class TrackedPlanCallsCode(Denied):
+    """An index, check, statistics or partition key of a tracked table calls a function that the planner runs."""
+
+    number = 6120
+    fact = "table {table} is not read: the planner would run {function} of another role with the rights of this one"
+    hint = (
+        "Connect as the owner of the function. Or take the call out of the table's indexes, checks, statistics and "
+        "partition keys; or give it a column, and write the function in PL/pgSQL."
+    )
+    table: str
+    function: str
 
 
 @numbered

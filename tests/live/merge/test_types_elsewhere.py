@@ -8,39 +8,11 @@ from pathlib import Path
 import pytest
 
 from builders.merge.merged_databases import Merge, open_file_member, open_server_member
+from builders.servers.types_elsewhere import CITEXT
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 pytestmark = pytest.mark.live
-
-_OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_COMPARING = (
-    "create function ci_cmp(ci, ci) returns integer language sql immutable strict as "
-    "'select pg_catalog.bttextcmp(pg_catalog.lower($1::text), pg_catalog.lower($2::text))'"
-)
-_INDEXED = (
-    "create operator class ci_ops default for type ci using btree as operator 1 <, operator 2 <=, operator 3 =, "
-    "operator 4 >=, operator 5 >, function 1 ci_cmp(ci, ci)"
-)
-CITEXT = [
-    "create type ci",
-    "create function ci_in(cstring) returns ci language internal immutable strict as 'textin'",
-    "create function ci_out(ci) returns cstring language internal immutable strict as 'textout'",
-    "create type ci (input = ci_in, output = ci_out, like = text, category = 'S')",
-    "create cast (ci as text) without function as implicit",
-    "create cast (text as ci) without function as assignment",
-    *(
-        f"create function ci_{name}(ci, ci) returns boolean language sql immutable strict as "
-        f"'select pg_catalog.lower($1::text) operator(pg_catalog.{sign}) pg_catalog.lower($2::text)'"
-        for name, sign in _OPERATORS.items()
-    ),
-    *(
-        f"create operator {sign} (leftarg = ci, rightarg = ci, function = ci_{name})"
-        for name, sign in _OPERATORS.items()
-    ),
-    _COMPARING,
-    _INDEXED,
-]
 
 
 @pytest.fixture

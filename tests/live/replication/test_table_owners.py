@@ -11,13 +11,12 @@ import pytest
 from builders.replication.hostile_owners import TABLE, as_owner, own_schema, publish, require_no_more_rights
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.databases.postgres.errors import RowsHidden, SchemaOfOthers
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.errors.rights import (
-    OwnersSchemaTaken,
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,
@@ -292,7 +291,7 @@ def test_policies_that_are_forced_on_the_owner_are_refused(owned: Owned) -> None
 
 def test_schema_of_owners_functions_is_not_anybodys(owned: Owned) -> None:
     owned.replicated.subscriber.execute(f"create schema rowtide_owners authorization {owned.owner}")
-    with pytest.raises(OwnersSchemaTaken):
+    with pytest.raises(SchemaOfOthers, match="rowtide_owners"):
         owned.subscribe()
 
 

@@ -12,6 +12,9 @@ from psycopg import sql
 from builders.commands.command_lines import rowtide
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.api import MergeReplication
+from rowtide.tracking import ChangeTracking
+from rowtide.tracking.errors import TrackedPlanCallsCode
 
 OWNER = "owner of indexes"
 EVIL = """
@@ -71,6 +74,12 @@ def databases(each_server: EmbeddedServer) -> Iterator[tuple[str, str]]:
         session.execute(sql.SQL("drop role {}").format(role))
 
 
+def as_owner(url: str, statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        session.execute(statements.encode())
+
+
 def gained(url: str) -> bool:
     """Return whether a function of the owner's has ever had the rights of a superuser on this server."""
     file = "current_setting('config_file') || current_database()"
@@ -104,15 +113,42 @@ def test_snapshots_call_nothing_with_the_readers_rights(databases: tuple[str, st
         assert not gained(publisher), name
 
 
+MADE_BEFORE = {
+    "rowtide": ("cdc", "enable-db", "--lake", "{lake}"),
+    "rowtide_tracking": ("tracking", "enable", "app.in_check"),
+    "rowtide_merge": ("merge", "add-publication", "m"),
+    "rowtide_subscriber": ("replication", "add-subscription", "p", "--subscriber", "{url}"),
+}
+
+
+@pytest.mark.parametrize("schema", list(MADE_BEFORE))
+def test_schemas_of_another_role_are_not_used(databases: tuple[str, str], schema: str, tmp_path: Path) -> None:
+    """Its owner may give a table in it code; that the schema is empty, or given away later, does not help."""
+    url, publisher = databases
+    words = [word.format(lake=tmp_path / "lake", url=url) for word in MADE_BEFORE[schema]]
+    at = url
+    if words[0] == "replication":
+        at = publisher
+        with psycopg.connect(publisher, autocommit=True) as session:
+            session.execute("create table t (id int primary key)")
+        added = ("add-publication", "p", "--lake", str(tmp_path / "lake"))
+        for each in (added, ("add-article", "p", "t")):
+            assert rowtide("replication", *each, "--db", publisher).code == 0
+    with psycopg.connect(url, autocommit=True) as session:
+        role = sql.Identifier(OWNER)
+        session.execute(sql.SQL("create schema {} authorization {}").format(sql.Identifier(schema), role))
+        assert OWNER in rowtide(*words, "--db", at).require_error(1127)
+        session.execute(sql.SQL("create table {}.held ()").format(sql.Identifier(schema)))
+        session.execute(sql.SQL("alter table {}.held owner to {}").format(sql.Identifier(schema), role))
+        session.execute(sql.SQL("alter schema {} owner to postgres").format(sql.Identifier(schema)))
+        assert f"{schema}.held" in rowtide(*words, "--db", at).require_error(1127)
+
+
 @pytest.mark.parametrize("feature", list(ENABLING))
 def test_truncates_call_nothing_with_the_triggers_rights(databases: tuple[str, str], feature: str) -> None:
     """The index comes after the triggers; a truncate of merge is refused, tracking counts it as a large one."""
     url, _ = databases
-    with psycopg.connect(url, autocommit=True) as session:
-        session.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
-        session.execute(
-            "create table app.emptied (id int primary key, v text); insert into app.emptied values (1, 'v')"
-        )
+    as_owner(url, "create table app.emptied (id int primary key, v text); insert into app.emptied values (1, 'v')")
     for words in ENABLING[feature]:
         assert rowtide(*words, "--db", url).code == 0
     assert not gained(url)
@@ -125,3 +161,52 @@ def test_truncates_call_nothing_with_the_triggers_rights(databases: tuple[str, s
         else:
             session.execute("truncate app.emptied")
     assert not gained(url)
+
+
+@pytest.mark.parametrize("storage", ["row", "side"])
+def test_tracking_calls_nothing_with_the_readers_rights(databases: tuple[str, str], storage: str) -> None:
+    url, _ = databases
+    for name in (each for each in NAMES if storage == "row" or each != "in_bound"):
+        assert rowtide("tracking", "enable", f"app.{name}", "--storage", storage, "--db", url).code == 0
+        assert not gained(url), name
+        ended = rowtide("tracking", "changes", f"app.{name}", "--db", url)
+        assert not gained(url), name
+        assert "app.evil" in ended.require_error(6120)
+        assert rowtide("tracking", "resume", f"app.{name}", "--db", url).code == 0
+        assert rowtide("tracking", "disable", f"app.{name}", "--db", url).code == 0
+        assert not gained(url), name
+
+
+def test_a_tracked_table_whose_plan_calls_code_is_not_asked(databases: tuple[str, str]) -> None:
+    """The index comes after the anchor. Its owner, who has the code's rights, reads on."""
+    url, _ = databases
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v')")
+    with psycopg.connect(url, autocommit=True) as session:
+        tracking = ChangeTracking(session)
+        tracking.enable_tracking("app.item")
+        with tracking.changes("app.item") as changes:
+            anchor = changes.anchor
+        as_owner(url, "create index on app.item ((id + app.evil(1)))")
+        with pytest.raises(TrackedPlanCallsCode):
+            tracking.changed_since("app.item", (1,), anchor)
+    assert not gained(url)
+
+
+@pytest.mark.parametrize("command", ["validate", "pending", "snapshot", "sync", "add-subscription"])
+def test_merge_calls_nothing_with_the_readers_rights(databases: tuple[str, str], command: str, tmp_path: Path) -> None:
+    """The index comes after the article, and the subscription."""
+    url, _ = databases
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v')")
+    merge = MergeReplication(url)
+    merge.add_publication("m")
+    merge.add_article("m", "app.item")
+    device = f"sqlite:///{tmp_path}/device.db"
+    merge.add_subscription("m", device)
+    as_owner(url, "create index on app.item ((id + app.evil(1)))")
+    options = {
+        "snapshot": ("--to", str(tmp_path / "files")),
+        "add-subscription": ("--subscriber", f"sqlite:///{tmp_path}/other.db"),
+    }
+    ended = rowtide("merge", command, "m", *options.get(command, ("--subscriber", device)), "--db", url)
+    assert not gained(url)
+    assert "app.evil" in ended.require_error(8153)

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, text
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import ServerIsStandby
+from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_literal, statement
 
 SCHEMA = "rowtide_tracking"
@@ -40,7 +41,7 @@ _SEQUENCE_COLUMNS = (
     '"__sysTxBsn" bigint primary key, "__sysTxCsn" bigint not null unique, "__sysCommitTime" timestamptz not null'
 )
 CREATIONS = (
-    f"create schema if not exists {SCHEMA}",
+    *own_schema(SCHEMA),
     f"create table if not exists {ANCHORS_TABLE} ({_ANCHOR_COLUMNS})",
     f"create table if not exists {COMMIT_SEQUENCE} ({_SEQUENCE_COLUMNS})",
 )

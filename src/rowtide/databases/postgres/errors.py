@@ -11,6 +11,7 @@ import psycopg
 
 from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
 from rowtide.core.row_values import Said
+from rowtide.databases.postgres.functions import OF_OTHERS
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -77,6 +78,20 @@ class RightMissing(Denied):
     fact = "the server refused: {reason}"
     hint = "Grant the right, or connect as the owner of the database and its tables."
     reason: Said
+
+
+@numbered
+class SchemaOfOthers(Denied):
+    """A schema of rowtide's, or a table in it, belongs to a role that could give it code."""
+
+    number = 1127
+    fact = "{what} belongs to role {owner}: code that this role gives it would run with the rights of yours"
+    hint = (
+        "Connect as that role; or give everything in the schema away with `alter schema ... owner to` and `alter table "
+        "... owner to`; or drop the schema if rowtide has not made it."
+    )
+    what: str
+    owner: str
 
 
 @numbered
@@ -248,6 +263,8 @@ def translate(error: psycopg.Error) -> RowtideError:
         return _translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
     if sqlstate.startswith(("08", "57P")) or sqlstate in _SESSION_ENDED:
         return _translate_connection_text(reason)
+    if sqlstate == OF_OTHERS:
+        return SchemaOfOthers(error.diag.message_primary or "", error.diag.message_detail or "")
     if sqlstate == "42501":
         return RowsHidden(reason) if _POLICY in reason else RightMissing(reason)
     if sqlstate == "53400" and "replication slots" in reason:

@@ -1,12 +1,18 @@
-"""Functions that rowtide leaves in users' databases: whose names they look up, and who may execute them.
+"""What rowtide leaves in users' databases: whose schemas these are, whose names functions look up, who executes them.
 
+Whoever owns a schema or table may give it code, which would run with the rights of the role that uses it.
 A function with its creator's rights (`security definer`) must not find what a session made: `pg_temp` is last in its
 path, unnamed it would be first for tables and types.
 """
 
 from __future__ import annotations
 
-from rowtide.databases.postgres.quoting import quote_body, quote_literal
+from collections.abc import Sequence
+
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
+
+OF_OTHERS = "RT127"
+"""The SQLSTATE of the guard of schemas: its message is what belongs to another role, its detail that role."""
 
 DEFINER = "security definer set search_path = pg_catalog, pg_temp"
 """The attributes of a function that runs with its creator's rights."""
@@ -35,3 +41,23 @@ def close_all(schema: str) -> str:
         and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"""  # noqa: S608
     revoking = "execute format('revoke all on routine %s from public', f.signature)"
     return f"do {quote_body(f'declare f record; begin for f in {routines} loop {revoking}; end loop; end')}"
+
+
+def own_schema(schema: str) -> Sequence[str]:
+    """Return the statements that create a schema of rowtide's if it is not there, and see whose it is."""
+    return [f"create schema if not exists {quote(schema)}", guard_schema(schema)]
+
+
+def guard_schema(schema: str) -> str:
+    """Return the statement that raises `OF_OTHERS` if a schema, or a table in it, belongs to a role that could give it
+    code: one that is neither the session's nor a superuser. `translated` raises `SchemaOfOthers` for it.
+    """
+    name = quote_literal(schema)
+    held = f"""select 'schema ' || quote_ident(nspname) as what, nspowner as owner
+        from pg_namespace where nspname = {name} union all
+        select 'relation ' || c.oid::regclass, c.relowner from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = {name} and c.relkind <> 'i'"""  # noqa: S608 - quoted
+    first = f"""select h.what, r.rolname from ({held}) h join pg_roles r on r.oid = h.owner
+        where r.rolname <> current_user and not r.rolsuper limit 1"""  # noqa: S608 - of the above
+    raising = f"raise exception using errcode = '{OF_OTHERS}', message = f.what, detail = f.rolname"
+    return f"do {quote_body(f'declare f record; begin for f in {first} loop {raising}; end loop; end')}"

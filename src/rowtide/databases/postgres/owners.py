@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH, PATH, USERS_PATH
 from rowtide.databases.postgres.text_queries import Run
@@ -163,11 +164,7 @@ def sources(owner: Owner) -> tuple[str, str]:
 
 def schema_creation() -> Sequence[str]:
     """Return the statements that create the schema of the owners' functions."""
-    return [
-        f"create schema if not exists {SCHEMA}",
-        f"do {quote_body(_SCHEMA_IS_OURS)}",
-        f"revoke all on schema {SCHEMA} from public",
-    ]
+    return [*own_schema(SCHEMA), f"revoke all on schema {SCHEMA} from public"]
 
 
 def made_as(owner: Owner, signature: str, rest: str, *, parameters: str | None = None) -> Sequence[str]:
@@ -275,18 +272,6 @@ where planned_table.oid = {table} and not author.rolsuper and author.rolname <> 
 _ROLE = "current_user"
 _PARAMETERS = "(text, text[])"
 _WITH_DEFAULT = "text, text[] default null"
-_SCHEMA_IS_OURS = f"""
-declare other text;
-begin
-    select o.rolname into other from pg_catalog.pg_namespace n join pg_catalog.pg_roles o on o.oid = n.nspowner
-    where n.nspname = '{SCHEMA}' and not o.rolsuper and o.rolname <> current_user;
-    if other is not null then
-        raise exception using
-            errcode = 'insufficient_privilege',
-            message = pg_catalog.format('schema {SCHEMA} belongs to %I, which could replace functions in it', other);
-    end if;
-end
-"""  # noqa: S608 - of constants
 _READING = f"language plpgsql security definer set search_path = {PATH} set standard_conforming_strings = on"
 _PLPGSQL = f"language plpgsql security definer {SETTINGS}"
 

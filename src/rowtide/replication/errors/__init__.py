@@ -100,7 +100,6 @@ if TYPE_CHECKING:
         VirtualColumnPublished,
     )
     from rowtide.replication.errors.rights import (
-        OwnersSchemaTaken,
         OwnerTriggersDeferred,
         PartitionsOfOthers,
         ProcedureOwnerNotTrusted,
@@ -213,7 +212,6 @@ __all__ = [
     "OriginMissing",
     "OriginNeeded",
     "OwnerTriggersDeferred",
-    "OwnersSchemaTaken",
     "PartitionImagesVary",
     "PartitionsOfOthers",
     "PasswordGiven",
@@ -280,7 +278,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "OwnersSchemaTaken": "rowtide.replication.errors.rights",
     "OwnerTriggersDeferred": "rowtide.replication.errors.rights",
     "PartitionsOfOthers": "rowtide.replication.errors.rights",
     "ProcedureOwnerNotTrusted": "rowtide.replication.errors.rights",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Denied, numbered
+from rowtide.core.errors import Denied, numbered
 
 
 @numbered
@@ -35,17 +35,6 @@ class OwnerTriggersDeferred(Denied):
         "tables' owners are trusted by `--run-as agent`."
     )
     found: str
-
-
-@numbered
-class OwnersSchemaTaken(AlreadyExists):
-    """The schema of the owners' functions was created by a role that could replace them."""
-
-    number = 7192
-    fact = "schema {schema} at the subscriber belongs to role {role}, which could replace rowtide's functions in it"
-    hint = "Drop the schema, or give it to the agent's role: `alter schema {schema} owner to ...`."
-    schema: str
-    role: str
 
 
 @numbered

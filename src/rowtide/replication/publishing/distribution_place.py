@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, Table, func, insert, select, text
-from sqlalchemy.schema import CreateSchema, DropSchema
+from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.functions import own_schema
+from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
 from rowtide.replication.distributor import (
     custom_scripts,
@@ -61,7 +62,8 @@ def choose_place(connection: Connection, url: str | None) -> Place | None:
 
 def make_tables(connection: Connection, schema: str) -> None:
     """Create the missing tables of a distribution database, on a connection that leads to it."""
-    connection.execute(CreateSchema(schema, if_not_exists=True))
+    for creation in own_schema(schema):
+        connection.execute(statement(creation))
     for module in _MODULES:
         module.metadata.create_all(connection)
 

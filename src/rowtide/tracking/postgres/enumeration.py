@@ -31,6 +31,7 @@ from rowtide.tracking.postgres.queries import (
 )
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subjects import require_own_plans
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,
@@ -50,7 +51,8 @@ def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
     """Yield the changes, in a snapshot held by another connection, so that the clock's lock is released meanwhile.
 
     A table truncated or rewritten before it is locked appears empty, even in earlier snapshots; everything is then read
-    in a later snapshot. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
+    in a later snapshot. Raises `NotTracked`, `TrackingLost`, `TrackedPlanCallsCode`, `AnchorTooOld`, `UnknownAnchor`,
+    `ServerIsStandby`.
     """
     with engine.connect() as writer:
         take_in_partitions(writer, engine)
@@ -74,6 +76,7 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     tracked = get_tracked(connection, table)
     taken = clock.find_taken(connection, since)
     subject = _require(look_at(connection, tracked))
+    require_own_plans(connection, [subject])
     _check_age(connection, tracked, taken)
     return touched(subject, packed, taken, own_bsn)
 
@@ -105,6 +108,9 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     whole = {get_tracked(writer, name).name for name in request.whole}
     all_tracked = list_tracked(writer)
     looks = {table.name: look_at(writer, table) for table in all_tracked}
+    # An anchor depends on the stamps of all tables.
+    whole_ones = [look for look in looks.values() if isinstance(look, Subject)]
+    require_own_plans(writer, whole_ones)
     subjects: list[Subject] = []
     deletes, writes = [], []
     for table in tracked:
@@ -118,7 +124,6 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
         deletes.append(deleted(subject, window))
         writes.append(written(subject, window))
     lowest = max((table.min_valid_csn for table in all_tracked), default=0)
-    whole_ones = [look for look in looks.values() if isinstance(look, Subject)]
     taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, whole_ones, last), lowest_csn=lowest)
     settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from sqlalchemy import Connection, text
@@ -10,10 +10,11 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables, running_through
 from rowtide.databases.postgres.operators import read_operators
+from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
-from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing, TrackingOutdated
+from rowtide.tracking.errors import TableToTrackNotFound, TrackedPlanCallsCode, TrackingKeyMissing, TrackingOutdated
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_as_made
@@ -93,6 +94,13 @@ def with_operators(connection: Connection, subject: Subject) -> Subject:
     whole = set(connection.execute(text(_WHOLE_VALUES), named).scalars())
     operators = read_operators(running_through(connection), subject.quoted)
     return replace(subject, equals={name: found.equal for name, found in operators.items() if name in whole})
+
+
+def require_own_plans(connection: Connection, subjects: Iterable[Subject]) -> None:
+    """Raise `TrackedPlanCallsCode` for tables that cannot be read without running code of less privileged roles."""
+    for subject in subjects:
+        if planned := find_planned(running_through(connection), subject.quoted):
+            raise TrackedPlanCallsCode(subject.name, planned[0])
 
 
 def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:

@@ -212,13 +212,26 @@ class Executions:
             return TRUSTED
         if not owner.is_held:
             raise OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
+        self._require_own_plan(article)
+        if owner.role_id not in self._ready:
+            self._ready[owner.role_id] = self._make_ready(article, owner)
+        return self._ready[owner.role_id]
+
+    def require_own_plans(self, listed: Sequence[Article]) -> None:
+        """Raise `PlannedCodeOfOwner` for tables that cannot be read without running code of roles not trusted."""
+        unknown = [article for article in listed if table_of(article) not in self._owners]
+        if unknown:
+            self.take(self._session.read(self.request(unknown))[0])
+        for article in listed:
+            owner, runs_as_agent = self._find(article)
+            if owner is not None and not (runs_as_agent or owner.is_trusted):
+                self._require_own_plan(article)
+
+    def _require_own_plan(self, article: Article) -> None:
         if table_of(article) not in self._planned:
             self._planned[table_of(article)] = find_planned(running(self._session), table_of(article))
         if planned := self._planned[table_of(article)]:
             raise PlannedCodeOfOwner(article.qualified_name, planned[0])
-        if owner.role_id not in self._ready:
-            self._ready[owner.role_id] = self._make_ready(article, owner)
-        return self._ready[owner.role_id]
 
     def require(self, article: Article, run_as: RunAs | None = None) -> None:
         """Raise what `of` raises; `run_as` is that of a publication which does not have the article yet."""

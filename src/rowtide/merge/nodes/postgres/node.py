@@ -265,7 +265,7 @@ class PostgresNode:
     @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
-        merged = self.places.fill(list_merged(self.connection))
+        merged = self._read_merged()
         purged = list_purged(self.connection)
         self.apply_log()
         self._session.execute(sql.SQL(looking_again(merged)))
@@ -287,7 +287,7 @@ class PostgresNode:
     @contextmanager
     def previewing(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
-        merged = self.places.fill(list_merged(self.connection))
+        merged = self._read_merged()
         purged = list_purged(self.connection)
         with translated(), self._engine.connect() as reading:
             load_texts(reading)
@@ -302,6 +302,12 @@ class PostgresNode:
             finally:
                 # With loaders of its own, and perhaps in the middle of sending rows.
                 reading.invalidate()
+
+    def _read_merged(self) -> Sequence[Article]:
+        """Return the merged tables, all of which can be read. Raises `PlannedCodeOfOwner`."""
+        merged = self.places.fill(list_merged(self.connection))
+        self._executions.require_own_plans(merged)
+        return merged
 
     @contextmanager
     @here
@@ -452,6 +458,7 @@ class PostgresNode:
 
     @here
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        self._executions.require_own_plans([article])
         return rows.read_rows(self._session, article, rowguids)
 
     @here

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.functions import close_all
+from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
@@ -30,7 +30,7 @@ FENCED = "RT001"
 """The error that refuses a batch after another agent has taken over."""
 
 _OBJECTS = (
-    f"create schema if not exists {SCHEMA}",
+    *own_schema(SCHEMA),
     f"""
 create table if not exists {SCHEMA}."MSreplication_subscriptions" (
     subscription_guid text primary key, publication text not null, publisher_system text not null,
@@ -158,8 +158,10 @@ def is_current(connection: psycopg.Connection) -> bool:
 def make_current(connection: psycopg.Connection) -> None:
     """Create delivery's objects, or bring those of an earlier build up to date; nothing if they are of this one.
 
-    In one transaction, which excludes others that do the same. Raises `RightMissing`.
+    In one transaction, which excludes others that do the same. Raises `RightMissing`, `SchemaOfOthers`.
     """
+    with translated():
+        connection.execute(guard_schema(SCHEMA).encode())
     if is_current(connection):
         return
     with translated(), connection.transaction():

@@ -56,7 +56,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`,
     `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
     `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`, `CommitTimesNotKept`, `TableOwnerNotHeld`,
-    `OwnerTriggersDeferred`, `OwnersSchemaTaken`.
+    `OwnerTriggersDeferred`, `SchemaOfOthers`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection:

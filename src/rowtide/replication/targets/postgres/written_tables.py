@@ -24,7 +24,6 @@ from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.rights import (
-    OwnersSchemaTaken,
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,
@@ -74,7 +73,7 @@ class WrittenTables:
     def read(self, articles: Sequence[Article]) -> None:
         """Read articles' tables, and create the functions that write them.
 
-        Raises `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`, `OwnersSchemaTaken`, `PartitionsOfOthers`,
+        Raises `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`, `SchemaOfOthers`, `PartitionsOfOthers`,
         `ProcedureOwnerNotTrusted`.
         """
         names = {quote_qualified(article.schema, article.table): article for article in articles}
@@ -158,10 +157,6 @@ class WrittenTables:
                 missing += _CHECK_CREATION
             if not missing:
                 return
-            if others:
-                taken = self._connection.execute(_TAKEN, [owners.SCHEMA]).fetchone()
-                if taken is not None:
-                    raise OwnersSchemaTaken(owners.SCHEMA, taken[0])
             with self._connection.transaction():
                 for statement in missing:
                     self._connection.execute(sql.SQL(statement))
@@ -261,10 +256,6 @@ _FUNCTIONS = """
 select n.nspname::text, p.proname::text, p.proowner::bigint, p.prosecdef, p.proconfig, p.prosrc
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = any(array[%s, %s]) and p.proname ~ '^(execute_|query_|refuse_deferred)'
-"""
-_TAKEN = """
-select r.rolname::text from pg_namespace n join pg_roles r on r.oid = n.nspowner
-where n.nspname = %s and r.rolname <> current_user and not r.rolsuper
 """
 _PROCEDURE_OWNERS = """
 select r.rolname::text from pg_proc p join pg_namespace n on n.oid = p.pronamespace

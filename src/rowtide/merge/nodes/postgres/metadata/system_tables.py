@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, insert, select, text
 
+from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
@@ -73,7 +74,8 @@ _INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_st
 
 def create(connection: Connection) -> None:
     """Create the tables that do not exist, and give the node its nickname, in the caller's transaction."""
-    connection.execute(text(f"create schema if not exists {SCHEMA}"))
+    for creation in own_schema(SCHEMA):
+        connection.execute(statement(creation))
     metadata.create_all(connection)
     for table, columns in _COLUMNS.items():
         connection.execute(

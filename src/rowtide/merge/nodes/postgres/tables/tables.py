@@ -15,6 +15,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
+from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
@@ -89,6 +90,8 @@ class PostgresTables:
 
     def prepare(self) -> None:
         with self._session.transaction():
+            # Whoever made it may have said that it is complete.
+            self._run(guard_schema(SCHEMA))
             if self._connection.execute(text(completing.FORM)).scalar() != completing.form():
                 self._complete()
 
