@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rowtide.core.errors import ExtraMissing
 from rowtide.storage.errors import StoreForked
 from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings
+from rowtide.storage.refusals import find_refusal
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -61,7 +62,10 @@ class Bucket:
         while True:
             try:
                 found = request(client)
-            except GenericError:
+            except GenericError as error:
+                refusal = find_refusal(str(error))
+                if refusal is not None and not refusal.passes:
+                    raise
                 patience = _PATIENCE_S if self in _reached else _FIRST_PATIENCE_S
                 if time.monotonic() - begun + pause > patience:
                     raise

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rowtide.core.secrets import redact
 from rowtide.storage.buckets import Bucket
 from rowtide.storage.errors import PutIfAbsentIgnored
 from rowtide.storage.object_urls import parse_object_url
+from rowtide.storage.refusals import describe_failure, find_refusal
 from rowtide.storage.store import Missing, StoreErrors
 
 if TYPE_CHECKING:
@@ -195,7 +195,10 @@ class ObjectFolder:
 
         try:
             yield
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if find_refusal(str(error)) is not None:
+                # There is no bucket, of which nothing is known: not a bucket without the file.
+                raise self._errors.read_failed(self.url(path), _reason_of(error)) from error
             raise Missing(path) from None
         except (BaseError, OSError, ValueError) as error:
             raise self._errors.read_failed(self.url(path), _reason_of(error)) from error
@@ -207,7 +210,8 @@ class ObjectFolder:
         try:
             yield
         except FileNotFoundError as error:
-            raise self._errors.write_failed(self.url(path), f"there is no bucket {self._bucket}") from error
+            reason = f"there is no bucket {self._bucket}. Create it, or correct the URL"
+            raise self._errors.write_failed(self.url(path), reason) from error
         except (BaseError, OSError, ValueError) as error:
             raise self._errors.write_failed(self.url(path), _reason_of(error)) from error
 
@@ -261,6 +265,4 @@ def _read_whole(found: GetResult) -> tuple[int, Any]:
 
 
 def _reason_of(error: Exception) -> str:
-    """Return what went wrong in a line, without the request's details and secrets."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return redact(said)
+    return describe_failure(str(error).strip() or type(error).__name__)
