@@ -171,16 +171,16 @@ class SlotMissing(DataLoss):
 
 @numbered
 class SlotInvalidated(DataLoss):
-    """The server removed WAL that the slot needs, and invalidated the slot."""
+    """The server invalidated the slot: it removed WAL that the slot needs, or nothing read the slot for too long."""
 
     number = 2104
-    fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
+    fact = 'replication slot "{slot}" was invalidated: {cause}'
     hint = (
-        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize --difference`, or, without captured tables, "
-        "`rowtide replication restart-log`."
+        "Change that setting of the server, then run `rowtide cdc reinitialize --difference`, which captures what "
+        "changed since as one transaction, or, without captured tables, `rowtide replication restart-log`."
     )
     slot: str
-    wal_status: str
+    cause: str
 
 
 @numbered

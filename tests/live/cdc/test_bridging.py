@@ -164,13 +164,37 @@ def test_a_slot_that_fell_too_far_behind_is_bridged(scarce: LoggedDatabase) -> N
     for _ in range(8):
         copied.execute("update orders set customer = customer || '!' where id = 20", "select pg_switch_wal()")
     copied.execute("checkpoint")
-    with pytest.raises(SlotInvalidated):
+    with pytest.raises(SlotInvalidated, match="max_slot_wal_keep_size"):
         copied.read_log()
     [finding] = [found for found in connect(copied.url).check() if "was invalidated" in found.fact]
     assert str(finding.mend) == "rowtide cdc reinitialize --difference"
     assert copied.cdc.bridge_gap("a test").rows == 1
     copied.capture()
     assert (4, 20, "customer 20!!!!!!!!") in changes(copied, "id", "customer")
+    require_equal(copied)
+
+
+@pytest.mark.exhaustive
+def test_a_slot_that_was_not_read_for_long_is_bridged(scarce: LoggedDatabase) -> None:
+    """The server names the timeout, and invalidates at a checkpoint."""
+    copied = CapturedDatabase(scarce.url, scarce.lake, scarce.session, cast("SparkSession", None))
+    copied.execute(*ORDERS)
+    begin(copied, "orders")
+    copied.execute(
+        "update orders set customer = 'late' where id = 20",
+        "alter system set idle_replication_slot_timeout = '1s'",
+        "select pg_reload_conf()",
+        "select pg_sleep(2)",
+        "select pg_switch_wal()",
+        "checkpoint",
+        "alter system reset idle_replication_slot_timeout",
+        "select pg_reload_conf()",
+    )
+    with pytest.raises(SlotInvalidated, match="idle_replication_slot_timeout"):
+        copied.read_log()
+    assert copied.cdc.bridge_gap("a test").rows == 1
+    copied.capture()
+    assert (4, 20, "late") in changes(copied, "id", "customer")
     require_equal(copied)
 
 

@@ -31,7 +31,7 @@ GENERATED_PUBLISHED_FROM = 18
 class SlotState:
     """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position.
 
-    `has_failover`: standbys that synchronise slots keep a copy of it; None before PostgreSQL 17, which has no such
+    `invalidation` is why the server invalidated it, which PostgreSQL 17 and later say. `has_failover`: standbys that synchronise slots keep a copy of it; None before PostgreSQL 17, which has no such
     slots.
     """
 
@@ -39,6 +39,7 @@ class SlotState:
     wal_status: str
     active_pid: int | None
     has_failover: bool | None = None
+    invalidation: str | None = None
 
 
 def publication_name(database_id: int) -> str:
@@ -150,7 +151,7 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
     if state is None:
         raise SlotMissing(name)
     if state.wal_status == "lost":
-        raise SlotInvalidated(name, state.wal_status)
+        raise SlotInvalidated(name, _CAUSES.get(state.invalidation) or str(state.invalidation))
     if state.confirmed > position:
         raise SlotAdvanced(name, format_log_position(state.confirmed), format_log_position(position))
     return state
@@ -180,10 +181,19 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
 
 _PUBLICATION = "select oid::bigint from pg_publication where pubname = :name"
 
-# Through JSON, because not every version has the column.
+_WAL_REMOVED = "the server removed WAL that it needs, more than max_slot_wal_keep_size"
+_CAUSES = {
+    None: _WAL_REMOVED,
+    "wal_removed": _WAL_REMOVED,
+    "idle_timeout": "nothing read it for as long as idle_replication_slot_timeout",
+    "wal_level_insufficient": "wal_level was lower than logical",
+}
+"""Why slots are invalidated, by `invalidation_reason`; PostgreSQL 16 knows the first alone, on a primary."""
+
+# Through JSON, because not every version has the columns.
 _SLOT = """
 select (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), active_pid,
-       (to_jsonb(s) ->> 'failover')::boolean
+       (to_jsonb(s) ->> 'failover')::boolean, to_jsonb(s) ->> 'invalidation_reason'
 from pg_replication_slots s
 where slot_name = :name and database = current_database()
 """

@@ -60,7 +60,7 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
     ("blocker", "subject"),
     [
         (SlotMissing("s"), "slot"),
-        (SlotInvalidated("s", "lost"), "slot"),
+        (SlotInvalidated("s", "WAL was removed"), "slot"),
         (SlotAdvanced("s", "0/2", "0/1"), "slot"),
         (PublicationAltered("p", "it was dropped"), "publication"),
     ],
