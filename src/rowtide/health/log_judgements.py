@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rowtide.findings.finding import Advice, Command
 from rowtide.findings.quantities import format_bytes, format_duration
@@ -15,15 +15,16 @@ LATE_S = 300.0
 _SUBJECT = "log reader"
 
 
-def judge_reading(facts: ReadingFacts, run: Command, *, can_read: bool) -> Iterator[Judgement]:
-    """Judge the log reader; `can_read` is False where slot, publication or log store keep it from reading."""
+def judge_reading(facts: ReadingFacts, run: Command, blockers: Collection[str] = ()) -> Iterator[Judgement]:
+    """Judge the log reader; `blockers` are what keeps it from reading: slot, publication, log store."""
     status, lag_s = facts.status, facts.status.lag_s
     is_late = lag_s is None or lag_s > LATE_S
     behind = _describe_lag(status)
-    if not can_read:
+    if blockers:
         stands = f"it runs ({status.reader})" if status.reader is not None else "it does not run"
         fact = f"{stands} and cannot go on; {behind}"
-        yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice("Mend slot, publication or log store first."))
+        mend = Advice(f"Mend {' and '.join(sorted(set(blockers)))} first.")
+        yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, mend)
     elif status.reader is None and _has_failed(facts):
         assert facts.last_error is not None
         ago = format_duration(seconds_between(facts.last_error.time, status.now) or 0.0)
@@ -50,9 +51,12 @@ def _has_failed(facts: ReadingFacts) -> bool:
 
 
 def _describe_lag(status: ReadingStatus) -> str:
-    if not status.unread_bytes:
+    if status.unread_bytes == 0:
         return "all of the log is read"
     lag_s = status.lag_s
-    read = "nothing was read yet" if lag_s is None else f"read up to {format_duration(lag_s)} ago"
+    if status.unread_bytes is None:
+        read = "how far the log is read is not known"
+    else:
+        read = "nothing was read yet" if lag_s is None else f"read up to {format_duration(lag_s)} ago"
     kept = f", the server keeps {format_bytes(status.kept_bytes)} of WAL" if status.kept_bytes is not None else ""
     return f"{read}{kept}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -13,6 +14,8 @@ from builders.commands.checks import run_line
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replication.replication_runs import running
+from builders.servers.http_servers import serving
+from builders.servers.object_servers import Bucket
 from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
 from rowtide.health import Judgement, State, exit_code
@@ -304,3 +307,50 @@ def test_a_database_that_only_subscribes_says_so(replicated: ReplicatedDatabase)
     assert connect(replicated.subscriber.url).check() == ()
     told = connect(replicated.subscriber.url).check(lake=str(replicated.publisher.lake / "another"))
     assert not any("rowtide_subscriber" in f"{finding.subject} {finding.fact}" for finding in told)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An object store for which the credentials have expired."""
+
+    def answer(self) -> None:
+        body = b"<Error><Code>ExpiredToken</Code></Error>"
+        self.send_response(400)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = answer  # noqa: N815 - names of http.server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_what_a_refusing_store_would_say_is_not_known(
+    logged: LoggedDatabase, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is read and published; no fact, state or mend says otherwise, or anything else that was not read."""
+    logged.execute(TABLE)
+    for words in (
+        ("cdc", "enable-db", "--lake", f"{bucket.url}/lake"),
+        ("cdc", "enable-table", "item"),
+        ("replication", "add-publication", "p"),
+        ("replication", "add-article", "p", "item"),
+        ("cdc", "scan"),
+    ):
+        assert rowtide(*words, "--db", logged.url).code == 0
+    assert {judgement.state for judgement in connect(logged.url).health()} == {State.WELL}
+    with serving(Refusing) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        health = {judgement.subject: judgement for judgement in connect(logged.url).health()}
+        checked = connect(logged.url).check()
+    reader = health["log reader"]
+    assert reader.state is State.FAILING
+    assert "how far the log is read is not known" in reader.fact
+    assert str(reader.mend) == "Mend log store first."
+    assert "the credentials have expired" in health["log store"].fact
+    assert health["snapshots"].state is State.NOT_LOOKED_AT
+    well = {subject.split()[0] for subject, judgement in health.items() if judgement.state is State.WELL}
+    assert well == {"slot", "publication", "cleanup"}
+    assert not [subject for subject in health if subject.startswith("instance")]
+    said = [str(finding.fact) for finding in checked]
+    assert not any("not read yet" in fact or "nothing was read" in fact for fact in said), said

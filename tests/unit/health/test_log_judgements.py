@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,11 +18,15 @@ RUN = shell("rowtide", "cdc", "run")
 
 
 def judge(
-    *, reader: str | None = None, ago_s: float | None = 0, unread_bytes: int = 100, can_read: bool = True
+    *,
+    reader: str | None = None,
+    ago_s: float | None = 0,
+    unread_bytes: int | None = 100,
+    blockers: Sequence[str] = (),
 ) -> Judgement:
     as_of = NOW - timedelta(seconds=ago_s) if ago_s is not None else None
     status = ReadingStatus(NOW, reader, as_of, unread_bytes, kept_bytes=2 << 30)
-    (judgement,) = judge_reading(ReadingFacts(status), RUN, can_read=can_read)
+    (judgement,) = judge_reading(ReadingFacts(status), RUN, blockers)
     return judgement
 
 
@@ -52,18 +57,26 @@ def test_a_reader_that_stopped_is_started_by_a_command() -> None:
 
 
 def test_a_log_that_cannot_be_read_fails_however_new() -> None:
-    assert judge(ago_s=0, can_read=False).state is State.FAILING
-    assert judge(reader="h", can_read=False).fact.startswith("it runs (h) and cannot go on")
+    assert judge(ago_s=0, blockers=["slot s"]).state is State.FAILING
+    assert judge(reader="h", blockers=["slot s"]).fact.startswith("it runs (h) and cannot go on")
+    assert str(judge(blockers=["slot s", "publication p"]).mend) == "Mend publication p and slot s first."
+
+
+def test_what_an_unreadable_log_store_would_say_is_not_known() -> None:
+    fact = judge(ago_s=None, unread_bytes=None, blockers=["log store"]).fact
+    assert fact == (
+        "it does not run and cannot go on; how far the log is read is not known, the server keeps 2 GiB of WAL"
+    )
 
 
 def test_an_error_counts_until_the_log_was_read_on() -> None:
     error = PastError(NOW - timedelta(seconds=30), "RT-2101: malformed. Report it.")
     facts = ReadingFacts(ReadingStatus(NOW, None, NOW - timedelta(seconds=60), 100, None), error)
-    (failed,) = judge_reading(facts, RUN, can_read=True)
+    (failed,) = judge_reading(facts, RUN)
     assert (failed.state, str(failed.mend)) == (
         State.FAILING,
         "Do what the error asks for, then run `rowtide cdc run`.",
     )
     assert failed.fact == "it stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
-    (past,) = judge_reading(ReadingFacts(replace(facts.status, as_of=NOW), error), RUN, can_read=True)
+    (past,) = judge_reading(ReadingFacts(replace(facts.status, as_of=NOW), error), RUN)
     assert past.state is State.WELL

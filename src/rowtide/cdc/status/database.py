@@ -96,6 +96,7 @@ def describe(
 ) -> Status:
     """Put together what was read. Pure."""
     reading = describe_reading(backlog, state, log_reader)
+    assert reading.unread_bytes is not None
     reader = state.readers.get(READER)
     unread = segments_between(state, reader.position if reader is not None else state.low, state.position)
     published_as_of = reader.as_of if reader is not None else None

@@ -207,6 +207,8 @@ def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> It
             yield Finding(Severity.WARNS, subject, fact, _disable(instance))
         elif table is None:
             continue  # the user named others
+        elif instance.definition is None and capture.state is None:
+            continue  # it is in the log store, which was not read
         elif instance.definition is None:
             severity = Severity.WARNS if capture.log_reader is None else Severity.TELLS
             fact = "the log reader has not read yet that it was enabled"

@@ -88,11 +88,11 @@ def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
     of_slot = [finding for finding in found if finding.subject.startswith("slot")]
     of_publication = [finding for finding in found if finding.subject == "publication"]
     others = [finding for finding in found if finding not in of_slot + of_publication]
-    can_read = not any(finding.severity is Severity.STOPS for finding in found)
+    blockers = [finding.subject for finding in found if finding.severity is Severity.STOPS]
     if isinstance(log.reading, Unread):
         yield not_looked_at(area, "log reader", log.reading.error)
-    elif capture.state is not None or not can_read:
-        yield from judge_reading(log.reading, run_reader(capture), can_read=can_read)
+    elif capture.state is not None or blockers:
+        yield from judge_reading(log.reading, run_reader(capture), blockers)
     name = capture.source.slot
     yield from settle(area, of_slot, subject=f"slot {name}", well=_describe_slot(capture))
     well = "it publishes what it was made for, and was not altered"
@@ -116,7 +116,10 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
     else:
         yield from judge_outdated(log.outdated)
     of_members = tuple(find_in_members(capture.members, CAPTURE))
-    if capture.instances or of_members:
+    if capture.instances and capture.state is None:
+        # As they were enabled, they are in the log store.
+        yield from judge_findings(area, (*find_in_instances(capture, log.tables), *of_members))
+    elif capture.instances or of_members:
         well = f"{len(capture.instances)} are captured as they were enabled"
         found = (*find_in_instances(capture, log.tables), *of_members)
         yield from settle(area, found, subject="instances", well=well)

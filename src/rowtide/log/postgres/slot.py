@@ -31,8 +31,8 @@ GENERATED_PUBLISHED_FROM = 18
 class SlotState:
     """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position.
 
-    `invalidation` is why the server invalidated it, which PostgreSQL 17 and later say. `has_failover`: standbys that synchronise slots keep a copy of it; None before PostgreSQL 17, which has no such
-    slots.
+    `has_failover`: standbys that synchronise slots keep a copy of it; None before PostgreSQL 17, which has no such
+    slots. `invalidation` is why the server invalidated it, which PostgreSQL 17 and later say.
     """
 
     confirmed: int

@@ -14,28 +14,29 @@ class ReadingStatus:
     """How far the log is read, at the server's time `now`.
 
     `reader` is the holder of the log's lease, None if no process reads. All that was committed by `as_of` was read;
-    `unread_bytes` of the server's log were not. `kept_bytes` is the WAL that the server keeps for the slot.
+    `unread_bytes` of the server's log were not, None where the log store does not say. `kept_bytes` is the WAL that the
+    server keeps for the slot.
     """
 
     now: datetime
     reader: str | None
     as_of: datetime | None
-    unread_bytes: int
+    unread_bytes: int | None
     kept_bytes: int | None
 
     @property
     def lag_s(self) -> float | None:
         """How long ago all was read that was committed by then; 0 at the log's end, None where it is not known."""
-        return seconds_between(self.as_of, self.now) if self.unread_bytes else 0.0
+        return 0.0 if self.unread_bytes == 0 else seconds_between(self.as_of, self.now)
 
 
 def describe_reading(backlog: Backlog, state: ManifestState | None, reader: str | None) -> ReadingStatus:
-    """Put together what was read; without a log store that can be read nothing of the log counts as read. Pure."""
+    """Put together what was read; without a log store that can be read it is not known. Pure."""
     return ReadingStatus(
         now=backlog.now,
         reader=reader,
         as_of=state.as_of if state is not None else None,
-        unread_bytes=max(backlog.log_end - state.position.log, 0) if state is not None else backlog.log_end,
+        unread_bytes=max(backlog.log_end - state.position.log, 0) if state is not None else None,
         kept_bytes=backlog.kept_bytes,
     )
 

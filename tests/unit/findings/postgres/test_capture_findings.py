@@ -7,8 +7,10 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table, unique_index
 from builders.commands.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
+from builders.log.log_stores import SOURCE
 from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import Advice, Finding, Severity
@@ -25,11 +27,29 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
+from rowtide.log.store.state import ManifestState
 
 MADE = source_table()
 NOW = replace(MADE, identity="f")
 DEFINED = captured_instance(definition=instance(table=MADE))
 COMPARABLE = captured_instance(definition=instance(table=MADE), is_copied=True)
+
+
+EMPTY = ManifestState(
+    version=1,
+    source=SOURCE,
+    epoch=0,
+    low=Position(0),
+    position=Position(10_000),
+    segments=(),
+    tables={},
+    members=(),
+    events=(),
+    readers={},
+    leases={},
+    pending_deletions=(),
+    gaps=(),
+)
 
 
 def findings_of_slot(slot: SlotFacts, rate: float | None = None) -> list[Finding]:
@@ -137,9 +157,14 @@ def test_a_table_that_is_as_it_was_has_no_findings() -> None:
 
 def test_an_instance_the_log_reader_has_not_read_is_reported() -> None:
     for log_reader, severity in {None: Severity.WARNS, "host pid 1": Severity.TELLS}.items():
-        facts = capture(instances=(captured_instance(),), log_reader=log_reader)
+        facts = capture(instances=(captured_instance(),), log_reader=log_reader, state=EMPTY)
         (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
         assert (finding.severity, str(finding.mend)) == (severity, "rowtide cdc run")
+
+
+def test_without_the_log_store_nothing_is_said_of_an_instance() -> None:
+    facts = capture(instances=(captured_instance(),), state=None)
+    assert not list(find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts)))
 
 
 def test_an_identity_that_is_no_longer_full_is_made_full() -> None:
