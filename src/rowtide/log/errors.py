@@ -150,7 +150,10 @@ class LogStillRead(Denied):
 
     number = 4110
     fact = "the log is read for articles of publications too: {articles}"
-    hint = "Drop the publications first with `rowtide replication drop-publication`."
+    hint = (
+        "After a gap, `rowtide cdc reinitialize --difference` keeps subscriptions to captured tables. Otherwise drop "
+        "the publications first with `rowtide replication drop-publication`."
+    )
     articles: str
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rowtide.cli.app import app
 ROOT = Path(__file__).parents[3]
 INDEX = ROOT / "docs" / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMMANDS: Any = typer.main.get_command(app)
 
 
@@ -57,6 +60,36 @@ def find_command(words: list[str]) -> tuple[Any, list[str]]:
     return command, []
 
 
+def is_command(line: str) -> bool:
+    """Return whether a line is a command of rowtide with its options; what stands for a word does not count."""
+    command, arguments = find_command(shlex.split(re.sub(r"[\[\]|…]|\.\.\.", " ", line))[1:])
+    arguments = [word for word in arguments if word != "--help"]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    return not ((hasattr(command, "commands") and arguments) or options - known)
+
+
+def find_printed(tree: ast.AST) -> Iterator[str]:
+    """Yield the commands in a module's texts, and those that it puts together of words; a value is named VALUE."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shell":
+            words = [_text_of(argument) for argument in node.args]
+            if words[0] == "rowtide":
+                yield " ".join(words)
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            yield from (" ".join(found.split()) for found in re.findall(r"`(rowtide [^`]+)`", _text_of(node)))
+
+
+def _text_of(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_text_of, parts))
+        case _:
+            return "VALUE"
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     reached, left = {INDEX}, [INDEX]
     while left:
@@ -87,15 +120,22 @@ def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_in_a_code_block_is_there_with_its_options(page: Path) -> None:
-    unknown = []
-    for line in find_commands(page):
-        command, arguments = find_command(shlex.split(re.sub(r"[\[\]|…]", " ", line))[1:])
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
-        if (hasattr(command, "commands") and arguments) or options - known - {"--help"}:
-            unknown.append(line)
+    assert [line for line in find_commands(page) if not is_command(line)] == []
 
-    assert unknown == []
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_in_a_sentence_is_there_with_its_options(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    named = [" ".join(found.split()) for found in re.findall(r"`(rowtide [^`]+)`", text)]
+    assert [line for line in named if not is_command(line)] == []
+
+
+def test_every_command_that_is_printed_is_there_with_its_options() -> None:
+    """Hints of errors, mends, sentences of commands, docstrings; but for commands whose names are values."""
+    printed = chain.from_iterable(find_printed(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+    named = {line for line in printed if not re.match(r"rowtide (\[\^|(\w+ )?VALUE)", line)}
+    assert len(named) > 100
+    assert sorted(line for line in named if not is_command(line)) == []
 
 
 def test_every_module_that_the_architecture_names_is_there() -> None:

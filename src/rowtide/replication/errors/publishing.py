@@ -264,7 +264,10 @@ class CaptureReadsLog(Denied):
 
     number = 7155
     fact = "change data capture reads the same log, and would lose changes too"
-    hint = "Drop the publications, run `rowtide cdc reinitialize`, and publish again."
+    hint = (
+        "Run `rowtide cdc reinitialize --difference`: subscriptions to captured tables go on. For others, drop the "
+        "publications, run `rowtide cdc reinitialize`, and publish again."
+    )
 
 
 @numbered
