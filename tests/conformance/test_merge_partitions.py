@@ -341,6 +341,32 @@ def test_filter_may_contain_text_that_looks_like_a_function(merged: Merge) -> No
     assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1]]
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "host_name() = 'north'",
+        "host_name() <> 'south'",
+        "upper(host_name()) like 'NO%'",
+        "coalesce(host_name(), 'none') in ('north', 'all')",
+        "substr(host_name(), 1, 2) || suser_name() between 'no' and 'noz'",
+        "not host_name() > 'o' and length(replace(trim(host_name()), 'n', '')) > 0",
+        "nullif(host_name(), 'south') is not null",
+    ],
+)
+def test_a_filter_may_ask_for_the_subscriber_alone(merged: Merge, condition: str) -> None:
+    options: list[dict[str, Any]] = [
+        {"partition": Partition("north", "me")},
+        {"partition": Partition("south", "me")},
+    ]
+    where = f"region = host_name() or ({condition})"
+    merged.begin(CUSTOMER, *ROWS, subscriber_options=options, customer={"where": where})
+    merged.hub.execute("update customer set name = 'new' where id = 3")
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [1, 2, 3], [2]]
+    require_valid(merged)
+
+
 def test_names_with_quotes_and_parentheses_are_names(merged: Merge) -> None:
     merged.hub.execute(
         'create table "o""dd) or (1=1" (id integer primary key, "re""gion) or (true" varchar(10), "user" varchar(10))',

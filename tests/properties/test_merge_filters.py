@@ -15,12 +15,19 @@ from fixtures.servers import fresh_database
 from rowtide.databases.filters.tokens import FilterUnreadable
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import Article, ArticleColumn, Partition
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.expressions import Scope, ScopeTable, SubscriberValue, as_sql, read_expression
 from rowtide.merge.partitions.expressions.grammar import FUNCTIONS
+from rowtide.merge.partitions.filters import bind
 
 ODD = 'od"d) or (1=1'
 SCOPE = Scope((ScopeTable("t", ("id", "qty", "region", ODD), {"id": "integer", "qty": "integer", "region": "text"}),))
 TABLE = 'create table t (id integer primary key, qty integer, region text {0}, "od""d) or (1=1" text {0})'
+COLUMNS = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in SCOPE.tables[0].columns)
+ARTICLE = Article("t", "public", "t", 1, COLUMNS, processing_order=1)
 Row = tuple[int, int | None, str | None, str | None]
 
 PIECES = (
@@ -94,7 +101,9 @@ def _number(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def _text(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    functions = st.sampled_from(["lower({})", "trim({})", "nullif({}, 'n')", "replace({}, 'o', 'oo')", "substr({}, 2)"])
+    functions = st.sampled_from(
+        ["lower({})", "trim({})", "nullif({}, 'n')", "replace({}, 'o', 'oo')", "substr({}, 2)", "coalesce({}, 'n')"]
+    )
     called = st.tuples(functions, inner).map(lambda two: two[0].format(two[1]))
     return st.one_of(called, st.tuples(inner, inner).map(" || ".join))
 
@@ -109,7 +118,11 @@ PREDICATES = st.one_of(
         lambda three: three[0] + three[1].format(three[2])
     ),
     st.tuples(ANY_NUMBER | ANY_TEXT, st.sampled_from([" is null", " IS NOT NULL"])).map("".join),
-    st.tuples(TEXT_COLUMNS, st.sampled_from([" like 'n%'", " not like '_o%'"])).map("".join),
+    st.tuples(TEXT_COLUMNS | TEXTS, st.sampled_from([" like 'n%'", " not like '_o%'"])).map("".join),
+    st.tuples(TEXTS, COMPARISONS, TEXTS).map("".join),
+    st.tuples(ANY_TEXT, st.sampled_from([" in ('n', {})", " not in ({})", " between '' and {}"]), ANY_TEXT).map(
+        lambda three: three[0] + three[1].format(three[2])
+    ),
 )
 FILTERS = st.recursive(
     PREDICATES,
@@ -133,8 +146,8 @@ ROWS: list[Row] = [
 
 
 @pytest.fixture(scope="module")
-def hubs(server: EmbeddedServer) -> Iterator[tuple[sqlite3.Connection, psycopg.Connection]]:
-    """The same rows in a file and in a server."""
+def hubs(server: EmbeddedServer) -> Iterator[tuple[sqlite3.Connection, psycopg.Connection, Node]]:
+    """The same rows in a file and in a server, and the server as a hub."""
     file = sqlite3.connect(":memory:")
     file.execute(TABLE.format(""))
     file.executemany("insert into t values (?, ?, ?, ?)", ROWS)
@@ -142,21 +155,25 @@ def hubs(server: EmbeddedServer) -> Iterator[tuple[sqlite3.Connection, psycopg.C
         session.execute("set search_path = public")
         session.execute(TABLE.format('collate "C"').encode())
         session.cursor().executemany("insert into t values (%s, %s, %s, %s)", ROWS)
-        yield file, session
+        MergeReplication(url).add_publication("shop")
+        with open_node(url) as hub:
+            yield file, session, hub
     file.close()
 
 
 @pytest.mark.parametrize("examples", [150, pytest.param(5000, marks=pytest.mark.soak)])
 def test_hubs_of_both_kinds_choose_the_same_rows(
-    hubs: tuple[sqlite3.Connection, psycopg.Connection], examples: int
+    hubs: tuple[sqlite3.Connection, psycopg.Connection, Node], examples: int
 ) -> None:
-    file, session = hubs
+    file, session, hub = hubs
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(filter_text=FILTERS, host=VALUES)
     def compare(filter_text: str, host: str) -> None:
         values = {SubscriberValue.HOST_NAME: host, SubscriberValue.SUSER_NAME: "7"}
-        sql = as_sql(read_expression(filter_text, SCOPE), values)
+        expression = read_expression(filter_text, SCOPE)
+        hub.tables.check_filter(ARTICLE, bind(expression, Partition()))
+        sql = as_sql(expression, values)
         query = f"select id from t where {sql} order by id"
         assert file.execute(query).fetchall() == session.execute(query.encode()).fetchall()
 
