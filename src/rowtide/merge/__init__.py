@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
+    from rowtide.merge.conflicts.listing import KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
-    from rowtide.merge.conflicts.resolving import KeptConflict
     from rowtide.merge.fan_out.pending import Unreachable
     from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome
     from rowtide.merge.inspection.documented import DocumentedTable
@@ -135,7 +135,7 @@ _HOMES = {
     "FilterType": "rowtide.merge.articles",
     "FileKind": "rowtide.merge.publishing.snapshot_files",
     "JoinFilter": "rowtide.merge.articles",
-    "KeptConflict": "rowtide.merge.conflicts.resolving",
+    "KeptConflict": "rowtide.merge.conflicts.listing",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeFilter": "rowtide.merge.inspection.listings",
     "MergeGeneration": "rowtide.merge.inspection.procedures",

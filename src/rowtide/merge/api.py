@@ -13,8 +13,9 @@ from rowtide.core.row_values import hiding
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
+from rowtide.merge.conflicts.listing import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.conflicts.resolving import get_conflict, resolve_conflict
+from rowtide.merge.conflicts.resolving import resolve_conflict
 from rowtide.merge.errors.inspection import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
@@ -445,18 +446,22 @@ class MergeReplication(MergePublishing, MergeInspection):
         with self._open_hub(publication) as hub:
             mark_schema_change(hub, publication, schema_version, status)
 
-    def resolve(self, conflict_id: str, winner: Winner) -> bool:
+    def resolve(self, conflict_id: str, winner: Winner, *, over_later_changes: bool = False) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
-        Rows that lost with their parent return with it, or stay away with it. Raises `ConflictUnknown`;
-        `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused; `ParentInInbox` if a parent
-        of the row is not there; `RowsRefused` if the hub refuses the row; `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
+        A version that lost brings the columns that it had changed; without column tracking, or where one side has no
+        row, the whole row. The side that won before gets back what gave way. Rows that lost with their parent return
+        with it, or stay away with it. With `over_later_changes` it replaces what has changed since, which becomes a
+        conflict. Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber
+        refused; `ChangedSince` if later changes would be replaced; `ParentInInbox` if a parent of the row is not there;
+        `StillReferenced` if a row would go that others reference; `RowsRefused` if the hub refuses the row;
+        `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
         """
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
                 raise ConflictUnknown(conflict_id)
             notice(hub, get_publication(hub.connection, get_conflict(hub, conflict_id).publication))
-            return resolve_conflict(hub, conflict_id, winner)
+            return resolve_conflict(hub, conflict_id, winner, over_later_changes=over_later_changes)
 
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
         """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).

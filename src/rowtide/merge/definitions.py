@@ -196,6 +196,10 @@ conflicts_info = Table(
     Column("winning_row", Text, comment="in the same way"),
     Column("losing_lineage", LargeBinary, nullable=False, comment="what the losing version includes"),
     Column("parents", Text, comment="JSON: the rowguids of the rows that it references, by foreign key"),
+    Column("losing_columns", Text, comment="JSON: names of those that the losing version changed; null: the whole row"),
+    Column("settled_row", Text, comment="as losing_row: as it was left, JSON null: gone; null: as the winning row"),
+    Column("replaced_row", Text, comment="in the same way: what gave way to the losing row when somebody chose that"),
+    Column("resolved_with", Text, comment="the conflict_id of the parent that was resolved"),
     Column("MSrepl_create_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("resolved_time", DateTime(timezone=True), comment="when somebody changed the resolution"),
 )

@@ -40,7 +40,7 @@ def conflicts(
     """
     listed = connect(db).merge.list_conflicts(publication, article)
 
-    from rowtide.merge.conflicts.resolving import KeptConflict
+    from rowtide.merge.conflicts.listing import KeptConflict
 
     print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=_ROWS)
 
@@ -50,10 +50,15 @@ def resolve(
     db: HubDb,
     conflict: Annotated[str, typer.Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
     winner: Annotated[Winner, typer.Option(help="Whose version is to stay.", show_default=False)],
+    *,
+    over_later_changes: Annotated[
+        bool, typer.Option("--over-later-changes", help="Also replace what has changed since; that becomes a conflict.")
+    ] = False,
 ) -> None:
     """Choose the side that wins, whichever won before: its version becomes the publisher's own change, for all nodes.
 
-    For a row that the publisher refuses, `publisher` undoes it at the subscriber, `subscriber` retries it.
+    With column tracking that is what it had changed, else the whole row. For a row that the publisher refuses,
+    `publisher` undoes it at the subscriber, `subscriber` retries it.
     """
-    is_written = connect(db).merge.resolve(conflict, winner)
+    is_written = connect(db).merge.resolve(conflict, winner, over_later_changes=over_later_changes)
     notes.print("Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is.")

@@ -15,7 +15,10 @@ from sqlalchemy import Connection, delete, insert, literal, select, update
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, retries
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Conflict, ConflictKind
+from rowtide.merge.versions.comparison import Conflict, ConflictKind, RowVersion, columns_lost
+
+Stored = Mapping[str, str | None] | list[str] | None
+"""What a conflict's JSON holds: a row by column name, names of columns, or the absence of a row."""
 
 
 class ConflictType(IntEnum):
@@ -48,6 +51,8 @@ _REASONS = {
     ConflictType.RECORD_UPDATE_WINS_CONFLICT: "the other node's logical record remained, which has the row",
 }
 
+AS_WON: Row = ()
+"""Stands for the winning row; no row is without columns."""
 _INVALID = re.compile("[\ud800-\udfff]")
 _FAILURES = tuple(
     int(conflict_type)
@@ -61,7 +66,8 @@ class ConflictRecord:
     """A conflict; a row is None if that side had deleted it.
 
     `origin` is the nickname of the node whose version lost, `origin_datasource` its name; `parents` are the rows that
-    the losing row references, as in `RowChange`.
+    the losing row references, as in `RowChange`; `losing_columns` are those that the losing version changed, None for
+    all. `settled_row` is the row as the hub was left with, where that is not the winning one.
     """
 
     conflict_id: str
@@ -77,6 +83,8 @@ class ConflictRecord:
     losing_lineage: bytes
     origin_datasource: str
     parents: tuple[str | None, ...] = ()
+    losing_columns: tuple[str, ...] | None = None
+    settled_row: Row | None = AS_WON
 
 
 def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
@@ -105,6 +113,12 @@ def identify(rowguid: str, *versions: bytes) -> str:
     return hashlib.sha256(b"/".join([rowguid.encode(), *versions])).hexdigest()[:32]
 
 
+def names_lost(article: Article, lost: RowVersion, won: RowVersion | None) -> tuple[str, ...] | None:
+    """Return the columns that a version changed without the other's knowledge; None: the whole row."""
+    places = None if won is None else columns_lost(lost, won)
+    return None if places is None else tuple(article.columns[place].name for place in sorted(places))
+
+
 def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str]) -> None:
     """Mark conflicts of refused rows as settled once the rows were accepted, in the caller's transaction."""
     of_rows = (conflicts_info.c.tablenick == article.nickname) & conflicts_info.c.rowguid.in_(rowguids)
@@ -129,6 +143,12 @@ def record(connection: Connection, conflict: ConflictRecord) -> None:
         "winning_row": _encode_row(connection, conflict.article, conflict.winning_row),
         "losing_lineage": conflict.losing_lineage,
         "parents": json.dumps(conflict.parents) if any(conflict.parents) else None,
+        "losing_columns": None if conflict.losing_columns is None else json.dumps(conflict.losing_columns),
+        "settled_row": (
+            None
+            if conflict.settled_row in (AS_WON, conflict.winning_row)
+            else encode_presence(connection, conflict.article, conflict.settled_row)
+        ),
     }
     known = conflicts_info.alias()
     is_known = select(known.c.conflict_id).where(known.c.conflict_id == conflict.conflict_id).exists()
@@ -153,28 +173,31 @@ def _encode_row(connection: Connection, article: Article, row: Row | None) -> st
     return _encode(connection, {column.name: value for column, value in zip(article.columns, row, strict=True)})
 
 
-def decode_row(article: Article, encoded: str) -> tuple[Article, Row]:
-    """Read what `record` wrote of a row; return the article with those of its columns alone that the row has."""
-    values = json.loads(encoded)
-    had = article.only([column.name for column in article.columns if column.name in values])
-    return had, tuple(values[column.name] for column in had.columns)
+def encode_presence(connection: Connection, article: Article, row: Row | None) -> str:
+    """Return a row as `record` writes it, or JSON's null for the absence of one."""
+    return _encode_row(connection, article, row) or json.dumps(None)
 
 
 def rename_columns(connection: Connection, pubid: str, nickname: int, renamed: Mapping[str, str]) -> None:
     """Let the stored rows of an article have its columns' new names, in the caller's transaction."""
     c = conflicts_info.c
-    kept = select(c.conflict_id, c.losing_row, c.winning_row).where((c.pubid == pubid) & (c.tablenick == nickname))
-    for conflict_id, *rows in connection.execute(kept).all() if renamed else ():
-        losing, winning = (None if row is None else _renamed(connection, row, renamed) for row in rows)
-        mine = update(conflicts_info).where(c.conflict_id == conflict_id)
-        connection.execute(mine.values(losing_row=losing, winning_row=winning))
+    named = (c.losing_row, c.winning_row, c.losing_columns, c.settled_row, c.replaced_row)
+    kept = select(c.conflict_id, *named).where((c.pubid == pubid) & (c.tablenick == nickname))
+    for conflict_id, *texts in connection.execute(kept).all() if renamed else ():
+        values = {
+            column.name: None if text is None else _encode(connection, _renamed(json.loads(text), renamed))
+            for column, text in zip(named, texts, strict=True)
+        }
+        connection.execute(update(conflicts_info).where(c.conflict_id == conflict_id).values(values))
 
 
-def _renamed(connection: Connection, row: str, renamed: Mapping[str, str]) -> str:
-    return _encode(connection, {renamed.get(name, name): value for name, value in json.loads(row).items()})
+def _renamed(stored: Stored, renamed: Mapping[str, str]) -> Stored:
+    if isinstance(stored, list):
+        return [renamed.get(name, name) for name in stored]
+    return None if stored is None else {renamed.get(name, name): value for name, value in stored.items()}
 
 
-def _encode(connection: Connection, values: Mapping[str, str | None]) -> str:
+def _encode(connection: Connection, values: Stored) -> str:
     """Return JSON, with its own escapes for characters that the database may not have, and for what is not UTF-8."""
     encoded = json.dumps(values, ensure_ascii=bool(connection.info.get(LACKS_CHARACTERS)))
     return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)

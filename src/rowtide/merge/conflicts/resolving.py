@@ -1,28 +1,36 @@
-"""List stored conflicts, and change their outcome afterwards."""
+"""Change the outcome of stored conflicts afterwards."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import cast
 
-from sqlalchemy import RowMapping, or_, select, update
+from sqlalchemy import or_, select, update
 
 from rowtide.merge.articles import INTEGERS, Article, Publication
-from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications, read_nickname
-from rowtide.merge.conflicts.records import ConflictType, decode_row
+from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
+from rowtide.merge.conflicts.later_changes import Restored, Values, restore
+from rowtide.merge.conflicts.listing import KeptConflict, as_kept, get_conflict
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, encode_presence, identify, record
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.errors.inspection import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, ParentInInbox
+from rowtide.merge.errors.inspection import (
+    ChangedSince,
+    ConflictNotAtHub,
+    ConflictOfSubscriber,
+    ParentInInbox,
+    StillReferenced,
+)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
-from rowtide.merge.progress import as_utc, drop_retries
+from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import Lineage, encode_columns
-from rowtide.merge.versions.references import with_key
 
 _SETTLED = (
     ConflictType.UPDATE_CONFLICT,
@@ -43,65 +51,15 @@ _NOT_TAKEN_THERE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KeptConflict:
-    """A stored conflict (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
+def resolve_conflict(hub: Node, conflict_id: str, winner: Winner, *, over_later_changes: bool = False) -> bool:
+    """Let one side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
-    Rows are JSON objects of texts; None stands for a delete.
-    """
-
-    conflict_id: str
-    publication: str
-    article: str
-    rowguid: str
-    conflict_type: int
-    conflict: str
-    origin_datasource: str
-    reason_code: str
-    reason_text: str
-    losing_row: str | None
-    winning_row: str | None
-    create_time: datetime
-    resolved_time: datetime | None
-    losing_lineage: bytes = field(repr=False)
-    parents: str | None = field(repr=False)
-    origin: int = field(repr=False)
-
-
-def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-    """Return the conflicts that a node keeps, oldest first.
-
-    Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
-    """
-    names = {each.pubid: each.name for each in list_publications(node.connection)}
-    statement = select(conflicts_info)
-    if publication is not None:
-        found = get_publication(node.connection, publication)
-        statement = statement.where(conflicts_info.c.pubid == found.pubid)
-        if article is not None:
-            chosen = find_article(found, list_articles(node.connection, found.pubid), article)
-            statement = statement.where(conflicts_info.c.tablenick == chosen.nickname)
-    ordered = statement.order_by(conflicts_info.c.MSrepl_create_time, conflicts_info.c.conflict_id)
-    return [_kept(row, names) for row in node.connection.execute(ordered).mappings()]
-
-
-def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
-    """Return a stored conflict. Raises `ConflictUnknown`."""
-    names = {each.pubid: each.name for each in list_publications(node.connection)}
-    found = select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)
-    row = node.connection.execute(found).mappings().one_or_none()
-    if row is None:
-        raise ConflictUnknown(conflict_id)
-    return _kept(row, names)
-
-
-def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
-    """Let the other side win; return whether a row was written, which all nodes then receive as the hub's own change.
-
-    Rows that lost with a parent return with it, or stay away with it. Columns that the table did not have then keep
-    their values, or get their defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row
-    that the subscriber refused; `ParentInInbox` if a parent of the row is not there; `RowsRefused` if the hub refuses
-    the row.
+    The version that lost brings the columns that it had changed, or the whole row; the side that won before gets back
+    what gave way. Rows that lost with a parent return with it, or stay away with it. Columns that the table did not
+    have then keep their values, or get their defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`;
+    `ConflictOfSubscriber` for a row that the subscriber refused; `ChangedSince` if later changes would be lost, unless
+    they are to be, and become a conflict; `ParentInInbox` if a parent of the row is not there; `StillReferenced` if a
+    row would go whose children the hub has; `RowsRefused` if the hub refuses the row.
     """
     conflict = get_conflict(hub, conflict_id)
     publication = get_publication(hub.connection, conflict.publication)
@@ -109,56 +67,227 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
         raise ConflictNotAtHub(conflict_id)
     if conflict.conflict_type in _NOT_TAKEN_THERE:
         raise ConflictOfSubscriber(conflict_id)
-    return transact_at(hub, partial(_settle, hub, publication, conflict, winner))
-
-
-def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner: Winner) -> bool:
     listed = list_articles(hub.connection, publication.pubid)
-    article = find_article(publication, listed, conflict.article)
-    loser = Winner.PUBLISHER if conflict.origin == publication.publisher else Winner.SUBSCRIBER
-    is_written = winner is loser or conflict.conflict_type not in _SETTLED
-    if winner is loser and conflict.losing_row is not None:
-        _restore(hub, publication, listed, conflict)
-    elif is_written:
-        known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
-        present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
-        hub.write(article, [_decision(article, conflict, known, None if winner is loser else present)])
-        if winner is not loser:
-            drop_retries(hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
-    _conclude(hub, conflict)
-    for child in _descendants(hub, publication, conflict):
+    resolution = _Resolution(hub, publication, {each.nickname: each for each in listed}, over_later_changes)
+    return transact_at(hub, partial(resolution.settle, conflict, winner))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A conflict's row at the hub: its article, the row as it is, and how it was left."""
+
+    conflict: KeptConflict
+    article: Article
+    present: Row | None
+
+    @property
+    def settled(self) -> Values | None:
+        """The row as the conflict, or the last resolution, left it."""
+        if self.conflict.settled_row is not None:
+            return _values_of(self.conflict.settled_row)
+        if self.conflict.conflict_type == ConflictType.UPLOAD_INSERT_FAILED:
+            return None
+        return _values_of(self.conflict.winning_row)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that the losing version changed; none if it counts as a whole."""
+        names = self.conflict.losing_columns
+        return frozenset(() if names is None else json.loads(names)) & {each.name for each in self.article.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """Resolves conflicts of a publication again, in the hub's transaction; `articles` are its own, by nickname."""
+
+    hub: Node
+    publication: Publication
+    articles: Mapping[int, Article]
+    over_later_changes: bool
+
+    def settle(self, conflict: KeptConflict, winner: Winner) -> bool:
+        """Let one side win, with the rows that lost with its row; return whether that was written."""
+        loser = Winner.PUBLISHER if conflict.origin == self.publication.publisher else Winner.SUBSCRIBER
         if winner is loser:
-            _restore(hub, publication, listed, child)
-        _conclude(hub, child)
-    return is_written
+            is_written = self._let_loser_win(conflict)
+            for child in self._descendants(conflict, is_restored=False):
+                self._let_loser_win(child, conflict)
+            return is_written
+        if conflict.replaced_row is None:
+            is_written = self._leave(conflict)
+            for child in self._descendants(conflict, is_restored=False):
+                self._conclude(child, conflict)
+            return is_written
+        for child in reversed(self._descendants(conflict, is_restored=True)):
+            self._turn_back(child, conflict)
+        return self._turn_back(conflict)
 
+    def _let_loser_win(self, conflict: KeptConflict, parent: KeptConflict | None = None) -> bool:
+        stored = self._read(conflict)
+        wanted = _values_of(conflict.losing_row)
+        if wanted is not None:
+            wanted = self._with_parents_keys(stored, wanted)
+        gave_way = encode_presence(self.hub.connection, stored.article, stored.present)
+        restored = restore(wanted, _named(stored.article, stored.present), stored.settled, stored.columns)
+        is_again = conflict.replaced_row is not None
+        is_written = self._write(stored, restored, always=not is_again and conflict.conflict_type not in _SETTLED)
+        if is_again and not is_written:
+            return False
+        self._conclude(conflict, parent, settled_row=self._encoded(stored), replaced_row=gave_way)
+        return is_written
 
-def _conclude(hub: Node, conflict: KeptConflict) -> None:
-    mine = conflicts_info.c.conflict_id == conflict.conflict_id
-    hub.connection.execute(update(conflicts_info).where(mine).values(resolved_time=datetime.now(UTC)))
+    def _turn_back(self, conflict: KeptConflict, parent: KeptConflict | None = None) -> bool:
+        """Write what gave way to the losing version."""
+        stored = self._read(conflict)
+        assert conflict.replaced_row is not None
+        gave_way = _values_of(conflict.replaced_row)
+        columns = stored.columns if gave_way is not None and stored.settled is not None else frozenset[str]()
+        is_written = self._write(
+            stored, restore(gave_way, _named(stored.article, stored.present), stored.settled, columns)
+        )
+        self._conclude(conflict, parent, settled_row=self._encoded(stored), replaced_row=None)
+        return is_written
 
+    def _leave(self, conflict: KeptConflict) -> bool:
+        """Let a row stay as it is; what the hub did not take is undone at the subscriber."""
+        is_undone = conflict.conflict_type not in _SETTLED
+        if is_undone:
+            stored = self._read(conflict)
+            article = stored.article
+            columns = stored.columns or {each.name for each in article.columns}
+            known = self._known(article, conflict)
+            self.hub.write(article, [_decision(conflict, known, article, stored.present, columns)])
+            drop_retries(self.hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
+        self._conclude(conflict)
+        return is_undone
 
-def _restore(hub: Node, publication: Publication, listed: Sequence[Article], conflict: KeptConflict) -> None:
-    """Write a losing row with the keys that its parents have, and a new one if another row has its own.
+    def _read(self, conflict: KeptConflict) -> _Stored:
+        article = find_article(self.publication, list(self.articles.values()), conflict.article)
+        present = self.hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
+        return _Stored(conflict, article, present)
 
-    Raises `ParentInInbox` if a parent is not at the hub.
-    """
-    assert conflict.losing_row is not None
-    article, row = decode_row(find_article(publication, listed, conflict.article), conflict.losing_row)
-    parents = {each.nickname: each for each in listed}
-    rowguids: list[str | None] = json.loads(conflict.parents) if conflict.parents else []
-    for reference, rowguid in zip(article.references, rowguids, strict=False):
-        parent = parents.get(reference.parent)
-        if rowguid is not None and parent is not None:
-            key = hub.read_rows(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
+    def _known(self, article: Article, conflict: KeptConflict) -> Known | None:
+        return self.hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
+
+    def _encoded(self, stored: _Stored) -> str:
+        """Return the row as it is now."""
+        row = self.hub.read_rows(stored.article, [stored.conflict.rowguid]).get(stored.conflict.rowguid)
+        return encode_presence(self.hub.connection, stored.article, row)
+
+    def _write(self, stored: _Stored, restored: Restored, *, always: bool = False) -> bool:
+        """Write a row, unless it is there; return whether it was. Raises `ChangedSince`, `StillReferenced`."""
+        conflict, article, row = stored.conflict, stored.article, None
+        if restored.later is not None and not self.over_later_changes:
+            raise ChangedSince(conflict.conflict_id, conflict.article, conflict.rowguid, restored.later)
+        if restored.row is not None:
+            # Columns that the table did not have then get their defaults.
+            article = article.only([each.name for each in article.columns if each.name in restored.row])
+            row = tuple(restored.row[each.name] for each in article.columns)
+            if self.hub.find_key_holder(article, row) not in (None, conflict.rowguid):
+                row = _with_free_key(self.hub, article, row, stored.present)
+        if row == stored.present and not always:
+            return False
+        if row is None and stored.present is not None:
+            self._require_no_children(stored)
+        known = self._known(article, conflict)
+        self.hub.write(article, [_decision(conflict, known, article, row, restored.columns)])
+        if restored.later is not None:
+            self._record_replaced(stored, known, restored)
+        return True
+
+    def _with_parents_keys(self, stored: _Stored, row: Values) -> Values:
+        """Return a losing row with the keys that its parents have; raises `ParentInInbox` if one is not at the hub."""
+        conflict, article, changed = stored.conflict, stored.article, dict(row)
+        rowguids: list[str | None] = json.loads(conflict.parents) if conflict.parents else []
+        for reference, rowguid in zip(article.references, rowguids, strict=False):
+            parent = self.articles.get(reference.parent)
+            is_brought = not stored.columns or not stored.columns.isdisjoint(reference.columns)
+            if rowguid is None or parent is None or not is_brought:
+                continue
+            key = self.hub.read_rows(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
             if key is None:
                 raise ParentInInbox(conflict.conflict_id, article.name, parent.name, rowguid)
-            row = with_key(article, reference, row, key)
-    known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
-    present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
-    if hub.find_key_holder(article, row) not in (None, conflict.rowguid):
-        row = _with_free_key(hub, article, row, present)
-    hub.write(article, [_decision(article, conflict, known, row)])
+            changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
+        return changed
+
+    def _require_no_children(self, stored: _Stored) -> None:
+        """Raise `StillReferenced` if rows reference one that is to go: cascades would take them along."""
+        article, row, rowguid = stored.article, stored.present, stored.conflict.rowguid
+        for child in self.articles.values():
+            for reference in child.references:
+                key = tuple((_named(article, row) or {}).get(name) for name in reference.parent_columns)
+                if reference.parent != article.nickname or None in key:
+                    continue
+                if self.hub.read_referencing(child, reference.columns, [key]).keys() - {rowguid}:
+                    raise StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
+
+    def _record_replaced(self, stored: _Stored, known: Known | None, restored: Restored) -> None:
+        """Record what was at the hub, as a conflict that is resolved; choosing the publisher there brings it back."""
+        conflict, article, hub = stored.conflict, stored.article, self.hub
+        is_both = stored.present is not None and restored.row is not None
+        is_part = is_both and len(restored.columns) < len(article.columns)
+        conflict_type = (
+            ConflictType.UPDATE_WINS_DELETE_CONFLICT
+            if stored.present is None
+            else ConflictType.UPDATE_DELETE_WINS_CONFLICT
+            if restored.row is None
+            else ConflictType.COLUMN_UPDATE_CONFLICT
+            if is_part
+            else ConflictType.UPDATE_CONFLICT
+        )
+        lineage = b"" if known is None else known.version.lineage.encode()
+        gave_way = encode_presence(hub.connection, article, stored.present).encode()
+        replaced = ConflictRecord(
+            identify(conflict.rowguid, conflict.conflict_id.encode(), lineage, gave_way),
+            self.publication.pubid,
+            article,
+            conflict.rowguid,
+            conflict_type,
+            self.publication.publisher,
+            str(int(conflict_type)),
+            f"it gave way when conflict {conflict.conflict_id} was resolved",
+            stored.present,
+            hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid),
+            lineage,
+            self.publication.name,
+            losing_columns=tuple(sorted(restored.columns)) if is_part else None,
+        )
+        record(hub.connection, replaced)
+        resolved = conflicts_info.c.conflict_id == replaced.conflict_id
+        hub.connection.execute(update(conflicts_info).where(resolved).values(resolved_time=datetime.now(UTC)))
+
+    def _conclude(self, conflict: KeptConflict, parent: KeptConflict | None = None, **values: str | None) -> None:
+        mine = conflicts_info.c.conflict_id == conflict.conflict_id
+        resolved = {"resolved_time": datetime.now(UTC), "resolved_with": None if parent is None else parent.conflict_id}
+        self.hub.connection.execute(update(conflicts_info).where(mine).values({**resolved, **values}))
+
+    def _descendants(self, conflict: KeptConflict, *, is_restored: bool) -> list[KeptConflict]:
+        """Return the conflicts of rows that lost with another, parents before their children.
+
+        Those that are open, or were resolved with it; with `is_restored` those that have returned with it.
+        """
+        c = conflicts_info.c
+        with_it = c.resolved_with == conflict.conflict_id
+        chosen = with_it & c.replaced_row.is_not(None) if is_restored else c.resolved_time.is_(None) | with_it
+        found: dict[str, KeptConflict] = {}
+        above = [conflict.rowguid]
+        while above:
+            is_child = or_(*(c.parents.contains(rowguid) for rowguid in above))
+            statement = select(conflicts_info).where(chosen & (c.pubid == self.publication.pubid) & is_child)
+            names = {self.publication.pubid: self.publication.name}
+            below = [as_kept(row, names) for row in self.hub.connection.execute(statement).mappings()]
+            new = {each.conflict_id: each for each in below if each.conflict_id not in found}
+            found |= new
+            above = [each.rowguid for each in new.values()]
+        return list(found.values())
+
+
+def _values_of(stored: str | None) -> Values | None:
+    return None if stored is None else cast("Values | None", json.loads(stored))
+
+
+def _named(article: Article, row: Row | None) -> Values | None:
+    return None if row is None else {each.name: value for each, value in zip(article.columns, row, strict=True)}
 
 
 def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -> Row:
@@ -172,57 +301,25 @@ def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -
     return (*row[: places[0]], key, *row[places[0] + 1 :])
 
 
-def _descendants(hub: Node, publication: Publication, conflict: KeptConflict) -> list[KeptConflict]:
-    """Return the unresolved conflicts of rows that lost with another, parents before their children."""
-    found: dict[str, KeptConflict] = {}
-    above = [conflict.rowguid]
-    while above:
-        is_open = conflicts_info.c.resolved_time.is_(None) & (conflicts_info.c.pubid == publication.pubid)
-        is_child = or_(*(conflicts_info.c.parents.contains(rowguid) for rowguid in above))
-        rows = hub.connection.execute(select(conflicts_info).where(is_open & is_child)).mappings()
-        below = {each.conflict_id: each for each in (_kept(row, {publication.pubid: publication.name}) for row in rows)}
-        new = {conflict_id: each for conflict_id, each in below.items() if conflict_id not in found}
-        found |= new
-        above = [each.rowguid for each in new.values()]
-    return list(found.values())
-
-
-def _decision(article: Article, conflict: KeptConflict, known: Known | None, row: Row | None) -> Write:
+def _decision(
+    conflict: KeptConflict, known: Known | None, article: Article, row: Row | None, changed: Collection[str]
+) -> Write:
     """Return a row as the hub's own change that includes the current version and the losing one."""
     lineage, columns = Lineage.decode(conflict.losing_lineage), None
     if known is not None:
         lineage = lineage.joined(known.version.lineage)
         columns = None if known.version.columns is None else encode_columns(known.version.columns)
+    is_live = known is not None and known.version.presence is Presence.LIVE
+    is_whole = row is None or not is_live
+    places = [place for place, each in enumerate(article.columns) if is_whole or each.name in changed]
     return Write(
         rowguid=conflict.rowguid,
         row=row,
-        is_live=known is not None and known.version.presence is Presence.LIVE,
+        is_live=is_live,
         lineage=lineage.encode(),
         last=None,
         columns=columns,
         origin=None,
-        own_columns=frozenset(range(len(article.columns))) if article.column_tracking else frozenset(),
+        own_columns=frozenset(places) if article.column_tracking else frozenset(),
         tombstone=TombstoneType.USER if known is not None else TombstoneType.SYSTEM,
-    )
-
-
-def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
-    resolved = row["resolved_time"]
-    return KeptConflict(
-        conflict_id=row["conflict_id"],
-        publication=names[row["pubid"]],
-        article=row["article"],
-        rowguid=row["rowguid"],
-        conflict_type=row["conflict_type"],
-        conflict=ConflictType(row["conflict_type"]).name.lower().replace("_", " "),
-        origin_datasource=row["origin_datasource"],
-        reason_code=row["reason_code"],
-        reason_text=row["reason_text"],
-        losing_row=row["losing_row"],
-        winning_row=row["winning_row"],
-        create_time=as_utc(row["MSrepl_create_time"]),
-        resolved_time=None if resolved is None else as_utc(resolved),
-        losing_lineage=bytes(row["losing_lineage"]),
-        parents=row["parents"],
-        origin=row["origin_datasource_id"],
     )

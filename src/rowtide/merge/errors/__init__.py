@@ -8,6 +8,7 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.merge.errors.inspection import (
+        ChangedSince,
         ConflictNotAtHub,
         ConflictOfSubscriber,
         ConflictUnknown,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         MergeValidationFailed,
         NeverValidated,
         ParentInInbox,
+        StillReferenced,
     )
     from rowtide.merge.errors.nodes import (
         ChangeProhibited,
@@ -102,6 +104,7 @@ __all__ = [
     "AddressTaken",
     "ArticleTableNotFound",
     "ChangeProhibited",
+    "ChangedSince",
     "ChangesNotUploaded",
     "ColumnNeeded",
     "ColumnsCollide",
@@ -166,6 +169,7 @@ __all__ = [
     "SnapshotDamaged",
     "SnapshotOutdated",
     "SnapshotUnfit",
+    "StillReferenced",
     "StoredFilterRefused",
     "SubscriberHasTable",
     "SubscriberIsHub",
@@ -183,6 +187,7 @@ _HOMES = {
     "AddressTaken": "rowtide.merge.errors.subscribing",
     "ArticleTableNotFound": "rowtide.merge.errors.publishing",
     "ChangeProhibited": "rowtide.merge.errors.nodes",
+    "ChangedSince": "rowtide.merge.errors.inspection",
     "ChangesNotUploaded": "rowtide.merge.errors.subscribing",
     "ColumnNeeded": "rowtide.merge.errors.schema_changes",
     "ColumnsCollide": "rowtide.merge.errors.schema_changes",
@@ -248,6 +253,7 @@ _HOMES = {
     "SnapshotDamaged": "rowtide.merge.errors.subscribing",
     "SnapshotOutdated": "rowtide.merge.errors.subscribing",
     "SnapshotUnfit": "rowtide.merge.errors.subscribing",
+    "StillReferenced": "rowtide.merge.errors.inspection",
     "StoredFilterRefused": "rowtide.merge.errors.publishing",
     "SubscriberHasTable": "rowtide.merge.errors.subscribing",
     "SubscriptionExpired": "rowtide.merge.errors.subscribing",

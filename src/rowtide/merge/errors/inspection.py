@@ -49,6 +49,35 @@ class ConflictOfSubscriber(Denied):
 
 
 @numbered
+class ChangedSince(Denied):
+    """A row has changed since its conflict was decided, and the version that is chosen would replace that."""
+
+    number = 8170
+    fact = "conflict {conflict_id} is of row {rowguid} of {table}, and since it was decided {later} at the publisher"
+    hint = (
+        "Look at the row. If the version is to replace it all the same, add --over-later-changes (in Python, "
+        "over_later_changes=True): what gives way is kept as a conflict."
+    )
+    conflict_id: str
+    table: str
+    rowguid: str
+    later: str
+
+
+@numbered
+class StillReferenced(Denied):
+    """A version that is chosen is a delete, and rows of the publisher reference the row."""
+
+    number = 8171
+    fact = "conflict {conflict_id} would delete row {rowguid} of {table}, which rows of {child} reference"
+    hint = "Delete these rows at the publisher, or let them reference another one; then resolve the conflict."
+    conflict_id: str
+    table: str
+    rowguid: str
+    child: str
+
+
+@numbered
 class MergeValidationFailed(RowtideError):
     """Rows differ between publisher and subscriber (SQL Server: 20574)."""
 

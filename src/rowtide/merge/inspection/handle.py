@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rowtide.core.earlier_names import earlier_name
 from rowtide.merge.articles import DEFAULT_LIMITS
-from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts
+from rowtide.merge.conflicts.listing import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.handle import MergeHandle, knows
 from rowtide.merge.inspection.documented import DocumentedTable, read_table

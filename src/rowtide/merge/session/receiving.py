@@ -15,6 +15,7 @@ from rowtide.merge.conflicts.records import (
     ConflictType,
     failure_type,
     identify,
+    names_lost,
     record,
     settle_failures,
 )
@@ -139,7 +140,8 @@ class NodeReceiver:
             self.locked.add((article.nickname, change.rowguid))
             return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
-        self.keep(article, change, conflict_type, error.code, error.reason, winning_row=None)
+        present = self.node.read_rows(article, [change.rowguid]).get(change.rowguid) if is_live else None
+        self.keep(article, change, conflict_type, error.code, error.reason, known=known, winning_row=present)
 
     def ask_no_more(self, refused: Sequence[Refused]) -> None:
         """Do not request refused rows again: what becomes of them is decided."""
@@ -157,6 +159,7 @@ class NodeReceiver:
         code: str,
         reason: str,
         *,
+        known: Known | None,
         winning_row: Row | None,
     ) -> None:
         """Record a conflict that the sender's version lost."""
@@ -174,6 +177,7 @@ class NodeReceiver:
             change.lineage,
             self.source_name,
             change.parents,
+            names_lost(article, change.version, None if known is None else known.version),
         )
         record(self.node.connection, conflict)
         self.kept.append(conflict)

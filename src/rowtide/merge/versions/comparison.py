@@ -104,6 +104,14 @@ def changed_apart(sent: RowVersion, known: RowVersion) -> tuple[frozenset[int], 
     return _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
 
 
+def columns_lost(lost: RowVersion, won: RowVersion) -> frozenset[int] | None:
+    """Return the positions of the columns that a version changed without the other's knowledge; None: the whole row."""
+    is_tracked = lost.columns is not None and won.columns is not None
+    if not is_tracked or Presence.DELETED in (lost.presence, won.presence):
+        return None
+    return changed_apart(lost, won)[0] or None
+
+
 def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
     if sent.presence is known.presence:
         return Join()

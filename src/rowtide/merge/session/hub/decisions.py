@@ -11,7 +11,7 @@ from typing import assert_never
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, SubscriberType
 from rowtide.merge.conflicts.procedures import Answered
-from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, reason_of, type_of
+from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, names_lost, reason_of, type_of
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
@@ -114,8 +114,9 @@ class HubDecisions(NodeReceiver):
         for change in newer:
             present = rows.get(change.rowguid)
             conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
-            self.keep(article, change, conflict_type, "rejected", "the article is download-only", winning_row=present)
-            writes.append(instead(change, known.get(change.rowguid), present))
+            here, reason = known.get(change.rowguid), "the article is download-only"
+            self.keep(article, change, conflict_type, "rejected", reason, known=here, winning_row=present)
+            writes.append(instead(change, here, present))
         return Decided([], writes, [], len(newer))
 
     def _with_new_parents(
@@ -141,14 +142,15 @@ class HubDecisions(NodeReceiver):
         rows = self.node.read_rows(article, [write.rowguid for write in writes])
         said, rejected = [], 0
         for write in writes:
-            change, present = sent[write.rowguid], rows.get(write.rowguid)
+            change, present, here = sent[write.rowguid], rows.get(write.rowguid), known.get(write.rowguid)
             action, custom = handler.on_change(write.row, present)
             if action is ActionOnDataChange.REJECT_DATA:
                 rejected += 1
                 conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
-                self.keep(article, change, conflict_type, "rejected", "the handler rejected it", winning_row=present)
+                reason = "the handler rejected it"
+                self.keep(article, change, conflict_type, "rejected", reason, known=here, winning_row=present)
             if action is not ActionOnDataChange.ACCEPT_DATA:
-                said.append(instead(change, known.get(write.rowguid), custom or present, is_new=True))
+                said.append(instead(change, here, custom or present, is_new=True))
             else:
                 said.append(write)
         return said, rejected
@@ -215,6 +217,7 @@ class HubDecisions(NodeReceiver):
         assert known.version.last is not None
         last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
         lineage = {Winner.SUBSCRIBER: change.lineage, Winner.PUBLISHER: known.version.lineage.encode()}
+        versions = {Winner.SUBSCRIBER: change.version, Winner.PUBLISHER: known.version}
         kept = ConflictRecord(
             identify(change.rowguid, change.last, known.version.last.encode()),
             self.subscription.pubid,
@@ -228,6 +231,7 @@ class HubDecisions(NodeReceiver):
             rows[winner],
             lineage[loser],
             self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
+            losing_columns=names_lost(article, versions[loser], versions[winner]),
         )
         return self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict), kept
 

@@ -272,6 +272,7 @@ class KeyContests:
             change.lineage,
             self.source_name,
             change.parents,
+            self._settled(contest.refused.article, change.rowguid, key),
         )
 
     def _keep_holder(self, contest: KeyContest, row: Row, key: str | None) -> None:
@@ -288,7 +289,12 @@ class KeyContests:
             contest.held.version.lineage.encode(),
             self.hub_name,
             (),
+            self._settled(contest.refused.article, contest.holder, key),
         )
+
+    def _settled(self, article: Article, rowguid: str, key: str | None) -> Row | None:
+        """Return a row that lost its key, as it is now: gone, unless it got another one."""
+        return None if key is None else self.node.read_rows(article, [rowguid]).get(rowguid)
 
     def _record(
         self,
@@ -301,6 +307,7 @@ class KeyContests:
         lineage: bytes,
         datasource: str,
         parents: tuple[str | None, ...],
+        settled_row: Row | None = None,
     ) -> None:
         conflict = ConflictRecord(
             identify(rowguid, last, b"key"),
@@ -314,6 +321,7 @@ class KeyContests:
             lineage,
             datasource,
             parents,
+            settled_row=settled_row,
         )
         record(self.node.connection, conflict)
 

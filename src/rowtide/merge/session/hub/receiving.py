@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
-from rowtide.merge.conflicts.records import ConflictType, failure_type, record
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, record
 from rowtide.merge.errors.reading import reading
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
 from rowtide.merge.nodes.roles.metadata import Holder
@@ -135,9 +135,7 @@ class HubReceiver(HubDecisions):
             accepted, refused = split(part, refusals)
             for change in accepted:
                 self.seen.get(article.nickname, {}).pop(change.rowguid, None)
-            for conflict in each.conflicts:
-                if conflict.rowguid not in refusals:
-                    record(self.node.connection, conflict)
+            self.record([conflict for conflict in each.conflicts if conflict.rowguid not in refusals])
             if article.nickname in self.filters:
                 self.keep_partition(article, accepted)
             self.forget_retries(article, accepted)
@@ -146,6 +144,16 @@ class HubReceiver(HubDecisions):
             counts.add(others)
             received.append(Received(counts, refused))
         return received
+
+    def record(self, conflicts: Sequence[ConflictRecord]) -> None:
+        """Store conflicts whose outcomes are written, with the rows as the hub has them now."""
+        asked: dict[int, tuple[Article, list[str]]] = {}
+        for each in conflicts:
+            asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
+        rows = {nickname: self.node.read_rows(article, rowguids) for nickname, (article, rowguids) in asked.items()}
+        for each in conflicts:
+            settled = rows[each.article.nickname].get(each.rowguid)
+            record(self.node.connection, replace(each, settled_row=settled))
 
     def refuse_others(
         self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]
@@ -156,13 +164,13 @@ class HubReceiver(HubDecisions):
         for (article, changes), found in zip(parts, known, strict=True):
             others = find_others(changes, found, self.source) if article.nickname in self.filters else []
             if others:
-                self._refuse_others(article, others)
+                self._refuse_others(article, others, found)
             refused = {change.rowguid for change in others}
             left.append((article, [each for each in changes if each.rowguid not in refused] if refused else changes))
             counts.append(Counts(conflicts=len(others)))
         return left, counts
 
-    def _refuse_others(self, article: Article, changes: Sequence[RowChange]) -> None:
+    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> None:
         """Record changes as conflicts, and let the subscriber's rows be put right; the hub's versions stay as they are.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
@@ -170,8 +178,15 @@ class HubReceiver(HubDecisions):
         error, rowguids = RowNotHeld.of(article.name), [change.rowguid for change in changes]
         rows = self.node.read_rows(article, rowguids)
         for change in changes:
-            winning = rows.get(change.rowguid)
-            self.keep(article, change, ConflictType.UPLOAD_ROW_NOT_HELD, error.code, error.reason, winning_row=winning)
+            self.keep(
+                article,
+                change,
+                ConflictType.UPLOAD_ROW_NOT_HELD,
+                error.code,
+                error.reason,
+                known=known.get(change.rowguid),
+                winning_row=rows.get(change.rowguid),
+            )
         put_others_rows(self.node.connection, self.source, article, rowguids)
         self.forget_retries(article, changes)
 
@@ -217,8 +232,9 @@ class HubReceiver(HubDecisions):
         """Handle changes whose parents are handled already; return the result of each, by its place."""
         waiting, late, orphans = self._find_parents(refused)
         settled, left = self._try_again(waiting)
+        known = self._read_known(list(late.values())) if late else {}
         for place, each in late.items():
-            self.ask_again(each, None)
+            self.ask_again(each, known[each.article.nickname].get(each.change.rowguid))
             settled[place] = Counts(refused=1)
         if orphans:
             self._compensate_each(list(orphans.values()))
@@ -371,7 +387,7 @@ class HubReceiver(HubDecisions):
             change, error, here = each.change, each.error, known.get(each.change.rowguid)
             row = rows.get(change.rowguid)
             conflict_type = failure_type(change, is_upload=True, is_live=is_live(here))
-            self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
+            self.keep(article, change, conflict_type, error.code, error.reason, known=here, winning_row=row)
             writes.append(instead(change, here, row))
         self.node.write(article, writes)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, reason_of, record
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
@@ -90,8 +90,7 @@ class HubRecordDecisions:
         """See `RecordReceiver.accept`."""
         changes: dict[int, tuple[Article, list[RowChange]]] = {}
         for one, outcome in zip(records, outcomes, strict=True):
-            for conflict in outcome.conflicts:
-                record(self.receiver.node.connection, conflict)
+            self.receiver.record(outcome.conflicts)
             for article, change in () if outcome.is_held else one.rows:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
         for article, taken in changes.values():
@@ -242,6 +241,10 @@ class HubRecordDecisions:
         """Return the conflict that a row has lost; its code and reason are those of the type unless given."""
         sent = None if row.sent is None else row.sent.row
         last = None if row.known is None else row.known.version.last
+        columns = None
+        if row.sent is not None and row.known is not None:
+            versions = (row.known.version, row.sent.version)
+            columns = names_lost(row.article, *(versions if winner is Winner.SUBSCRIBER else reversed(versions)))
         if winner is Winner.SUBSCRIBER:
             lineage = b"" if row.known is None else row.known.version.lineage.encode()
             lost, won, origin, name = row.row, sent, last, self.receiver.hub_name
@@ -262,6 +265,7 @@ class HubRecordDecisions:
             won,
             lineage,
             name,
+            losing_columns=columns,
         )
 
     def _is_news(self, place: Place, known: Known | None) -> bool:
