@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition
+from rowtide.merge.errors.nodes import FileHasReaders
 
 BAD = "cast(X'ff41' as text)"
 
@@ -104,6 +107,57 @@ def test_tables_of_one_name_in_two_schemas_are_two_on_devices(server: EmbeddedSe
         compared = merge.merge.validate("shop", device.url, checksum=True)
         assert {row.article for row in compared} == {"item", "archive_item"}
         assert all(row.is_equal for row in compared)
+
+
+def begin_thing(hub: FileMember, device: str) -> MergeReplication:
+    """One table with three rows, and a device that the subscription makes."""
+    hub.execute("create table thing (id integer primary key, v text)", "insert into thing values (1, 'a'), (2, 'b')")
+    merge = MergeReplication(hub.url)
+    merge.add_publication("shop")
+    merge.add_article("shop", "thing")
+    merge.add_subscription("shop", device)
+    return merge
+
+
+def test_an_open_query_does_not_end_a_synchronisation(tmp_path: Path) -> None:
+    with open_file_member(tmp_path / "hub.db") as hub:
+        merge = begin_thing(hub, f"sqlite:///{tmp_path}/device.db")
+        with (
+            closing(sqlite3.connect(tmp_path / "device.db")) as app,
+            closing(sqlite3.connect(tmp_path / "hub.db")) as web,
+        ):
+            app.execute("update thing set v = 'app' where id = 1")
+            app.commit()
+            reading = [program.execute("select id, v from thing order by id") for program in (app, web)]
+            assert [query.fetchone() for query in reading] == [(1, "app"), (1, "a")]
+            hub.execute("update thing set v = 'hub' where id = 2")
+            merge.sync("shop", f"sqlite:///{tmp_path}/device.db")
+
+            assert [query.fetchall() for query in reading] == [[(2, "b")]] * 2
+            assert app.execute("select v from thing order by id").fetchall() == [("app",), ("hub",)]
+            assert hub.rows("thing", "v") == [("app",), ("hub",)]
+
+
+@pytest.mark.exhaustive
+def test_readers_of_a_file_without_wal_are_named(tmp_path: Path) -> None:
+    """The default run does not wait for the lock's deadline."""
+    with open_file_member(tmp_path / "hub.db") as hub:
+        sqlite3.connect(tmp_path / "device.db").execute("create table mine (id integer primary key)").connection.close()
+        merge = begin_thing(hub, f"sqlite:///{tmp_path}/device.db")
+        with closing(sqlite3.connect(tmp_path / "device.db")) as app:
+            reading = app.execute("select * from thing")
+            assert reading.fetchone() is not None
+            hub.execute("update thing set v = 'hub'")
+            with pytest.raises(FileHasReaders, match="journal_mode = wal"):
+                merge.sync("shop", f"sqlite:///{tmp_path}/device.db")
+            reading.close()
+            # What the error says.
+            assert app.execute("pragma journal_mode = wal").fetchone() == ("wal",)
+            reading = app.execute("select * from thing")
+            assert reading.fetchone() is not None
+            merge.sync("shop", f"sqlite:///{tmp_path}/device.db")
+            reading.close()
+            assert app.execute("select distinct v from thing").fetchall() == [("hub",)]
 
 
 def test_two_publications_may_share_a_table_in_one_file(merged: Merge) -> None:

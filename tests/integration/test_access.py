@@ -104,7 +104,6 @@ def test_a_file_that_is_made_is_private(tmp_path: Path) -> None:
 def test_device_file_created_by_a_merge_is_private_with_its_wal(tmp_path: Path) -> None:
     with open_subscriber(f"sqlite:///{tmp_path}/device.db") as node:
         node.tables.prepare()
-        node.connection.exec_driver_sql("pragma journal_mode = wal")
         node.connection.exec_driver_sql("create table t (id integer)")
         (tmp_path / "device.db-wal").stat()
         assert modes_in(tmp_path)["files"] == {0o600}

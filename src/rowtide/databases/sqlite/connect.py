@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -79,6 +79,16 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
     except sqlite3.DatabaseError as error:
         raise FileNotOpened(path, str(error)) from error
     return connection
+
+
+def begin_file(path: Path) -> None:
+    """Let an empty file have a write-ahead log: what reads it does not keep others from writing.
+
+    A file with tables stays as its programs made it.
+    """
+    if path.stat().st_size == 0:
+        with closing(open_file(str(path))) as connection, suppress(sqlite3.OperationalError):
+            connection.execute("pragma journal_mode = wal")
 
 
 def path_of(connection: sqlite3.Connection) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rowtide.merge.errors.nodes import (
         ChangeProhibited,
         DeferredCodeOfOwner,
+        FileHasReaders,
         GenerationRefused,
         HandlerFailed,
         MetadataMalformed,
@@ -118,6 +119,7 @@ __all__ = [
     "DefinitionsDiffer",
     "DirectionsChanged",
     "DocumentedTableUnknown",
+    "FileHasReaders",
     "FilterRefused",
     "GenerationRefused",
     "HandlerFailed",
@@ -200,6 +202,7 @@ _HOMES = {
     "DefinitionsDiffer": "rowtide.merge.errors.schema_changes",
     "DirectionsChanged": "rowtide.merge.errors.publishing",
     "DocumentedTableUnknown": "rowtide.merge.errors.inspection",
+    "FileHasReaders": "rowtide.merge.errors.nodes",
     "FilterRefused": "rowtide.merge.errors.publishing",
     "GenerationRefused": "rowtide.merge.errors.nodes",
     "HandlerFailed": "rowtide.merge.errors.nodes",

@@ -21,6 +21,18 @@ class NodeBusy(Retryable):
 
 
 @numbered
+class FileHasReaders(NodeBusy):
+    """Programs read a file without a write-ahead log, which then cannot be written."""
+
+    number = 8172
+    fact = "open queries of other programs keep {node} from being written: {reason}"
+    hint = (
+        "End them and run the synchronisation again, or run `pragma journal_mode = wal` in the file, once, while no "
+        "other program has it open: then it is written while it is read. Not for files on network file systems."
+    )
+
+
+@numbered
 class ChangeProhibited(Denied):
     """A program changed a row of a table that a subscription of type client may only read."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.databases.file_access import make_file
+from rowtide.databases.sqlite.connect import begin_file
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.node import Node
@@ -23,6 +24,7 @@ def open_subscriber(url: str, limits: DeviceLimits | None = None) -> Iterator[No
             make_file(Path(parsed.database))
         except OSError as error:
             raise FileNotWritable(parsed.database, error.strerror or str(error)) from error
+        begin_file(Path(parsed.database))
     with open_node(parsed, limits) as node:
         yield node
 

@@ -25,7 +25,7 @@ from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged
-from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
+from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.roles.metadata import Holder
@@ -176,7 +176,7 @@ class SqliteNode:
             with writing(self._session, AGENT):
                 yield
             failpoint("sqlite_merge_commit.before")
-            self._session.commit()
+            self._commit()
         except sqlite3.IntegrityError as error:
             # A deferred foreign key.
             self._session.rollback()
@@ -188,6 +188,14 @@ class SqliteNode:
             self._session.rollback()
             raise
         failpoint("sqlite_merge_commit.after")
+
+    def _commit(self) -> None:
+        try:
+            self._session.commit()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or clock.has_own_snapshots(self._session):
+                raise
+            raise FileHasReaders(self.path, str(error)) from error
 
     @contextmanager
     def rehearsing(self, statements: list[str]) -> Iterator[None]:
