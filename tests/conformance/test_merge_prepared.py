@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders.commands.command_lines import rowtide, rowtide_process
-from builders.merge.merged_databases import PUBLICATION, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from builders.servers.copied_databases import copied_member
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
@@ -172,6 +172,51 @@ def test_a_copied_subscriber_is_no_prepared_file(request: pytest.FixtureRequest,
     merged.begin(*CUSTOMER, customer={})
     with copied_member(request, merged.subscribers[0]) as copy, pytest.raises((NodeCopied, NodeRestored)):
         merged.merge.subscribe_existing(PUBLICATION, copy.url, Existing.KEEP)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_triggers_that_make_endless_traffic_are_named(merged: Merge, *, before: bool) -> None:
+    """One that leaves the agent's writes out, as it is said, is not named, nor one that writes elsewhere."""
+    for member in merged.members:
+        member.execute(
+            "create table item (id integer primary key, name varchar(20), touched integer)",
+            "create table other (id integer primary key, item integer)",
+            "insert into item values (1, 'a', 0)",
+        )
+        add_trigger(member, "other", "insert into other (item) values (new.id)", "new.id > 5")
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item")
+    touch = "update item set touched = touched + 1 where id = new.id"
+    for device in merged.subscribers:
+        add_trigger(device, "touch", touch, "old.touched = new.touched", before=before)
+        (found,) = merged.merge.compare_existing(PUBLICATION, device.url)
+        (trigger,) = found.rewriting
+        assert trigger.name == "touch"
+        exempt = f"old.touched = new.touched and {trigger.exemption}"
+        device.execute(f"drop trigger touch{'' if isinstance(device, FileMember) else ' on item'}")
+        add_trigger(device, "touch", touch, exempt, before=before)
+        told: list[ExistingRows] = []
+        merged.merge.subscribe_existing(PUBLICATION, device.url, Existing.OVERWRITE, on_existing=told.append)
+        assert [rows.rewriting for rows in told] == [()]
+    merged.hub.execute("update item set name = 'b'")
+    merged.subscribers[0].execute("update item set name = 'c'")
+    merged.settle()
+
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def add_trigger(member: Member, name: str, work: str, condition: str, *, before: bool = False) -> None:
+    """On a server it can be one that sets the new row before it is written."""
+    if isinstance(member, FileMember):
+        member.execute(f"create trigger {name} after update on item when {condition} begin {work}; end")
+        return
+    setting = "BEGIN -- as of now\n NEW.touched = old.touched + 1; return new; end"
+    body = setting if before else f"begin {work}; return null; end"
+    member.execute(
+        f"create or replace function do_{name}() returns trigger language plpgsql as $${body}$$",
+        f"create trigger {name} {'before' if before else 'after'} update on item for each row when ({condition}) "
+        f"execute function do_{name}()",
+    )
 
 
 @pytest.mark.exhaustive

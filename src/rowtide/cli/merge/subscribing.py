@@ -126,6 +126,8 @@ def add_subscription(
             found = merge.compare_existing(publication, subscriber, partition=partition)
         for rows in found:
             notes.print(str(rows), soft_wrap=True)
+            for trigger in rows.rewriting:
+                notes.print(f"Warning: {trigger}", soft_wrap=True)
         for lost in _lost(found, existing, absent_is_delete=absent_is_delete):
             confirm_loss(lost, yes=yes)
         with _copying() as on_progress:

@@ -10,6 +10,7 @@ from typing import Protocol
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.versions.apply import Logged
@@ -185,6 +186,9 @@ class NodeTables(Protocol):
 
     def find_damage(self, article: Article) -> str | None:
         """Describe the missing columns or triggers of an article's table; None if nothing is missing."""
+
+    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
+        """Return the triggers of programs that change rows of an article's table as they arrive."""
 
     def take_in_partitions(self, article: Article) -> bool:
         """Track the partitions attached to an article's table since it was tracked, with their rows as inserts.

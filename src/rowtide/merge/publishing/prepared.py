@@ -16,6 +16,7 @@ from uuid import uuid4
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import put_retry
 from rowtide.merge.publishing.snapshots import Snapshot, put_at_subscriber
@@ -40,13 +41,17 @@ class Existing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExistingRows:
-    """How many rows of a table both nodes have, equal or different, and how many only one of them has."""
+    """How many rows of a table both nodes have, equal or different, and how many only one of them has.
+
+    `rewriting` are the triggers of the subscriber's table that change rows which arrive, and so make endless traffic.
+    """
 
     article: str
     equal: int
     different: int
     only_subscriber: int
     only_publisher: int
+    rewriting: tuple[RewritingTrigger, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -98,6 +103,7 @@ class PreparedTable:
             len(self.different),
             len(self.own) + len(self.foreign) + len(self._outside),
             len(self.missing),
+            tuple(self.subscriber.tables.find_rewriting(self.article)),
         )
 
     @property

@@ -45,6 +45,7 @@ from rowtide.merge.nodes.postgres.tables.parts import (
     parts_requests,
     read_parts,
 )
+from rowtide.merge.nodes.postgres.tables.rewriting import find_rewriting
 from rowtide.merge.nodes.postgres.tables.triggers import (
     function_name,
     function_statements,
@@ -53,6 +54,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     trigger_names,
     trigger_statements,
 )
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
@@ -163,6 +165,10 @@ class PostgresTables:
     @here
     def find_damage(self, article: Article) -> str | None:
         return self._find_damages([article]).get(article.nickname)
+
+    @here
+    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
+        return find_rewriting(self._session, article)
 
     @here
     def examine(self, articles: Sequence[Article]) -> Examination:

@@ -20,11 +20,13 @@ from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.documented_tables import make_views
 from rowtide.merge.nodes.sqlite.tables.altering import TableAlteration
 from rowtide.merge.nodes.sqlite.tables.filling import load
 from rowtide.merge.nodes.sqlite.tables.making import list_parts, make_table, read_statement
+from rowtide.merge.nodes.sqlite.tables.rewriting import find_rewriting
 from rowtide.merge.nodes.sqlite.tables.rowguid import (
     add_rowguid,
     drop_rowguid,
@@ -129,6 +131,9 @@ class SqliteTables:
             [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in there],
             [name for name in trigger_names(article) if name not in triggers],
         )
+
+    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
+        return find_rewriting(self._session, article)
 
     def examine(self, articles: Sequence[Article]) -> Examination:
         tables = {article: find_table(self._session, article.file_table) for article in articles}
