@@ -5,12 +5,15 @@ Each test quotes the sentences that it checks. Rows are seen at once, without an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
@@ -366,3 +369,20 @@ def _judge(merged: Merge) -> None:
     merged.settle()
     found = merged.merge.get_metadata(PUBLICATION, south.url, "item", asked, upload=True)
     assert {row.applied_as for row in found} == {"nothing"}
+
+
+def test_all_tables_that_the_page_lists_are_read(merged: Merge) -> None:
+    merged.hub.execute("update item set name = 'hub'")
+    merged.subscribers[0].execute("update item set name = 'device'")
+    merged.settle()
+    page = Path("docs/reference/merge-names.md").read_text()
+    listed = page.partition("what differs from SQL Server's")[2].partition("Tables without a counterpart")[0]
+    names = re.findall(r"`((?:MSmerge|sysmerge)\w+)`", "".join(re.findall(r"^\|([^|]*)\|", listed, re.MULTILINE)))
+    assert {"MSmerge_replinfo", "MSmerge_contents", "MSmerge_identity_range"} <= set(names)
+    for member in merged.members:
+        found = {name: MergeReplication(member.url).read_table(name.lower()) for name in names}
+        assert all(table.columns for table in found.values())
+        assert [row["nickname"] for row in found["MSmerge_replinfo"].rows] != []
+    ((conflict,), history) = (read(merged.hub, name) for name in ("MSmerge_conflicts_info", "MSmerge_sessions"))
+    assert (conflict["article"], len(history)) == ("item", 4)
+    assert rowtide("merge", "table", "MSmerge_replinfo", "--db", merged.hub.url).code == 0

@@ -8,11 +8,17 @@ from typing import Final
 from rowtide.merge.definitions import (
     CONTENTS,
     TOMBSTONE,
+    article_history,
     articles,
+    conflicts_info,
     genhistory,
+    identity_ranges,
     partition_groups,
     partition_mappings,
     publications,
+    replinfo,
+    schema_changes,
+    sessions,
     subscriptions,
 )
 
@@ -36,6 +42,12 @@ RENAMED: Final = {
     "sysmergesubscriptions": subscriptions.name,
 }
 """The names that stored tables had in earlier builds, when they had those of the documented ones, with today's."""
+
+STORED: Final = {
+    table.name: table
+    for table in (article_history, conflicts_info, identity_ranges, replinfo, schema_changes, sessions)
+}
+"""Documented tables that are stored as such."""
 
 
 def view_names() -> Sequence[str]:

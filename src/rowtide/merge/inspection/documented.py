@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from rowtide.merge.documented.names import view_names
+from sqlalchemy import Table, select
+
+from rowtide.merge.documented.names import STORED, view_names
 from rowtide.merge.errors.inspection import DocumentedTableUnknown
 from rowtide.merge.nodes.roles.schema import MergedTables
+from rowtide.merge.progress import as_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,19 @@ def read_table(node: MergedTables, name: str) -> DocumentedTable:
 
     Raises `DocumentedTableUnknown`.
     """
-    listed = sorted(view_names())
+    listed = sorted((*view_names(), *STORED))
     found = next((each for each in listed if each.lower() == name.lower()), None)
     if found is None:
         raise DocumentedTableUnknown(name, ", ".join(listed))
-    columns, rows = node.tables.read_documented(found) if node.tables.is_prepared() else ((), ())
+    if not node.tables.is_prepared():
+        return DocumentedTable(found, (), ())
+    columns, rows = _read_stored(node, STORED[found]) if found in STORED else node.tables.read_documented(found)
     return DocumentedTable(found, columns, [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def _read_stored(node: MergedTables, table: Table) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
+    rows = node.connection.execute(select(table).order_by(*table.primary_key))
+    return tuple(rows.keys()), [[as_utc(each) if isinstance(each, datetime) else each for each in row] for row in rows]
 
 
 def read_rows(node: MergedTables, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
