@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,8 @@ class LoggedDatabase:
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """Open a transaction on a connection of its own; it commits at the end."""
-        with psycopg.connect(self.url) as connection:
+        # psycopg leaves a connection open whose commit was refused.
+        with closing(psycopg.connect(self.url)) as opened, opened as connection:
             yield connection
 
     def enable(self, *tables: str, snapshot: bool = False) -> None:

@@ -100,7 +100,7 @@ def test_of_rows_with_one_unique_value_the_last_stays(two: tuple[Peer, Peer]) ->
     assert {(one.kind, one.resolution) for one in kept} >= {("insert_exists", "skipped"), ("update_exists", "applied")}
 
 
-def test_values_of_partial_and_expression_indexes_too(two: tuple[Peer, Peer]) -> None:
+def test_values_of_partial_and_expression_indexes_and_nulls(two: tuple[Peer, Peer]) -> None:
     first, second = two
     for peer in two:
         peer.execute("create unique index on items (lower(code), (n % 10)) where n > 0")
@@ -110,7 +110,8 @@ def test_values_of_partial_and_expression_indexes_too(two: tuple[Peer, Peer]) ->
     second.execute("update items set n = 0 where id = 1", "insert into items values (12, 0, 'Late')")
     first.execute("insert into items values (21, 7, 'Other')")
     second.execute("insert into items values (13, 27, 'oTHER')")
-    first.execute("update items set n = 2 where id = 21")
+    first.execute("update items set n = 2 where id = 21", "insert into items values (30, 3, null), (31, 4, null)")
+    second.execute("update items set code = null where id = 6", "delete from items where id = 5")
 
     assert [row for row in require_equal(first, second) if not row.endswith(",0,c" + row[1] + ")")] == [
         "(1,0,LATE)",
@@ -118,6 +119,9 @@ def test_values_of_partial_and_expression_indexes_too(two: tuple[Peer, Peer]) ->
         "(12,0,Late)",
         "(13,27,oTHER)",
         "(21,2,Other)",
+        "(30,3,)",
+        "(31,4,)",
+        "(6,0,)",
     ]
 
 

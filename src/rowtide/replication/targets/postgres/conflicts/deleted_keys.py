@@ -20,7 +20,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.databases.postgres.values import is_of_server, text_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, key_texts
+from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, given, key_texts
 
 TABLE = f'{SCHEMA}."MSdeleted_keys"'
 OBJECTS = (
@@ -167,7 +167,8 @@ def record_displaced(article: Article) -> str:
     place = len(article.columns) + 1
     return (
         f"insert into {TABLE} (table_name, key, committed_us, originator) "
-        f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}, ${place}::bigint, ${place + 1}) "
+        f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}, "
+        f"{given(place)}::bigint, {given(place + 1)}) "
         'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, '
         "committed_us = excluded.committed_us, originator = excluded.originator"
     )

@@ -25,7 +25,13 @@ from rowtide.replication.targets.postgres.conflicts.deleted_keys import (
     released_function,
     restriction,
 )
-from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, is_in, value_texts
+from rowtide.replication.targets.postgres.conflicts.statements import (
+    VERSION_OF,
+    UniqueIndex,
+    given,
+    is_in,
+    value_texts,
+)
 from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques, require_evaluable
 
 TABLE = f'{SCHEMA}."MSreleased_values"'
@@ -96,7 +102,7 @@ def record(article: Article, index: UniqueIndex) -> str:
         f"where {is_kept} "
         "on conflict (table_name, columns, value) do update "
         "set refreshed = r.refreshed + 1, committed_us = null, origin = null "
-        f"where coalesce(({_VERSION})[1], 0) <= ${len(article.columns) + 1}::bigint"
+        f"where coalesce(({_VERSION})[1], 0) <= {given(len(article.columns) + 1)}::bigint"
     )
 
 

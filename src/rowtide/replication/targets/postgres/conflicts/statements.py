@@ -1,8 +1,8 @@
 """Statements that find what a change meets at a PostgreSQL subscriber, and make it.
 
 Their values are the texts of rows: of an insert the new one, of a delete the old one, of an update the old one and then
-the new one. Those about the table's rows are run by functions of its writer (`owners.creations`) with the values in an
-array; others have them as parameters.
+the new one. They are one parameter, an array: a null among single parameters has no type where a statement does not use
+it. Statements about the table's rows are run by functions of its writer (`owners.creations`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from psycopg.types.string import StrDumper
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.values import is_of_server, text_of, value_of
+from rowtide.databases.postgres.values import is_of_server, text_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.wide_rows import read_text
@@ -57,7 +57,7 @@ class UniqueIndex:
 
 
 def open_cursor(connection: psycopg.Connection[tuple[Any, ...]]) -> psycopg.RawCursor[tuple[Any, ...]]:
-    """Return a cursor for the statements; it sends texts as such, also those that a statement does not use."""
+    """Return a cursor for the statements; it sends texts as such."""
     cursor = psycopg.RawCursor(connection)
     cursor.adapters.register_dumper(str, StrDumper)
     return cursor
@@ -161,7 +161,7 @@ def value_texts(article: Article, index: UniqueIndex) -> str:
     texts = (
         _given_text(*columns[value])
         if value in columns
-        else f"({_evaluated(article, index, value, 1, _parameter)})::text"
+        else f"({_evaluated(article, index, value, 1, _given_value)})::text"
         for value in index.values
     )
     return f"array[{', '.join(texts)}]"
@@ -170,7 +170,7 @@ def value_texts(article: Article, index: UniqueIndex) -> str:
 def is_in(article: Article, index: UniqueIndex) -> str:
     """Return whether a row is in an index that has a condition, as SQL."""
     assert index.condition is not None
-    return _evaluated(article, index, index.condition, 1, _parameter)
+    return _evaluated(article, index, index.condition, 1, _given_value)
 
 
 def _evaluated(
@@ -242,15 +242,20 @@ def _numbered(article: Article, first: int) -> Sequence[tuple[PublishedColumn, i
     return [(column, place) for place, column in enumerate(article.columns, first)]
 
 
-def _parameter(column: PublishedColumn, place: int) -> str:
-    return value_of(f"${place}", column.value_type_text)
+def given(place: int) -> str:
+    """Return the text at a place of the values of a statement about rowtide's own rows."""
+    return f"($1::text[])[{place}]"
+
+
+def _given_value(column: PublishedColumn, place: int) -> str:
+    return read_text(given(place), column.value_type_text)
 
 
 def _given_text(column: PublishedColumn, place: int) -> str:
-    """Return a parameter's text in the server's own form; a type of a user's has it already."""
+    """Return the text at a place in the server's own form; a type of a user's has it already."""
     if not is_of_server(column.value_type_text):
-        return f"${place}"
-    return text_of(_parameter(column, place), column.value_type_text)
+        return given(place)
+    return text_of(_given_value(column, place), column.value_type_text)
 
 
 def _element(column: PublishedColumn, place: int) -> str:

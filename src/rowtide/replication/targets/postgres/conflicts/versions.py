@@ -101,7 +101,7 @@ class Versions:
 
     def find_deleted(self, article: Article, row: Sequence[str | None]) -> Version | None:
         """Return when a row's key, or all rows, were deleted last; None if it is not known."""
-        return self._find_last(deleted_keys.find(article), row)
+        return self._find_last(deleted_keys.find(article), [list(row)])
 
     def find_emptied(self, article: Article) -> Version | None:
         """Return when all rows were deleted last; None if it is not known."""
@@ -114,12 +114,12 @@ class Versions:
         if not uniques:
             return None
         with translated():
-            rows = self._raw.execute(released_values.find(article, uniques), row).fetchall()
+            rows = self._raw.execute(released_values.find(article, uniques), [list(row)]).fetchall()
         return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
 
-    def _find_last(self, query: str, row: Sequence[str | None]) -> Version | None:
+    def _find_last(self, query: str, given: Sequence[Sequence[str | None]]) -> Version | None:
         with translated():
-            rows = self._raw.execute(query, row).fetchall()
+            rows = self._raw.execute(query, given).fetchall()
         known = (
             self.read(found) if committed_us is None else Version(committed_us, originator or "")
             for found, committed_us, originator in rows

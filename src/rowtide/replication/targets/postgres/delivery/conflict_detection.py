@@ -213,7 +213,7 @@ class ConflictDelivery:
         emptied = self._versions.find_emptied(article)
         if emptied is None or emptied <= self._incoming:
             self._change(article, statements.delete_older(article), [str(self._incoming.committed_us)])
-            self._record(deleted_keys.record_all(article), [])
+            self._record(deleted_keys.record_all(article))
 
     def _find(self, article: Article, operation: Operation, texts: Sequence[str | None]) -> Found:
         if article.article_id not in self._uniques:
@@ -246,10 +246,10 @@ class ConflictDelivery:
         self._pin(writer)
         self._raw.execute(f"select {writer.executing}($1, $2::text[])", [statement, list(values)])
 
-    def _record(self, statement: str, values: Sequence[object]) -> None:
+    def _record(self, statement: str, *values: Sequence[str | None]) -> None:
         """Run a statement about rowtide's own rows."""
         self._pin()
-        self._raw.execute(statement, values)
+        self._raw.execute(statement, [list(one) for one in values])
 
     def _pin(self, writer: Writer | None = None) -> None:
         """Pin the session's settings, before a statement of this role, or of rowtide's, if another's code has run."""
