@@ -60,6 +60,36 @@ def test_what_no_trigger_reported_comes_with_a_copy(replicated: ReplicatedDataba
     replicated.require_equal("sums")
 
 
+def test_what_a_transaction_adds_before_it_needs_a_copy_comes(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(SUMS, sums={})
+    with replicated.publisher.transaction() as connection:
+        connection.execute("insert into sums values (1, 1, 1)")
+        connection.execute("alter table sums add column c int default 4")
+        connection.execute("alter table sums add column thrice int generated always as (a * 3) stored")
+        connection.execute("alter table sums rename column b to second")
+        connection.execute("alter table sums add column numbered serial")
+    replicated.deliver()
+
+    rows = "select id, a, second, c, thrice, numbered from sums"
+    assert replicated.subscriber.execute(rows) == replicated.publisher.execute(rows) == [(1, 1, 1, 4, 3, 1)]
+    assert not list_left_out(replicated)
+
+
+def test_a_generated_column_that_a_subscriber_lacks_is_named(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(SUMS, sums={})
+    replicated.subscriber.execute("alter table sums drop column twice")
+    (validated,) = replicated.replication.validate(PUBLICATION)
+    replicated.deliver()
+
+    assert validated.left_out == ("twice",)
+    (left,) = list_left_out(replicated)
+    assert (left.name, left.reason) == ("twice", "the subscriber's table has no such column")
+    replicated.subscriber.execute("alter table sums add column twice int generated always as (a * 2) stored")
+    replicated.publisher.execute("insert into sums values (1, 1)")
+    replicated.deliver()
+    assert not list_left_out(replicated)
+
+
 def test_a_refused_generated_column_is_left_out(replicated: ReplicatedDatabase) -> None:
     own = "create function double(int) returns int immutable language sql return $1 * 2"
     replicated.begin(SUMS, sums={})

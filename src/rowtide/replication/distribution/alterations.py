@@ -243,7 +243,8 @@ class AlteringTransaction:
         `IdentityLost`, `SchemaChanged`, `CopyNeeded`.
         """
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
-        now = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
+        before = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
+        now = dict(before)
         places = dict.fromkeys(now, _Place(0, is_estimated=False))
         steps: list[Step] = []
         for number, event in enumerate(events):
@@ -253,14 +254,18 @@ class AlteringTransaction:
                 if isinstance(event, Altered):
                     found = _find_place(state, events, number, row_numbers, is_late=article_id in late)
                     places[article_id] = max(places[article_id], found)
-                followed = _follow_event(
-                    state,
-                    article,
-                    event,
-                    replicates_ddl=replicates_ddl,
-                    has_values=has_values,
-                    require_intact=require_intact,
-                )
+                try:
+                    followed = _follow_event(
+                        state,
+                        article,
+                        event,
+                        replicates_ddl=replicates_ddl,
+                        has_values=has_values,
+                        require_intact=require_intact,
+                    )
+                except CopyNeeded as found:
+                    # The subscriber has nothing of this transaction, of its earlier statements neither.
+                    raise CopyNeeded(before[article_id], found.error) from found
                 followed = _without_refused(followed, refused)
                 if followed.article != article:
                     now[article_id] = replace(followed.article, defined_at=lsn.value + 1)

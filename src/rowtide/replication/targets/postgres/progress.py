@@ -7,6 +7,7 @@ locks the progress row, and is refused unless epoch and position are those that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 
 import psycopg
@@ -15,7 +16,9 @@ from psycopg import sql
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
-from rowtide.replication.articles.articles import Article, decode_article, encode_article
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.replication.articles.articles import Article, LeftOutColumn, decode_article, encode_article
+from rowtide.replication.articles.schema_changes import COLUMN_LACKING
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -244,7 +247,25 @@ def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[
         statement = f'select article_id, definition from {SCHEMA}."MSreplication_articles" where subscription_guid = %s'
         rows = connection.execute(sql.SQL(statement), (guid,)).fetchall()
     altered = {article_id: decode_article(definition) for article_id, definition in rows}
-    return tuple(altered.get(article.article_id, article) for article in articles)
+    return tuple(_without_lacking(connection, altered.get(article.article_id, article)) for article in articles)
+
+
+def _without_lacking(connection: psycopg.Connection, article: Article) -> Article:
+    """Return an article that leaves out the generated columns which its table lacks: nothing that is delivered misses
+    them.
+    """
+    left_out = tuple(each for each in article.left_out if each.reason != COLUMN_LACKING)
+    known = {each.number for each in left_out}
+    if article.has_all_columns and any(column.number not in known for column in article.generated):
+        with translated():
+            found = connection.execute(_COLUMNS, (quote_qualified(article.schema, article.table),)).fetchall()
+        present = {name for (name,) in found}
+        left_out += tuple(
+            LeftOutColumn(column.number, column.name, COLUMN_LACKING)
+            for column in article.generated
+            if present and column.name not in present and column.number not in known
+        )
+    return article if left_out == article.left_out else replace(article, left_out=left_out)
 
 
 def is_made(connection: psycopg.Connection) -> bool:
@@ -266,4 +287,7 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))
 
 
+_COLUMNS = """
+select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
+"""
 _FIND_VERSION = f"select obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace')"
