@@ -12,9 +12,11 @@ import psycopg
 
 KEYS = 12
 """Rows of a table have keys up to this, so that they meet."""
-TYPES = ("int", "bigint", "text", "varchar(20)")
+TYPES = ("int", "bigint", "text", "varchar(20)", "numeric(12,3)")
 """Of columns that are added."""
-_WIDER = {"int": "bigint", "smallint": "int", "varchar(20)": "text"}
+_WIDER = {"int": "bigint", "smallint": "int", "varchar(20)": "text", "numeric(12,3)": "numeric(20,5)"}
+_RETYPED = {"int": "text", "bigint": "numeric(20,5)", "numeric(12,3)": "numeric(12,4)"}
+"""With other texts, for which a file's table is copied again."""
 _BASE = {"id": "int", "u": "int", "parent": "int"}
 _DEFINITION = "id int primary key, u int unique deferrable, parent int"
 
@@ -64,8 +66,9 @@ class PublishedTable:
         return query if self.where is None else query.replace(" order by ", f" where {self.where} order by ")
 
     def creation(self) -> str:
-        """Return the statement that makes one of `small_table`."""
+        """Return the statement that makes one of `small_table`, whose other columns are parts of unique keys, too."""
         added = "".join(f", {name} {self.columns[name]}" for name in self.loose)
+        added += "".join(f", unique (id, {name})" for name in self.loose)
         return f"create table {self.name} ({_DEFINITION}{added})"
 
     def add(self, name: str, type_text: str) -> None:
@@ -153,6 +156,9 @@ class SchemaChanges:
             yield self._drop
         if self._widened(table):
             yield self._widen
+        if self._retyped(table):
+            yield self._retype
+        yield self._add_numbered
 
     def _droppable(self, table: PublishedTable) -> list[str]:
         """A column of the row filter is not: its article would stop."""
@@ -161,6 +167,10 @@ class SchemaChanges:
 
     def _widened(self, table: PublishedTable) -> list[str]:
         return [name for name in table.loose if table.columns[name] in _WIDER]
+
+    def _retyped(self, table: PublishedTable) -> list[str]:
+        """By another type a row filter would not fit its column."""
+        return [name for name in self._droppable(table) if table.columns[name] in _RETYPED]
 
     def _add(self, connection: Session, table: PublishedTable) -> None:
         name, type_text = f"c{next(self.names)}", self.chosen.choice(TYPES)
@@ -182,9 +192,28 @@ class SchemaChanges:
 
     def _widen(self, connection: Session, table: PublishedTable) -> None:
         name = self.chosen.choice(self._widened(table))
-        wider = _WIDER[table.columns[name]]
-        _run(connection, f"alter table {table.name} alter column {name} type {wider}")
-        table.columns[name] = wider
+        self._give(connection, table, name, _WIDER[table.columns[name]])
+
+    def _retype(self, connection: Session, table: PublishedTable) -> None:
+        name = self.chosen.choice(self._retyped(table))
+        self._give(connection, table, name, _RETYPED[table.columns[name]])
+
+    def _give(self, connection: Session, table: PublishedTable, name: str, type_text: str) -> None:
+        _run(connection, f"alter table {table.name} alter column {name} type {type_text}")
+        if type_text not in {"int", "bigint"} and table.columns[name] != "varchar(20)":
+            table.is_whole = False
+        table.columns[name] = type_text
+
+    def _add_numbered(self, connection: Session, table: PublishedTable) -> None:
+        """Add and rename columns before one with a value for each row, for which all subscribers copy the table."""
+        if table.loose:
+            self._rename_column(connection, table)
+        self._add(connection, table)
+        name = f"c{next(self.names)}"
+        _run(connection, f"alter table {table.name} add column {name} bigserial")
+        _run(connection, f"alter table {table.name} alter column {name} drop not null")
+        table.add(name, "bigint")
+        table.is_whole = False
 
     def _rename(self, connection: Session, table: PublishedTable) -> None:
         new = f"t{next(self.names)}"

@@ -9,6 +9,19 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite.index_text import TOKEN, find_closing, split_terms, text_between
 from rowtide.databases.sqlite.quoting import quote, unquote
 
+_COLUMN_CONSTRAINTS = (
+    "constraint",
+    "primary",
+    "not",
+    "null",
+    "unique",
+    "check",
+    "default",
+    "collate",
+    "references",
+    "generated",
+    "as",
+)
 _CONSTRAINTS = ("constraint", "primary", "unique", "check", "foreign")
 
 
@@ -50,7 +63,7 @@ class TableText:
 
 def parse_table(sql: str) -> TableText:
     """Parse the statement that created a table, which SQLite has accepted before."""
-    tokens = [found for found in TOKEN.finditer(sql) if found.lastgroup != "blank"]
+    tokens = _tokens(sql)
     words = [token.group().lower() for token in tokens]
     opening = words.index("(")
     closing = find_closing(words, opening)
@@ -59,9 +72,37 @@ def parse_table(sql: str) -> TableText:
     return TableText(items, f" {options}" if options else "")
 
 
+def retyped(item: TableItem, declaration: str) -> TableItem:
+    """Return a column with another declared type; its constraints and its default stay."""
+    name, *others = _tokens(item.text)
+    words = [token.group().lower() for token in others]
+    end = next((place for place, word in enumerate(words) if word in _COLUMN_CONSTRAINTS), len(words))
+    rest = f" {text_between(others[end:])}" if others[end:] else ""
+    return item_of(f"{name.group()} {declaration}{rest}")
+
+
+def nullable(item: TableItem) -> TableItem:
+    """Return a column that takes nulls."""
+    tokens = _tokens(item.text)
+    words = [token.group().lower() for token in tokens]
+    depth = 0
+    for place, word in enumerate(words):
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth == 0 and place > 0 and words[place : place + 2] == ["not", "null"]:
+            begin = place - 2 if words[place - 2] == "constraint" else place
+            end = place + 5 if words[place + 2 : place + 4] == ["on", "conflict"] else place + 2
+            parts = [text_between(part) for part in (tokens[:begin], tokens[end:]) if part]
+            return nullable(item_of(" ".join(parts)))
+    return item
+
+
 def item_of(text: str) -> TableItem:
     """Return a column or constraint from its text."""
-    return _item([found for found in TOKEN.finditer(text) if found.lastgroup != "blank"])
+    return _item(_tokens(text))
+
+
+def _tokens(text: str) -> list[re.Match[str]]:
+    return [found for found in TOKEN.finditer(text) if found.lastgroup != "blank"]
 
 
 def _item(tokens: Sequence[re.Match[str]]) -> TableItem:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, is_wider_number
+from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, prints_alike
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import (
@@ -25,7 +25,6 @@ from rowtide.replication.articles.articles import (
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
-_REAL = 700
 NOT_REPLICATED = "the publication does not replicate schema changes"
 NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
@@ -64,12 +63,12 @@ class ColumnRenamed:
 class ColumnRetyped:
     """A column, by its new name, has another type, to which every server casts alike.
 
-    `keeps_values`: in which all its values are what they were.
+    `keeps_texts`: in which the texts of all its values are what they were.
     """
 
     column: PublishedColumn
     collation: str | None
-    keeps_values: bool
+    keeps_texts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +218,7 @@ def follow(
     changes += _renames(kept, now)
     for before, after in zip(kept, renamed.columns, strict=True):
         if (before.type_code, before.type_modifier) != (after.type_code, after.type_modifier):
-            keeps = not alteration.rewrites_values or _is_wider(before, after)
-            changes.append(ColumnRetyped(after, now[after.number].collation, keeps))
+            changes.append(ColumnRetyped(after, now[after.number].collation, _keeps_texts(before, after, alteration)))
         if before.is_nullable is not after.is_nullable:
             changes.append(NullsChanged(after))
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
@@ -413,11 +411,12 @@ def _is_cast_alike(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredCol
     return alteration.casts_alone and all(is_cast_alike(old, new) for old, new in codes)
 
 
-def _is_wider(before: PublishedColumn, after: PublishedColumn) -> bool:
-    """Return whether the text of every value stays what it is: of a `real` it gets the digits that were rounded."""
-    return before.type_code != _REAL and is_wider_number(
-        (before.type_code, before.type_text), (after.type_code, after.type_text)
-    )
+def _keeps_texts(before: PublishedColumn, after: PublishedColumn, alteration: Alteration) -> bool:
+    if before.value_type_text == after.value_type_text:
+        # A domain, or its base type.
+        return True
+    types = ((each.type_code, each.type_text) for each in (before, after))
+    return prints_alike(*types, is_rewritten=alteration.rewrites_values)
 
 
 def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | None:

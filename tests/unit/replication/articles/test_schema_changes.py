@@ -200,7 +200,7 @@ def test_a_real_gets_digits_in_double_precision() -> None:
     (change,) = followed.changes
 
     assert isinstance(change, ColumnRetyped)
-    assert not change.keeps_values, "a file has the text 1.1, which becomes 1.100000023841858"
+    assert not change.keeps_texts, "a file has the text 1.1, which becomes 1.100000023841858"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,34 @@ def test_rewritten_values_are_cast_if_the_server_only_cast_them(
         return
     (change,) = followed_by(ALL, alteration).changes
     assert isinstance(change, ColumnRetyped)
-    assert change.keeps_values is keeps
+    assert change.keeps_texts is keeps
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_rewritten", "keeps"),
+    [
+        (("numeric(12,3)", 1700), ("numeric(20,5)", 1700), True, False),
+        (("numeric(12,3)", 1700), ("numeric(20,3)", 1700), False, True),
+        (("numeric(12,3)", 1700), ("numeric", 1700), False, True),
+        (("integer", 23), ("numeric(10,2)", 1700), True, False),
+        (("integer", 23), ("bigint", 20), True, True),
+        (("character(3)", 1042), ("character(5)", 1042), True, False),
+        (("character varying(3)", 1043), ("text", 25), False, True),
+        (("timestamp without time zone", 1114), ("timestamp with time zone", 1184), False, False),
+        (("cidr", 650), ("inet", 869), False, False),
+    ],
+)
+def test_a_file_keeps_texts_that_are_printed_alike(
+    before: tuple[str, int], after: tuple[str, int], *, is_rewritten: bool, keeps: bool
+) -> None:
+    held, now = (with_column(TABLE, "id", type_text=text, type_code=code) for text, code in (before, after))
+    if before[1] == after[1]:
+        now = replace(now, columns=tuple(replace(one, type_modifier=7) for one in now.columns))
+    alteration = alteration_of(now, statement=f"alter table t1 alter id type {after[0]}", rewrites_values=is_rewritten)
+    change = followed_by(article(held), alteration).changes[0]
+
+    assert isinstance(change, ColumnRetyped)
+    assert change.keeps_texts is keeps
 
 
 def test_what_a_subscriber_has_is_bound_to_a_moved_database() -> None:

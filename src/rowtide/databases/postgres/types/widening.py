@@ -10,6 +10,8 @@ from rowtide.databases.postgres.values import lake_type
 
 _FLOATS = frozenset({700, 701})
 _TEXTS = frozenset({25, 1042, 1043})
+_WHOLE = frozenset({20, 21, 23})
+_VARYING = frozenset({25, 1043})
 _DATES = frozenset({1082, 1114})
 _JSON = (114, 3802)
 
@@ -38,6 +40,18 @@ _MODIFIER = re.compile(r" ?\((-?\d+)(?:,(-?\d+))?\)")
 def is_wider_number(old: tuple[int, str], new: tuple[int, str]) -> bool:
     """Return whether the server's cast from one type of numbers to another keeps values; types by oid and name."""
     return {old[0], new[0]} <= NUMBERS and can_widen(lake_type(old[1]).name, lake_type(new[1]).name)
+
+
+def prints_alike(old: tuple[int, str], new: tuple[int, str], *, is_rewritten: bool) -> bool:
+    """Return whether every value's text stays what it is when a column's type changes; types by oid and name.
+
+    With another scale `1.5` becomes `1.50`, and values that the server need not rewrite may be printed otherwise, as of
+    `timestamp` and `timestamptz`.
+    """
+    if old == new or (old[0] == new[0] and not is_rewritten):
+        return True
+    pair = {old[0], new[0]}
+    return (pair <= _WHOLE and is_wider_number(old, new)) or (pair <= _VARYING and not is_rewritten)
 
 
 def is_cast_alike(old: int, new: int) -> bool:

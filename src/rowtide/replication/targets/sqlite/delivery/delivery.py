@@ -118,10 +118,10 @@ class SqliteDelivery:
 
     def alter(self, followed: Followed) -> None:
         for change in followed.changes:
-            if isinstance(change, ColumnRetyped) and not change.keeps_values:
+            if isinstance(change, ColumnRetyped) and not change.keeps_texts:
                 self._file.undo()
                 kind = change.column.type_text
-                reason = f"column {change.column.name} became {kind}, to which SQLite does not cast alike"
+                reason = f"column {change.column.name} became {kind}, in which the texts of its values may be others"
                 raise AlterationRefused(followed.article, change, reason)
         article = followed.article
         if any(command.procedure is not None for command in (article.insert, article.update, article.delete)):

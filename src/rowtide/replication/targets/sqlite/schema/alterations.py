@@ -1,17 +1,15 @@
-"""A schema change of an article in a SQLite file, as statements. Pure.
-
-A column whose type has to be another, or which has to take nulls, is replaced by a new one: SQLite alters no column.
-"""
+"""A schema change of an article in a SQLite file, as statements. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import assert_never
 
+from rowtide.databases.sqlite.catalogue import Table
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
-from rowtide.databases.sqlite.types import Affinity, stored_type
+from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles.articles import PublishedColumn
 from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
@@ -24,34 +22,26 @@ from rowtide.replication.articles.schema_changes import (
     SchemaChange,
     TableRenamed,
 )
+from rowtide.replication.targets.sqlite.schema.rebuilding import declare
 
-_REPLACING = "rowtide_replacing"
 
-
-def alter(table: str, present: Mapping[str, Affinity], change: SchemaChange) -> Iterator[str]:
-    """Yield the statements that make a change in a table; `present` are its columns, by lower-case name."""
-    altering = f"alter table {quote(table)}"
+def alter(table: Table, change: SchemaChange) -> Iterator[str]:
+    """Yield the statements that make a change in a table, but for columns that `rebuilding` alters."""
+    altering = f"alter table {quote(table.name)}"
     match change:
         case TableRenamed(_, name):
-            if name != table:
+            if name != table.name:
                 yield f"{altering} rename to {quote(name)}"
         case ColumnAdded(column, value, _):
-            if column.name.lower() not in present:
-                yield f"{altering} add column {_definition(column, value)}"
+            if table.find_column(column.name) is None:
+                yield f"{altering} add column {_definition(column, value, is_strict=table.is_strict)}"
             else:
                 name, first = quote(column.name), _first(column, value)
-                yield f"update {quote(table)} set {name} = {first} where {name} is not {first}"
-        case ColumnDropped(column):
-            if column.name.lower() in present:
-                yield f"{altering} drop column {quote(column.name)}"
+                yield f"update {quote(table.name)} set {name} = {first} where {name} is not {first}"
         case ColumnRenamed(column, name):
             yield f"{altering} rename column {quote(column.name)} to {quote(name)}"
-        case ColumnRetyped(column):
-            if present.get(column.name.lower()) not in stored_type(column.value_type_text).keeping:
-                yield from _replace(table, column)
-        case NullsChanged(column):
-            if column.is_nullable:
-                yield from _replace(table, column)
+        case ColumnDropped() | ColumnRetyped() | NullsChanged():
+            pass
         case GeneratedAltered() | ExpressionDropped():
             # A snapshot makes no generated columns there.
             pass
@@ -59,17 +49,8 @@ def alter(table: str, present: Mapping[str, Affinity], change: SchemaChange) -> 
             assert_never(change)
 
 
-def _replace(table: str, column: PublishedColumn) -> Iterator[str]:
-    name, declaration = quote(column.name), stored_type(column.value_type_text).declaration
-    yield f"alter table {quote(table)} add column {_REPLACING} {declaration}"
-    yield f"update {quote(table)} set {_REPLACING} = {name}"
-    yield f"alter table {quote(table)} drop column {name}"
-    yield f"alter table {quote(table)} rename column {_REPLACING} to {name}"
-
-
-def _definition(column: PublishedColumn, value: str | None) -> str:
-    stored = stored_type(column.value_type_text)
-    definition = f"{quote(column.name)} {stored.declaration}"
+def _definition(column: PublishedColumn, value: str | None, *, is_strict: bool) -> str:
+    definition = f"{quote(column.name)} {declare(column, is_strict=is_strict)}"
     if value is None:
         # Without a default SQLite adds no column that is not null, not even to an empty table.
         return definition

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 
-from rowtide.databases.sqlite.catalogue import find_table
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.types import affinity, stored_type
-from rowtide.replication.articles.schema_changes import ColumnAdded, Followed, SchemaChange, TableRenamed
+from rowtide.replication.articles.articles import PublishedColumn
+from rowtide.replication.articles.schema_changes import (
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRetyped,
+    Followed,
+    NullsChanged,
+    SchemaChange,
+    TableRenamed,
+)
 from rowtide.replication.targets.sqlite import progress
-from rowtide.replication.targets.sqlite.schema import alterations
+from rowtide.replication.targets.sqlite.schema import alterations, rebuilding
 
 
 class ChangeNotMade(Exception):
@@ -34,12 +43,27 @@ def follow(connection: sqlite3.Connection, guid: str, followed: Followed) -> Non
 
 def _make(connection: sqlite3.Connection, name: str, change: SchemaChange) -> None:
     table = find_table(connection, name)
-    columns = () if table is None else table.columns
-    is_strict = table is not None and table.is_strict
-    present = {column.name.lower(): affinity(column.type_text, is_strict=is_strict) for column in columns}
-    if isinstance(change, ColumnAdded):
-        own = present.get(change.column.name.lower())
-        if own is not None and own not in stored_type(change.column.value_type_text).keeping:
-            raise sqlite3.IntegrityError(f"the file has its own column {change.column.name}, which would alter values")
-    for statement in alterations.alter(name, present, change):
+    if table is None:
+        raise sqlite3.OperationalError(f"no such table: {name}")
+    match change:
+        case ColumnAdded(column):
+            own = table.find_column(column.name)
+            if own is not None and not _keeps(table, own, column):
+                raise sqlite3.IntegrityError(f"the file has its own column {column.name}, which would alter values")
+        case ColumnDropped(column) if table.find_column(column.name) is not None:
+            rebuilding.drop(connection, table.name, column)
+        case ColumnRetyped(column):
+            own = table.find_column(column.name)
+            if own is not None and not _keeps(table, own, column):
+                rebuilding.retype(connection, table.name, column)
+        case NullsChanged(column) if column.is_nullable:
+            rebuilding.allow_nulls(connection, table.name, column)
+        case _:
+            pass
+    for statement in alterations.alter(table, change):
         connection.execute(statement)
+
+
+def _keeps(table: Table, own: Column, column: PublishedColumn) -> bool:
+    """Whether a column of a table stores a published column's values unchanged."""
+    return affinity(own.type_text, is_strict=table.is_strict) in stored_type(column.value_type_text).keeping
