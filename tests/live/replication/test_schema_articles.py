@@ -66,6 +66,30 @@ def test_tables_that_views_read_are_copied_again(replicated: ReplicatedDatabase)
         replicated.require_equal("orders", "large", "totals")
 
 
+@pytest.mark.parametrize("how", ["reinitialized", "changed", "altered meanwhile"])
+def test_one_table_that_views_read_is_copied_again(replicated: ReplicatedDatabase, how: str) -> None:
+    publish(replicated)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.deliver()
+    replicated.subscriber.execute("create view own as select * from orders", "grant select on large to public")
+    if how == "altered meanwhile":
+        replicated.publisher.execute("alter table orders add column note text default 'n'")
+        replicated.deliver()
+        replicated.publisher.execute("alter table orders add column more int generated always as (id + 1) stored")
+    if how == "changed":
+        replicated.replication.change_article("shop", "orders", where="price > 0")
+    else:
+        replicated.replication.reinitialize("shop", article="orders")
+    replicated.publisher.execute("insert into orders (id, qty, price) values (77, 7, 700)")
+    replicated.deliver()
+    replicated.deliver()
+
+    replicated.require_equal("orders", "large")
+    assert replicated.subscriber.execute("select count(*) from own where id = 77") == [(1,)]
+    assert "=r/" in str(replicated.subscriber.execute("select relacl::text from pg_class where relname = 'large'"))
+
+
 @pytest.mark.exhaustive
 def test_adding_again_renews_the_text_at_subscribers(replicated: ReplicatedDatabase) -> None:
     publish(replicated)

@@ -56,7 +56,7 @@ def test_a_copied_table_is_altered_with_its_keys(replicated_file: ReplicatedFile
     replicated_file.publisher.execute("delete from t where id = '3'")
     replicated_file.deliver()
 
-    (validated,) = replicated_file.replication.validate(PUBLICATION, with_checksum=True)
+    (validated,) = replicated_file.replication.validate(PUBLICATION, checksum=True)
     assert (validated.result, validated.left_out) == ("passed", ())
     replicated_file.require_equal("t")
     made = "select count(*) from pragma_index_list('t') where \"unique\" and origin <> 'pk'"
@@ -73,7 +73,7 @@ def test_an_own_table_is_altered_and_keeps_what_is_its_own(replicated_file: Repl
     replicated_file.deliver()
 
     replicated_file.require_equal("t")
-    (validated,) = replicated_file.replication.validate(PUBLICATION, with_checksum=True)
+    (validated,) = replicated_file.replication.validate(PUBLICATION, checksum=True)
     assert validated.result == "passed"
     rows = replicated_file.subscriber.execute("select own from shown")
     assert rows == [("own",), ("own",)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import (
     BigInteger,
@@ -210,6 +210,13 @@ def record_start(connection: Connection, joining: Subscription, start: Position)
     """Record from which position on a joining article's changes are delivered."""
     of_agent = subscriptions.c.agent_id == joining.agent_id
     distributor(connection).execute(update(subscriptions).where(of_agent).values(subscription_seqno=start.value))
+
+
+def keep_table(connection: Connection, joining: Subscription) -> Subscription:
+    """Record that a joining article's table is emptied at the subscriber, and not dropped; return it so."""
+    kept = IfExists.TRUNCATE
+    distributor(connection).execute(update(agents).where(agents.c.id == joining.agent_id).values(if_exists=kept.value))
+    return replace(joining, if_exists=kept)
 
 
 def mark_prepared(connection: Connection, joining: Subscription) -> None:

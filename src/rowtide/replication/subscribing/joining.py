@@ -20,7 +20,7 @@ from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
-from rowtide.replication.articles.schema_changes import Followed, as_alteration, follow
+from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
@@ -111,6 +111,12 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                     # Renewing leaves to subscriptions that are there what they have.
                     distributor(connection).execute(subscription_records.hold_article_step(wanted.agent_id, article))
             replaced = subscription_records.find_replaced(connection, wanted.agent_id)
+            if (
+                wanted.if_exists is IfExists.DROP
+                and replaced is not None
+                and _is_kept(connection, wanted, replaced, articles)
+            ):
+                wanted = joining.keep_table(connection, wanted)
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
             new = NewSubscription(
@@ -151,6 +157,23 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
 def _is_wanted(joining: Subscription | None) -> bool:
     """Whether an article is still to join: it was not dropped, paused or replaced."""
     return joining is not None and joining.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
+
+
+def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:
+    """Whether a table that would be dropped is emptied and altered: views of it stay, rowtide's own among them.
+
+    Not if it gets another key, or columns that were left out.
+    """
+    (article,) = now
+    table = find_by_id(connection, article.source_id)
+    if table is None or not kind_of(wanted.subscriber).is_used(wanted.subscriber, held):
+        return False
+    try:
+        followed = follow(held, as_alteration(table), adds_none_since=None, has_no_rows=True)
+    except Unfollowed:
+        return False
+    shapes = ({column.number: column.key_ordinal for column in one.columns} for one in (followed.article, article))
+    return next(shapes) == next(shapes)
 
 
 def _follow_all(

@@ -67,6 +67,8 @@ class SubscriberKind:
     """Return how far the copy of a subscription is; None if the subscriber does not know the subscription."""
     has_joined: Callable[[str, str], bool]
     """Return whether the article of a joining subscription became one of the subscription that it joins."""
+    is_used: Callable[[str, Article], bool]
+    """Return whether an article's table cannot be dropped, because something else uses it, as views do."""
     detach: Callable[[str, str, Sequence[Article]], None]
     """Remove what delivery needs of articles that left a subscription; their rows stay."""
 

@@ -63,6 +63,13 @@ def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
         failpoint("article_detachment.after")
 
 
+def is_used(url: str, article: Article) -> bool:
+    """See `SubscriberKind`. Foreign keys count not: they are released."""
+    name = quote_qualified(article.schema, article.table)
+    with connect(url, application_name="rowtide subscription") as connection, translated():
+        return connection.execute(_IS_USED, {"table": name}).fetchone() == (True,)
+
+
 def take_in(joining: JoiningArticle, guid: str) -> Iterator[str]:
     """Yield the statements that make a joining article one of a subscription's, with its foreign keys. Pure."""
     article = joining.article
@@ -82,6 +89,20 @@ def _unless_there(article: Article, name: str, statement: str) -> str:
     return _UNLESS.format(table=table, name=quote_literal(name), statement=statement)
 
 
+_IS_USED = """
+select exists (
+    select from pg_class c join pg_type t on t.oid = c.reltype
+    join pg_depend d on d.deptype = 'n' and (
+        d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid
+        or d.refclassid = 'pg_type'::regclass and d.refobjid in (t.oid, t.typarray))
+    where c.oid = to_regclass(%(table)s) and d.classid <> 'pg_constraint'::regclass
+        and not (d.classid = 'pg_class'::regclass and d.objid = c.oid)
+        and not exists (
+            select from pg_rewrite r
+            where d.classid = 'pg_rewrite'::regclass and r.oid = d.objid and r.ev_class = c.oid)
+        and not exists (
+            select from pg_policy p where d.classid = 'pg_policy'::regclass and p.oid = d.objid and p.polrelid = c.oid))
+"""
 _SUBSCRIPTIONS = f'{SCHEMA}."MSreplication_subscriptions"'
 _ARTICLES = f'{SCHEMA}."MSreplication_articles"'
 

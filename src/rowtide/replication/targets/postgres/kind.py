@@ -23,6 +23,7 @@ KIND = SubscriberKind(
     require_streams=capacity.require_streams,
     find_status=joining.find_status,
     has_joined=joining.has_joined,
+    is_used=joining.is_used,
     detach=joining.detach,
     open_rows=rows.open_subscribed,
     open_repair=repairs.open_repair,

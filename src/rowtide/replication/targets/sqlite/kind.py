@@ -22,6 +22,8 @@ KIND = SubscriberKind(
     require_streams=subscriber.require_streams,
     find_status=joining.find_status,
     has_joined=joining.has_joined,
+    # It drops tables under their views.
+    is_used=lambda _url, _article: False,
     detach=joining.detach,
     open_rows=rows.open_subscribed,
     open_repair=repairs.open_repair,
