@@ -51,6 +51,8 @@ _ROUND = 100_000
 """Keys of rows that differ, in memory at once; for more, the tables are compared again."""
 _BATCH = 500
 """Rows that are repaired in one transaction, for which delivery waits."""
+_AT_ONCE = 10_000
+"""Rows that were refused, and are in one transaction with those that have their unique values."""
 _PASSES = 10
 _ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
 _FROM_OTHERS = "further databases change it, whose changes may be on their way to either side"
@@ -150,7 +152,7 @@ class _Repairing:
         while refused := [place for place, found in self._unrepaired.items() if found.action == REFUSED]:
             for place in refused:
                 del self._unrepaired[place]
-            repaired = list(self._repair(refused))
+            repaired = list(self._repair(refused, at_once=_AT_ONCE))
             yield from repaired
             if not repaired:
                 break
@@ -193,10 +195,10 @@ class _Repairing:
                     uncompared.append(self._describe(one.article, NOT_COMPARED, reason=one.reason))
         return places, uncompared
 
-    def _repair(self, places: Sequence[Place]) -> Iterator[Repair]:
-        for first in range(0, len(places), _BATCH):
+    def _repair(self, places: Sequence[Place], *, at_once: int = _BATCH) -> Iterator[Repair]:
+        for first in range(0, len(places), at_once):
             keys: dict[str, list[Row]] = defaultdict(list)
-            for article_id, key in places[first : first + _BATCH]:
+            for article_id, key in places[first : first + at_once]:
                 keys[article_id].append(key)
             yield from self._repair_batch(keys)
             self._forward()
@@ -271,12 +273,15 @@ class _Repairing:
             if not refused or len(refused) == len(waiting):
                 break
             waiting = refused
-        if refused and transaction.try_together(refused) is None:
-            yield from refused
-            return
-        for change in refused:
-            described = replace(changes[change], action=REFUSED, reason=reasons[change])
-            self._unrepaired[change.article.article_id, change.key] = described
+        while refused:
+            found = transaction.try_together(refused)
+            if not found:
+                yield from refused
+            reasons |= found
+            for change in found:
+                described = replace(changes[change], action=REFUSED, reason=reasons[change])
+                self._unrepaired[change.article.article_id, change.key] = described
+            refused = [change for change in refused if change not in found] if found else []
 
     def _forward(self) -> None:
         """Record at the publisher what repairs did, also one that was killed, and then forget it at the subscriber."""

@@ -139,6 +139,44 @@ def test_rows_that_need_each_other_are_repaired_in_order(replicated: ReplicatedD
     replicated.require_equal("parents", "children")
 
 
+UNIQUE = (
+    "create table t (id int primary key, a int, b int not null, c varchar(5) not null, x int not null, y date)",
+    "create unique index on_a on t (a)",
+    "create unique index on_b on t (b)",
+    "create unique index on_c on t (lower(c))",
+    "create unique index on_x on t (x, y)",
+)
+SWAPPED = (
+    "update t set a = -a where id in (1, 2)",
+    "update t set a = 3 - id where id in (1, 2)",
+    "update t set b = -b where id in (3, 4, 5)",
+    "update t set b = case id when 5 then 3 else id + 1 end where id in (3, 4, 5)",
+    "update t set c = 'q' || id where id in (6, 7)",
+    "update t set c = 'C' || (13 - id) where id in (6, 7)",
+    "update t set x = -x where id in (8, 9)",
+    "update t set x = 17 - id where id in (8, 9)",
+    "delete from t where id = 10",
+    "update t set b = 10 where id = 11",
+    "update t set b = 11 where id = 12",
+)
+"""Rows that have each other's values, or one that is missing."""
+
+
+def test_rows_with_each_others_unique_values_are_repaired(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    subscribed.begin(UNIQUE[0], t={})
+    for end in (subscribed.publisher, subscribed.subscriber):
+        end.execute(*UNIQUE[1:])
+    subscribed.publisher.execute(
+        "insert into t select g, g, g, 'c' || g, g, date '2026-01-01' from generate_series(1, 12) g"
+    )
+    subscribed.deliver()
+    subscribed.subscriber.execute(*SWAPPED)
+    done = repair(subscribed)
+
+    assert Counter(one.action for one in done) == {"updated": 11, "inserted": 1}
+    assert results(subscribed) == ["passed"]
+
+
 def test_triggers_act_as_with_delivery(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(
         ORDERS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,8 +45,12 @@ class RepairTransaction(Protocol):
     def try_change(self, change: RowChange) -> str | None:
         """Make a change; return why the subscriber refuses it, and then it is undone."""
 
-    def try_together(self, changes: Sequence[RowChange]) -> str | None:
-        """Make changes that need each other, all or none, with deferrable constraints checked at their end."""
+    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+        """Make changes that need each other, all or none; return why the subscriber refuses some.
+
+        Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that
+        they lose, for others of them.
+        """
 
     def commit(self, records: Sequence[RepairRecord]) -> None:
         """Commit the changes, with what they were."""

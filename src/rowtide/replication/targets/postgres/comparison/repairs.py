@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.calls.wide_rows import read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
+from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 from rowtide.replication.targets.repairing import RepairRecord, RowChange
@@ -37,6 +38,10 @@ _ORIGIN_PATIENCE_S = 5.0
 _LOCK_TIMEOUT = "set local lock_timeout = '30s'"
 _REFUSALS = ("22", "23", "27", "42", "44", "P0")
 """Classes of SQLSTATEs that are about a row; others are about the session or the server."""
+_NULL = "null"
+_NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_TEXTS = ("text", "character varying", "character")
+_TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
 _NO_ROW = "it changes no row: a trigger leaves it out, or the cascade of another change has deleted the row"
 
 
@@ -51,11 +56,65 @@ class PostgresRepair:
 
     def try_change(self, change: RowChange) -> str | None:
         """See `RepairTransaction`."""
-        return self._try([change], "set constraints all immediate")
+        try:
+            with self.connection.transaction():
+                self._set_constraints("immediate")
+                self._run(change)
+                self._check()
+        except (psycopg.Error, _NoRowChanged) as error:
+            return _reason(error)
+        return None
 
-    def try_together(self, changes: Sequence[RowChange]) -> str | None:
+    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
         """See `RepairTransaction`."""
-        return self._try(changes, "set constraints all deferred")
+        refused: dict[RowChange, str] = {}
+        try:
+            with self.connection.transaction():
+                self._set_constraints("deferred")
+                self._give_up_values(changes)
+                refused = self._run_all(changes)
+                if refused:
+                    raise psycopg.Rollback
+                self._check()
+        except psycopg.Error as error:
+            return dict.fromkeys(changes, _reason(error))
+        return refused
+
+    def _run_all(self, changes: Sequence[RowChange]) -> dict[RowChange, str]:
+        """Make changes as long as one makes way for another; return why others are refused."""
+        waiting: Sequence[RowChange] = changes
+        while True:
+            refused: dict[RowChange, str] = {}
+            for change in waiting:
+                try:
+                    with self.connection.transaction():
+                        self._run(change)
+                except (psycopg.Error, _NoRowChanged) as error:
+                    refused[change] = _reason(error)
+            if not refused or len(refused) == len(waiting):
+                return refused
+            waiting = list(refused)
+
+    def _give_up_values(self, changes: Sequence[RowChange]) -> None:
+        """Set values of unique indexes that updates change to null, else to others that no row has; where the
+        subscriber refuses both they stay.
+        """
+        unique: dict[str, frozenset[str]] = {}
+        for change in changes:
+            article = change.article
+            if article.article_id not in unique:
+                indexes = read_uniques(self.connection, article)
+                unique[article.article_id] = frozenset(one.name for index in indexes for one in index.used)
+            given = [
+                one for one in article.columns if one.name in change.columns and one.name in unique[article.article_id]
+            ]
+            if change.operation is not Operation.UPDATE or not given:
+                continue
+            for values in ([_NULL] * len(given), [_free_value(article, one) for one in given]):
+                statement = _setting(article, given, values, self.written.of(article))
+                with suppress(psycopg.Error), self.connection.transaction():
+                    self.written.run(article, statement, list(map(_text, change.key)))
+                    break
 
     def commit(self, records: Sequence[RepairRecord]) -> None:
         """See `RepairTransaction`."""
@@ -67,23 +126,16 @@ class PostgresRepair:
             self.connection.execute("commit")
             failpoint("repair_commit.after")
 
-    def _try(self, changes: Sequence[RowChange], constraining: str) -> str | None:
-        try:
-            with self.connection.transaction():
-                self._run(changes, constraining)
-        except psycopg.Error as error:
-            return _reason(error)
-        except _NoRowChanged:
-            return _NO_ROW
-        return None
+    def _set_constraints(self, when: str) -> None:
+        self.connection.execute(sql.SQL(f"set constraints all {when}"))
 
-    def _run(self, changes: Sequence[RowChange], constraining: str) -> None:
-        self.connection.execute(sql.SQL(constraining))
-        for change in changes:
-            if self.written.run(change.article, *_statement(change, self.written.of(change.article))) != 1:
-                raise _NoRowChanged
+    def _run(self, change: RowChange) -> None:
+        if self.written.run(change.article, *_statement(change, self.written.of(change.article))) != 1:
+            raise _NoRowChanged
+
+    def _check(self) -> None:
         self.connection.execute(USERS_PATH)
-        self.connection.execute("set constraints all immediate")
+        self._set_constraints("immediate")
         self.connection.execute(OWN_PATH)
         self.written.pin()
 
@@ -206,8 +258,30 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _reason(error: psycopg.Error) -> str:
+def _setting(article: Article, columns: Sequence[PublishedColumn], values: Sequence[str], written: WrittenTable) -> str:
+    set_ = ", ".join(f"{quote(column.name)} = {value}" for column, value in zip(columns, values, strict=True))
+    table = quote_qualified(article.schema, article.table)
+    return f"update {table} t set {set_} where {_has_key(article, 1, written)}"
+
+
+def _free_value(article: Article, column: PublishedColumn) -> str:
+    """Return the expression of a value that no row has; null for types of which there is none for sure."""
+    least = f"(select pg_catalog.min(o.{quote(column.name)}) from {quote_qualified(article.schema, article.table)} o)"
+    name, _, size = column.value_type_text.partition("(")
+    if name in _NUMBERS:
+        return f"{least} operator(pg_catalog.-) 1"
+    if name in _TEXTS:
+        random = "pg_catalog.replace(pg_catalog.gen_random_uuid()::pg_catalog.text, '-', '')"
+        return f"pg_catalog.left({random}, {min(int(size.rstrip(')')), 32) if size else 32})"
+    if name in _TIMES:
+        return f"{least} operator(pg_catalog.-) '1 day'::pg_catalog.interval"
+    return "pg_catalog.gen_random_uuid()" if name == "uuid" else _NULL
+
+
+def _reason(error: psycopg.Error | _NoRowChanged) -> str:
     """Return why a row was refused. Raises errors that are about something else."""
+    if isinstance(error, _NoRowChanged):
+        return _NO_ROW
     if (error.sqlstate or "")[:2] not in _REFUSALS:
         raise translate(error) from error
     return " ".join((error.diag.message_primary or str(error)).split())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from rowtide.core.operations import Operation
+from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.table_text import item_of
+from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -33,24 +37,58 @@ class SqliteRepair:
 
     def try_change(self, change: RowChange) -> str | None:
         """See `RepairTransaction`."""
-        return self.try_together([change])
+        with self._savepoint() as undo:
+            try:
+                reason = None if _run(self.file.connection, change) == 1 else _NO_ROW
+            except (sqlite3.IntegrityError, UnicodeDecodeError) as error:
+                reason = str(error)
+            if reason is not None:
+                undo()
+        return reason
 
-    def try_together(self, changes: Sequence[RowChange]) -> str | None:
+    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
         """See `RepairTransaction`; SQLite has no deferrable unique constraints, and no foreign key acts."""
+        with self._savepoint() as undo:
+            for change in changes:
+                self._give_up_values(change)
+            waiting: Sequence[RowChange] = changes
+            while True:
+                tried = {change: self.try_change(change) for change in waiting}
+                refused = {change: reason for change, reason in tried.items() if reason is not None}
+                if not refused or len(refused) == len(waiting):
+                    break
+                waiting = list(refused)
+            if refused:
+                undo()
+        return refused
+
+    def _give_up_values(self, change: RowChange) -> None:
+        """Set values of unique indexes that an update changes to null, else to others that no row has."""
+        table = find_table(self.file.connection, change.article.table)
+        assert table is not None
+        unique = {item for key in table.unique_keys for item in _words(key)}
+        given = [name for name in change.columns if name.lower() in unique]
+        if change.operation is not Operation.UPDATE or not given:
+            return
+        free = [_free_value(table, name) for name in given]
+        for values in (["null"] * len(given), free):
+            pairs = zip(given, values, strict=True)
+            texts = ", ".join(f"{quote(name)} = {value}" for name, value in pairs)
+            with self._savepoint() as undo:
+                try:
+                    _run_at_key(self.file.connection, change, f"update {quote(table.name)} set {texts}")
+                except sqlite3.IntegrityError:
+                    undo()
+                else:
+                    return
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[Callable[[], object]]:
+        """Begin a savepoint; yield what undoes it."""
         connection = self.file.connection
         connection.execute("savepoint repair")
-        reason = None
-        try:
-            for change in changes:
-                if _run(connection, change) != 1:
-                    reason = _NO_ROW
-                    break
-        except (sqlite3.IntegrityError, UnicodeDecodeError) as error:
-            reason = str(error)
-        if reason is not None:
-            connection.execute("rollback to repair")
+        yield lambda: connection.execute("rollback to repair")
         connection.execute("release repair")
-        return reason
 
     def commit(self, records: Sequence[RepairRecord]) -> None:
         """See `RepairTransaction`."""
@@ -98,6 +136,29 @@ def open_outbox(subscription: Subscription) -> Iterator[SqliteOutbox]:
     """Open what repairs have left in a file. Raises `FileNotOpened`, `SubscriberFileFailed`."""
     with closing(SubscriberFile(subscription.subscriber)) as file, file.undone_by_errors():
         yield SqliteOutbox(file, subscription.guid)
+
+
+def _words(key: UniqueKey) -> frozenset[str]:
+    """Return the names in a unique key, in lower case; a name in an expression counts too."""
+    texts = [*(term.expression for term in key.terms), *([] if key.where is None else [key.where])]
+    return frozenset().union(*(item_of(text).names for text in texts))
+
+
+def _free_value(table: Table, name: str) -> str:
+    """Return the expression of a value that no row has; a column that is not strict takes any."""
+    column = table.find_column(name)
+    words = "" if column is None or not table.is_strict else column.type_text.lower()
+    if words in ("int", "integer", "real"):
+        return f"(select min({quote(name)}) from {quote(table.name)}) - 1"
+    return "lower(hex(randomblob(16)))" if words == "text" else "randomblob(16)"
+
+
+def _run_at_key(connection: sqlite3.Connection, change: RowChange, updating: str) -> None:
+    columns = change.article.key_columns
+    where = " and ".join(f"{quote(column.name)} = ?" for column in columns)
+    kinds = [stored_type(column.value_type_text) for column in columns]
+    key = [None if text is None else kind.convert(text) for kind, text in zip(kinds, change.key, strict=True)]
+    connection.execute(f"{updating} where {where}", key)
 
 
 def _run(connection: sqlite3.Connection, change: RowChange) -> int:
