@@ -22,6 +22,7 @@ from rowtide.databases.postgres.connect import (
     open_engine_beside,
     open_url,
 )
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
     RowsHidden,
@@ -182,3 +183,17 @@ def test_rows_that_are_hidden_are_an_error_of_their_own(make_role: Callable[[str
 
 def as_role(url: str, role: str) -> str:
     return url.replace("//postgres@", f"//{role.replace(' ', '%20')}@")
+
+
+def test_the_remedy_for_a_session_that_may_not_write_is_taken(server: EmbeddedServer) -> None:
+    with fresh_database(server) as url:
+        with psycopg.connect(url, autocommit=True) as session:
+            name = session.info.dbname
+            session.execute(f"alter database {name} set default_transaction_read_only = on".encode())
+        with pytest.raises(WritesRefused) as refused, translated(), psycopg.connect(url) as session:
+            session.execute("create table t (id int)")
+        remedy = str(refused.value).split("`")[1].replace("NAME", name)
+        with psycopg.connect(url, autocommit=True) as session:
+            session.execute(remedy.encode())
+        with psycopg.connect(url) as session:
+            session.execute("create table t (id int)")

@@ -80,6 +80,12 @@ def test_first_publication_needs_a_place_that_later_ones_reuse(replicated: Repli
     with pytest.raises(NothingReadsLog, match="RT-7153: .*--lake PATH"):
         replicated.replication.add_publication(PUBLICATION)
     assert replicated.publisher.execute(SCHEMAS) == []
+    place = str(tmp_path / "log store")
+    assert replicated.replication.add_publication(PUBLICATION, log_store=place).source.log_store == place
+    assert replicated.replication.add_publication("second", log_store=place).was_there
+    for name in (PUBLICATION, "second"):
+        replicated.replication.drop_publication(name)
+    assert replicated.publisher.execute(SCHEMAS) == []
     lake = str(replicated.publisher.lake)
     assert not replicated.replication.add_publication(PUBLICATION, lake=lake).was_there
     assert replicated.replication.add_publication("second", lake=lake).was_there

@@ -174,6 +174,23 @@ def test_a_rehearsal_of_a_rowguid_writes_nothing(program: psycopg.Connection) ->
     assert column_names(program) == ["id", "note"]
 
 
+def test_a_prepared_transaction_that_holds_a_table_is_named(
+    program: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
+    with psycopg.connect(database) as other:
+        other.execute("select count(*) from t")
+        other.execute("prepare transaction 'left behind'")
+    with psycopg.connect(database, autocommit=True) as administrator:
+        try:
+            with pytest.raises(LockNotObtained, match="by prepared transaction 'left behind'. .*`rollback prepared`"):
+                ChangeTracking(program).enable_tracking("t")
+        finally:
+            administrator.execute("rollback prepared 'left behind'")
+    ChangeTracking(program).enable_tracking("t")
+
+
 def test_nobody_waits_long_behind_a_table_that_cannot_be_locked(
     program: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ CommitBatchSize = Annotated[
     typer.Option(
         min=1,
         max=MOST_IN_BATCH,
-        help="Source transactions in a transaction at the subscriber; 100 at first.",
+        help="Source transactions in a transaction at the subscriber; 10,000 at first.",
         show_default=False,
     ),
 ]
@@ -46,7 +46,7 @@ CommitBatchThreshold = Annotated[
     typer.Option(
         min=1,
         max=MOST_IN_BATCH,
-        help="Commands after which a batch ends with its source transaction; 1000 at first.",
+        help="Commands after which a batch ends with its source transaction; 100,000 at first.",
         show_default=False,
     ),
 ]

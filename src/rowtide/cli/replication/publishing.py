@@ -61,7 +61,8 @@ def add_publication(
 ) -> None:
     """Create a publication without articles (SQL Server: sp_addpublication).
 
-    The first one, in a database that is not enabled for capture, creates publication, slot and log store: use `--lake`.
+    The first one, in a database that is not enabled for capture, creates publication, slot and log store: use `--lake`
+    or `--log-store`.
     """
     add = connect(db).replication.add_publication
     opened = add(

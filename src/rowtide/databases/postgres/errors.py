@@ -100,7 +100,7 @@ class LockNotObtained(RowtideError):
 
     number = 22840
     fact = "table {table} stayed locked through {attempts} attempts of {timeout_s} s, by {holders}"
-    hint = "End those transactions, or run the command again at a quieter time."
+    hint = "End those transactions, prepared ones by `rollback prepared`, or run the command again at a quieter time."
     table: str
     attempts: int
     timeout_s: int
@@ -186,7 +186,8 @@ class WritesRefused(Retryable):
     fact = "the session is read-only: the server is a standby, or default_transaction_read_only is on"
     hint = (
         "Connect to the primary; or find out why writing was disabled, such as a nearly full disk, and run "
-        "`alter database NAME reset default_transaction_read_only`, or `alter role` if it is set for the role."
+        "`begin read write; alter database NAME reset default_transaction_read_only; commit`, or `alter role` if it is "
+        "set for the role. Sessions that are opened afterwards may write."
     )
 
 

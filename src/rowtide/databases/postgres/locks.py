@@ -80,8 +80,16 @@ def _name_holders(engine: Engine, table_name: str) -> str:
 
 _HOLDERS = """
 select coalesce(
-    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'no session now')
-from pg_locks l join pg_stat_activity a on a.pid = l.pid
+    string_agg(distinct case
+        when a.pid is not null then format('pid %s (%s)', a.pid, concat_ws(
+            ', ', a.usename, coalesce(nullif(a.application_name, ''), a.backend_type)))
+        when p.gid is not null then format('prepared transaction %L', p.gid) else 'a session' end, ', '),
+    'transactions that have ended meanwhile')
+from pg_locks l
+left join pg_stat_activity a on a.pid = l.pid
+left join pg_prepared_xacts p on l.pid is null and p.transaction in (
+    select t.transactionid from pg_locks t
+    where t.locktype = 'transactionid' and t.pid is null and t.virtualtransaction = l.virtualtransaction)
 where l.locktype = 'relation' and l.granted
   and (l.relation = :table or l.relation in (select relid from pg_partition_tree(:table)))
   and l.database = (select oid from pg_database where datname = current_database())

@@ -135,7 +135,7 @@ def _describe(pending: Sequence[TableAlteration], blockers: _Holders) -> tuple[s
 
 
 def _name(holders: dict[str, str]) -> str:
-    return ", ".join(sorted(set(holders.values()))) or "no session now"
+    return ", ".join(sorted(set(holders.values()))) or "transactions that have ended meanwhile"
 
 
 def _give_up(one: TableAlteration, waited_s: float, blockers: _Holders) -> TableHeld:

@@ -23,7 +23,10 @@ class ArticlesNotCompared(Retryable):
 
     number = 7235
     fact = "{count} articles at subscribers of {publication} could not be compared with the published rows: {reasons}"
-    hint = "Validate again once everything is delivered; --wait waits for it."
+    hint = (
+        "What is on its way passes: validate again once everything is delivered, or with --wait. Of a table that was "
+        "dropped, drop the article; what else keeps tables from being compared is named."
+    )
     publication: str
     count: int
     reasons: str

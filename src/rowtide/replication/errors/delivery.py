@@ -43,7 +43,10 @@ class RowNotFound(NotFound):
         "the row with key {key} of {table} was not found at the subscriber when applying {command} "
         "(command {command_id} of the transaction at LSN {lsn})"
     )
-    hint = "The row was changed at the subscriber. Restore it there; delivery then resumes with this command."
+    hint = (
+        "The row was changed at the subscriber. Run `rowtide replication validate PUBLICATION --repair`, or restore it "
+        "there; delivery then resumes with this command."
+    )
     lsn: CommitLsn
     command_id: int
     table: str
@@ -211,7 +214,7 @@ class SubscriptionsFailed(RowtideError):
 
     number = 7150
     fact = "{count} subscriptions stopped with an error: {named}"
-    hint = "Resolve each error, and run again."
+    hint = "Resolve each error, as reported when it occurred and by `rowtide replication errors`, and run again."
     count: int
     named: str
 

@@ -254,7 +254,10 @@ class NothingReadsLog(NotFound):
 
     number = 7153
     fact = "database {database} has no directory for its log store, so its log is not read yet"
-    hint = "Give a directory with `--lake PATH`; or enable capture too, with `rowtide cdc enable-db --lake PATH`."
+    hint = (
+        "Give a directory with `--lake PATH` or `--log-store PATH`; or enable capture too, with "
+        "`rowtide cdc enable-db --lake PATH`."
+    )
     database: str
 
 

@@ -33,14 +33,16 @@ def ensure_source(
     """
 
     def choose_place() -> Place:
-        if lake is None:
+        # Capture, if it is enabled later, says where its lake is.
+        folder = lake if lake is not None else log_store
+        if folder is None:
             raise NothingReadsLog(name_of(database))
         # Only here: they read Delta tables, which a run does not.
         from rowtide.lake.neighbours import require_not_nested
         from rowtide.lake.stores import prepare_lake
 
-        require_not_nested(lake, log_store)
-        return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
+        require_not_nested(folder, log_store)
+        return Place(prepare_lake(folder, for_group=for_group), log_store, for_group)
 
     with engine.connect() as connection:
         found = find_source(connection)

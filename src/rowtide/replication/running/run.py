@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
@@ -160,7 +161,7 @@ class ReplicationAgent:
         if len(failures) == 1:
             raise failures[0][1]
         if failures:
-            named = "; ".join(f"{failed.publication} to {failed.subscriber}: {error}" for failed, error in failures)
+            named = "; ".join(_name_failure(failed, error) for failed, error in failures)
             raise SubscriptionsFailed(len(failures), named)
 
     def _follow(self, connection: Connection, runs: SubscriptionRuns) -> bool:
@@ -295,3 +296,9 @@ class ReplicationAgent:
             is_meant = not self._is_once or not self._first.isdisjoint((subscription.agent_id, subscription.joins))
             if is_meant and subscription.state in (SubscriptionState.ACTIVE, SubscriptionState.WAITING):
                 yield subscription
+
+
+def _name_failure(failed: Subscription, error: Exception) -> str:
+    """Return which subscription stopped with which error, whose text was reported then."""
+    name = f"RT-{error.number}" if isinstance(error, RowtideError) else type(error).__name__
+    return f"{failed.publication} to {redact(failed.subscriber)} ({name})"
