@@ -21,7 +21,7 @@ from benchmarks.made_lake import (
     make_changes,
 )
 from benchmarks.table import Table
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import build_session, for_reading
 

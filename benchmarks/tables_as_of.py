@@ -13,7 +13,7 @@ import rowtide
 from benchmarks.goals import at_most
 from benchmarks.made_lake import COLUMNS, INSTANCE, LSN_STEP, ROWS_PER_TRANSACTION, MadeLake, make_changes, order_values
 from benchmarks.table import Table
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.session import build_session, for_reading
 from rowtide.lake.stores import locate

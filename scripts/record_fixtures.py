@@ -50,7 +50,7 @@ from builders.replication.replicated_files import declare
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table

@@ -118,7 +118,7 @@ def read_file_tables(path: Path) -> dict[str, Rows]:
 
 def read_change_rows(spark: SparkSession, lake: str, capture_instance: str) -> dict[str, Any]:
     """Return what a lake's readers say of an instance: its interval, columns and types, change rows, net changes."""
-    from rowtide.cdc.queries.changes import Changes
+    from rowtide.cdc.spark_changes import Changes
     from rowtide.lake.session import pinned
 
     changes = Changes(pinned(spark), lake)

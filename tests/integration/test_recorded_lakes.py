@@ -11,7 +11,7 @@ import pytest
 import rowtide
 from builders.lakes.delta_values import require_same
 from builders.recordings import Recording, as_plain, read_change_rows
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import Operation
 from rowtide.lake.session import pinned

@@ -20,10 +20,10 @@ from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.cdc.rows.operations import ROW_FILTERS
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 
 if TYPE_CHECKING:

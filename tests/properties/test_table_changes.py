@@ -18,8 +18,8 @@ from builders.log.random_records import TYPES, Logged, random_records
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape

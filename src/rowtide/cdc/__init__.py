@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
-    from rowtide.cdc.queries.changes import Changes
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.snapshots.administration import ListedSnapshot
     from rowtide.cdc.snapshots.progress import SnapshotProgress
+    from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
@@ -118,7 +118,7 @@ _HOMES = {
     "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
-    "Changes": "rowtide.cdc.queries.changes",
+    "Changes": "rowtide.cdc.spark_changes",
     "Cleaned": "rowtide.cdc.cleanup.cleanup",
     "CleanupOrder": "rowtide.cdc.cleanup.retention",
     "CycleReport": "rowtide.cdc.capture.capture",

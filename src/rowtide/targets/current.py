@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowtide.cdc.queries.changes import Changes, reduce_changes
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.rows.operations import TRUNCATE
+from rowtide.cdc.rows.operations import INSERT, TRUNCATE
+from rowtide.cdc.spark_changes import Changes, reduce_changes
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
-from rowtide.targets.errors import KeyUnfit
+from rowtide.targets.errors import KeyUnfit, TargetValueUnknown
 from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, require_fit
-from rowtide.targets.merging import Merged, differences, insert_statement, merge_statement, select_rows
+from rowtide.targets.merging import Merged, differences, insert_statement, lacks_any, merge_statement, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.table import FoundTable, TargetTable
 from rowtide.targets.windows import TargetWindow
@@ -42,12 +42,20 @@ class CurrentRows:
         net = self._net_changes(changes, window)
         misfits = " or ".join(key_misfits(window.instance)) if window.may_have_misfits else ""
         marked = net.selectExpr(
-            "*", f"`__$operation` = {TRUNCATE} as `{_IS_TRUNCATE}`", f"{misfits or 'false'} as misfit"
+            "*",
+            f"`__$operation` = {TRUNCATE} as `{_IS_TRUNCATE}`",
+            f"{misfits or 'false'} as misfit",
+            f"`__$operation` = {INSERT} as moved",
         )
         rows = select_from(
             marked,
             lambda name: select_rows(
-                name, self._shape, window.instance, [_IS_TRUNCATE, "misfit"], may_lack=window.may_lack, are_changes=True
+                name,
+                self._shape,
+                window.instance,
+                [_IS_TRUNCATE, "misfit", "moved"],
+                may_lack=window.may_lack,
+                are_changes=True,
             ),
         )
         # Looked at once, and merged from memory: the merge reads its source twice.
@@ -103,11 +111,15 @@ class CurrentRows:
     def _look(self, rows: DataFrame, window: TargetWindow, found: FoundTable) -> dict[str, Any]:
         """Return the number of net changes and of truncates among them, and the ends of the key's columns."""
         wanted = ["count(*) as rows", f"count_if(`{_IS_TRUNCATE}`) as truncates", "count_if(misfit) as misfits"]
+        # Net changes to be merged have inserts only where a row moved, and lacks values of its own.
+        wanted += [f"count_if(moved and {lacks_any(self._shape, may_lack=window.may_lack)}) as unknown"]
         if found.files > 1:
             wanted += range_columns(self._shape)
         facts = rows.selectExpr(*wanted).first()
         assert facts is not None
         if facts["misfits"]:
             raise KeyUnfit(window.instance.capture_instance, self._target)
+        if facts["unknown"]:
+            raise TargetValueUnknown(window.instance.capture_instance, self._target)
         # A table that is emptied is read whole.
         return {"rows": facts["rows"], "truncates": True} if facts["truncates"] else facts.asDict()

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.net_changes import WITH_MERGE
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.targets.definitions import Target

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn

@@ -142,6 +142,20 @@ class TargetFailed(RowtideError):
 
 
 @numbered
+class TargetValueUnknown(DataLoss):
+    """The key of a row changed, and a value that stayed as it was is not in the lake, whose log lacks it."""
+
+    number = 22860
+    fact = "rows of {instance} changed their keys, and values that they kept are not in the lake for target {target}"
+    hint = (
+        "Run `rowtide cdc resnapshot {instance}`: the copy has them, and the target is made equal to it. "
+        "`enable-table --before-images full` logs all values."
+    )
+    instance: str
+    target: str
+
+
+@numbered
 class TargetRowsChanged(DataLoss):
     """Another client changed rows of a target's table, which cannot be made equal to its source by itself."""
 

@@ -7,15 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.lake_tables import system_table_path
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.rows.operations import INSERT, TRUNCATE
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import quote
 from rowtide.lake.tables import read_table
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
+from rowtide.targets.errors import TargetValueUnknown
 from rowtide.targets.keeping import Copy, range_columns, ranges, require_fit, time_literal
-from rowtide.targets.merging import IS_DELETED, absent, select_rows
+from rowtide.targets.merging import IS_DELETED, absent, lacks_any, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.slices import (
     BEFORE_ALL,
@@ -76,6 +77,9 @@ class HistoryRows:
             ),
         )
         if window.may_lack:
+            moved = f"`__$operation` = {INSERT} and {lacks_any(self._shape, may_lack=True)}"
+            if not rows.where(moved).isEmpty():
+                raise TargetValueUnknown(name, self._target)
             rows = rows.unionByName(self._open_slices_of(rows, found))
         actions = select_from(rows, lambda view: change_actions(view, self._shape, truncates, may_lack=window.may_lack))
         self._carry_out(actions, (window.start, window.end), found, truncates)

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.rows.change_columns import column_type
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import literal, quote
 from rowtide.targets.columns import TableShape

@@ -59,6 +59,12 @@ def _selected(shape: TableShape, instance: Instance, *, may_lack: bool, are_chan
             yield f"{' or '.join(marked) or 'false'} as {absent(place)}"
 
 
+def lacks_any(shape: TableShape, *, may_lack: bool) -> str:
+    """Return the condition that a row lacks a value of the table's columns."""
+    places = [absent(place) for place, column in enumerate(shape.columns) if may_lack and not column.is_key]
+    return f"({' or '.join(places) or 'false'})"
+
+
 def absent(place: int) -> str:
     """Return the column that says whether a value is absent."""
     return f"`__$absent_{place}`"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.java import describe
@@ -22,7 +22,7 @@ from rowtide.targets.columns import TableShape, shape_table
 from rowtide.targets.current import CurrentRows
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
-from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing, TargetPassed
+from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing, TargetPassed, TargetValueUnknown
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
 from rowtide.targets.history import HistoryRows
@@ -90,7 +90,7 @@ class TableApplier:
         if due.needs_copy(found, snapshot, self._target):
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
-                with suppress(TargetPassed):
+                with suppress(TargetPassed, TargetValueUnknown):
                     before = self._open_window(due, position, due.to.decrement())
                     found = self._follow(before, table, changes, shape, found)
             rows = changes.get_table_as_of(instance.capture_instance, due.to)

@@ -25,14 +25,21 @@ _NOTE = 3
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table; `moved_at`: since that LSN the log has not had its note."""
+    """A row of the table.
+
+    `moved_at`: since that LSN the log has not had its note, and no layer of the base that is surely older has;
+    `logged_at`: the last LSN at which the log had the note.
+    """
 
     name: str
     note: str
     moved_at: int | None = None
+    logged_at: int = 0
 
 
 State = dict[int, Row]
+Shown = tuple[int, str | None, str | None, bytes | None]
+UNKNOWN = pack_mask([_NOTE], 3)
 
 
 @dataclass
@@ -63,8 +70,8 @@ class ShadowTable(Shadow[State, Copy]):
         changed = instance(table=TABLE, before_images=images)
         super().__init__(chosen, folder, changed, dict(self._state), is_mapped=is_mapped)
 
-    def expected(self, lsn: int) -> list[tuple[int, str | None, str | None, bytes | None]] | None:
-        """Return the rows as of an LSN, by key, with what the log has not had; None: no snapshot is complete there."""
+    def expected(self, lsn: int) -> list[Shown] | None:
+        """Return the rows as of an LSN, by key, with what nothing has; None: no snapshot is complete there."""
         usable = [copy for copy in self.copies if copy.covered is not None and copy.covered <= lsn]
         whole = [copy for copy in usable if not copy.of_even]
         if not whole:
@@ -72,10 +79,10 @@ class ShadowTable(Shadow[State, Copy]):
         above = [copy for copy in usable if copy.begin >= whole[-1].begin]
         return [self._shown(key, row, above) for key, row in sorted(self.states[lsn].items())]
 
-    def _shown(self, key: int, row: Row, copies: list[Copy]) -> tuple[int, str | None, str | None, bytes | None]:
+    def _shown(self, key: int, row: Row, copies: list[Copy]) -> Shown:
         seen = max(copy.begin for copy in copies if copy.has(key)) if any(c.has(key) for c in copies) else 0
         if row.moved_at is not None and row.moved_at > seen:
-            return self._id(key), row.name, None, pack_mask([_NOTE], 3)
+            return self._id(key), row.name, None, UNKNOWN
         return self._id(key), row.name, row.note, None
 
     def _id(self, key: int) -> int:
@@ -86,47 +93,69 @@ class ShadowTable(Shadow[State, Copy]):
 
     def _transact(self) -> None:
         lsn, rows = self._next(), list[dict[str, Any]]()
-        for seqval in range(1, self._chosen.randint(2, 5)):
+        changes = (change for _ in range(1, self._chosen.randint(2, 5)) for change in self._change(lsn))
+        for seqval, change in enumerate(changes, 1):
             stamp = {"__$start_lsn": lsn, "__$seqval": seqval}
-            rows += [stamp | row for row in self._change(lsn)]
+            rows += [stamp | row for row in change]
         self._pending.append((lsn, rows))
         self.states[lsn] = dict(self._state)
 
-    def _change(self, lsn: int) -> Iterator[dict[str, Any]]:
+    def _change(self, lsn: int) -> Iterator[list[dict[str, Any]]]:
+        """Change rows; yield those of each of the log's changes."""
         free = [key for key in _KEYS if key not in self._state]
         taken = list(self._state)
-        kind = self._chosen.choice(["insert"] * 3 + ["update"] * 4 + ["delete"] * 2 + ["move"] * 2 + ["truncate"])
+        kinds = ["insert"] * 3 + ["update"] * 4 + ["delete"] * 2 + ["move"] * 2 + ["replace", "swap", "truncate"]
+        kind = self._chosen.choice(kinds)
         if kind == "truncate" and self._chosen.random() < 0.3:
             self._state.clear()
-            yield {"__$operation": 6}
+            yield [{"__$operation": 6}]
         elif kind == "insert" and free:
             key = self._chosen.choice(free)
-            self._state[key] = self._row()
-            yield self._image(2, key)
+            self._state[key] = replace(self._row(), logged_at=lsn)
+            yield [self._image(2, key)]
         elif kind == "update" and taken:
-            yield from self._update(self._chosen.choice(taken))
+            yield self._update(lsn, self._chosen.choice(taken))
         elif kind == "delete" and taken:
             key = self._chosen.choice(taken)
-            yield self._old(1, key)
+            yield [self._old(1, key)]
             del self._state[key]
         elif kind == "move" and taken and free:
-            yield from self._move(lsn, self._chosen.choice(taken), self._chosen.choice(free))
+            yield self._move(lsn, self._chosen.choice(taken), self._chosen.choice(free))
+        elif kind == "replace" and len(taken) > 1:
+            to, key = self._chosen.sample(taken, 2)
+            yield [self._old(1, to)]
+            del self._state[to]
+            yield self._move(lsn, key, to)
+        elif kind == "swap" and len(taken) > 1 and free:
+            (one, other), aside = self._chosen.sample(taken, 2), self._chosen.choice(free)
+            for key, to in ((one, aside), (other, one), (aside, other)):
+                yield self._move(lsn, key, to)
 
-    def _update(self, key: int) -> Iterator[dict[str, Any]]:
+    def _update(self, lsn: int, key: int) -> list[dict[str, Any]]:
         is_note_kept = self._chosen.random() < 0.6
-        yield self._old(3, key)
+        before = self._old(3, key)
         row = self._row()
         old = self._state[key]
-        self._state[key] = Row(row.name, old.note, old.moved_at) if is_note_kept else row
-        yield self._image(4, key, lacks_note=is_note_kept and self._is_sparing)
+        kept = replace(old, name=row.name, logged_at=old.logged_at if self._is_sparing else lsn)
+        self._state[key] = kept if is_note_kept else replace(row, logged_at=lsn)
+        return [before, self._image(4, key, lacks_note=is_note_kept and self._is_sparing)]
 
-    def _move(self, lsn: int, key: int, to: int) -> Iterator[dict[str, Any]]:
+    def _move(self, lsn: int, key: int, to: int) -> list[dict[str, Any]]:
         is_note_sent = not self._is_sparing or self._chosen.random() < 0.5
-        yield self._old(1, key)
+        before = self._old(1, key)
         row = self._state.pop(key)
-        # A note that is not sent stays unknown; one that is sent was not unknown to the server.
-        self._state[to] = replace(row, moved_at=None if is_note_sent else lsn)
-        yield self._image(2, to, lacks_note=not is_note_sent)
+        # A note that is not sent is in the row of the old key, if that was known when its key was changed.
+        copies = [copy for copy in self.copies if copy.has(key) and copy.covered is not None]
+        seen = max((copy.begin for copy in copies if copy.covered is not None and copy.covered < lsn), default=0)
+        first = next((copy.begin for copy in copies if not copy.of_even), lsn)
+        is_known = seen > (row.moved_at or 0) or (row.moved_at is None and row.logged_at > first)
+        if is_note_sent:
+            self._state[to] = replace(row, moved_at=None, logged_at=lsn)
+        elif not is_known:
+            self._state[to] = replace(row, moved_at=lsn)
+        else:
+            self._state[to] = row
+        return [before, self._image(2, to, lacks_note=not is_note_sent)]
 
     def _old(self, operation: int, key: int) -> dict[str, Any]:
         if not self._is_sparing:

@@ -7,13 +7,11 @@ import random
 from builders.capture.captured_databases import CapturedDatabase
 
 
-def write_randomly(
-    captured: CapturedDatabase, table: str, chance: random.Random, *, truncates: bool = True, moves_keys: bool = True
-) -> None:
+def write_randomly(captured: CapturedDatabase, table: str, chance: random.Random, *, truncates: bool = True) -> None:
     """Commit a transaction of some random changes of a table."""
     with captured.transaction() as session:
         for _ in range(chance.randint(1, 4)):
-            some = chance.randint(1, 8)
+            some, other = chance.sample(range(1, 9), 2)
             session.execute(
                 chance.choice(
                     (
@@ -28,9 +26,13 @@ def write_randomly(
                         (
                             f"update {table} set id = {some + 10} where id = {some} and not exists "
                             f"(select from {table} where id = {some + 10})"
-                        )
-                        if moves_keys
-                        else f"update {table} set amount = 0 where id = {some}",
+                        ),
+                        f"delete from {table} where id = {some}; update {table} set id = {some} where id = {other}",
+                        (
+                            f"update {table} set id = 0 where id = {some}; "
+                            f"update {table} set id = {some} where id = {other}; "
+                            f"update {table} set id = {other} where id = 0"
+                        ),
                         f"delete from {table} where id = {some}",
                         f"with gone as (delete from {table} where id = {some} returning *) select * from gone",
                         (f"truncate {table}")

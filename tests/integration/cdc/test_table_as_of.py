@@ -24,7 +24,7 @@ from rowtide.cdc.queries.as_of.errors import (
     NeverCopied,
     OutsideInterval,
 )
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask

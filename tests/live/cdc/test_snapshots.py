@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import pyarrow as pa
 import pytest
 
 import rowtide
@@ -19,6 +20,7 @@ from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState
+from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.cdc.snapshots.errors import (
     SnapshotConditionInvalid,
     SnapshotNeedsKey,
@@ -27,6 +29,7 @@ from rowtide.cdc.snapshots.errors import (
 )
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.cdc.snapshots.runner import SnapshotRunner
+from rowtide.core import failpoints
 
 if TYPE_CHECKING:
     from builders.capture.captured_databases import CapturedDatabase
@@ -264,6 +267,56 @@ def test_type_change_during_the_copy_reaches_the_base(copied: CapturedDatabase) 
 
     found = table_of(copied, "public_orders", "id", "total", key=("id",))
     assert found == select(copied, "select id, total from orders")
+
+
+def test_base_has_types_before_capture_publishes_them(
+    copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.execute(*ORDERS)
+    copied.enable("orders", snapshot=True)
+    copied.capture()
+    with copied.open_snapshots(SMALL) as runner:
+        step_until(runner, lambda: _copied_chunks(copied) > 0)
+    copied.execute("alter table orders alter total type numeric(14, 2), alter id type bigint")
+    copied.execute("insert into orders values (5000000000, 'far', 5000000000.25)")
+    copied.read_log()
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "_find_armed", cut_after_types)
+        with pytest.raises(InterruptedError):
+            copied.capture_log()
+
+    with copied.open_snapshots(SMALL) as runner:
+        while runner.step():
+            runner.wait(0.05)
+    copied.capture()
+
+    found = table_of(copied, "public_orders", "id", "total", key=("id",))
+    assert found == select(copied, "select id, total from orders")
+
+
+def cut_after_types(name: str, _directory: str | None) -> None:
+    if name == "types_carried.after":
+        raise InterruptedError(name)
+
+
+def test_what_a_library_raises_ends_the_copy_alone(copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied.execute(*ORDERS, "create table other (id int primary key)", "insert into other values (1)")
+    copied.enable("orders", "other", snapshot=True)
+    copied.capture()
+
+    def convert(rows: BaseRows, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
+        if rows.instance.source_table == "orders":
+            raise pa.ArrowInvalid("a fault")
+        return whole(rows, lines, lacking)
+
+    whole = BaseRows.convert
+    monkeypatch.setattr(BaseRows, "convert", convert)
+    copied.copy_tables()
+
+    outcomes = {one.capture_instance: (str(one.state), one.outcome) for one in copied.cdc.list_snapshots()}
+    assert outcomes["public_orders"][0] == "failed"
+    assert "RT-22861" in str(outcomes["public_orders"][1])
+    assert outcomes["public_other"][0] == "finished"
 
 
 @pytest.mark.exhaustive

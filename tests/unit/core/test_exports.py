@@ -15,7 +15,7 @@ import pytest
 
 import rowtide
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.spark_changes import Changes
 from rowtide.handle import Database
 from rowtide.merge.api import MergeReplication
 from rowtide.replication.api import TransactionalReplication

@@ -236,13 +236,19 @@ def _find_obstacle(connection: Connection, instance: Instance | None, instances:
     table = find_by_id(connection, instance.source_id)
     if table is None:
         return "its table was dropped"
+    if (reason := _find_altered(table, instance)) is not None:
+        return reason
+    if _widest(instance.source_id, instances) is None:
+        return "none of its table's instances has the columns of the others"
+    return None
+
+
+def _find_altered(table: SourceTable, instance: Instance) -> str | None:
     present = {column.number: column for column in table.columns}
     for column in instance.columns:
         found = present.get(column.column_id)
         if found is None or (found.type_code, found.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} was dropped or altered"
-    if _widest(instance.source_id, instances) is None:
-        return "none of its table's instances has the columns of the others"
     return None
 
 
@@ -293,6 +299,9 @@ class _Comparing:
         with translated(), self.engine.connect() as connection:
             table = find_by_id(connection, source_id)
         assert table is not None
+        # It is locked now; the look before may have found it as it was before a statement that held it.
+        if (reason := _find_altered(table, widest)) is not None:
+            raise DifferenceImpossible(_list({widest.capture_instance: reason}))
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))
         comparison = Comparison(engine, ComparedTable(widest, version))
         comparison.load(self.sides.bases[widest.member_id].batches(), self.tables.read(widest))

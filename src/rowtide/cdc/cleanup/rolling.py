@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.bags import CountedRows
+from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
@@ -103,7 +105,9 @@ class Base:
     def _effect(self, part: TablePart, snapshots: Sequence[RecordedSnapshot]) -> Iterator[pa.RecordBatch]:
         """Return what change rows amount to."""
         if self.instance.index_columns:
-            return _net_rows(self.instance, part)
+            moved = MovedRows(self.lake, self.instance, part.table, part.high)
+            completions = Completions(moved, part.low, part.high) if self.instance.may_lack_values else None
+            return _net_rows(self.instance, part, completions)
         newest = find_base(snapshots, self.low)
         return _counted_rows(part, find_counted(self.lake, newest)) if newest is not None else iter(())
 
@@ -178,9 +182,9 @@ def _greatest(file: AddFile, column: str) -> object:
     return (file.statistics.get("maxValues") or {}).get(column)
 
 
-def _net_rows(instance: Instance, part: TablePart) -> Iterator[pa.RecordBatch]:
+def _net_rows(instance: Instance, part: TablePart, completions: Completions | None) -> Iterator[pa.RecordBatch]:
     """Yield the last truncate, then the last row of each key, completed; as rows of the change table."""
-    rows = StandingRows.of(part)
+    rows = StandingRows.of(part, completions=completions)
     schema = part.table.schema()
     if rows.truncate is not None:
         yield _truncate_row(schema, *rows.truncate)

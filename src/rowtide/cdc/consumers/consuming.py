@@ -29,9 +29,9 @@ from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote

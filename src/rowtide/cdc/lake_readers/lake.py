@@ -8,8 +8,10 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
@@ -59,7 +61,13 @@ class Lake(PublishedLake):
         window = self._open(capture_instance, from_lsn, to_lsn)
         table, part = window.table, Part(window.low, window.high, operations)
         columns = [name for name, _ in shown_columns(window.instance)]
-        return ArrowChanges(table.schema(columns), window.instance, lambda: table.stream(part, columns))
+        moved = find_moved(self.lake, window)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            rows = table.stream(part, columns)
+            return rows if moved is None else Completions(moved, window.low, window.high).apply(rows)
+
+        return ArrowChanges(table.schema(columns), window.instance, read)
 
     def get_net_changes(
         self,
@@ -76,7 +84,7 @@ class Lake(PublishedLake):
         option = choose_option(row_filter_option, NET_ROW_FILTERS)
         window = self._open(capture_instance, from_lsn, to_lsn)
         require_net_changes(window.instance)
-        net = NetChanges(window, option)
+        net = NetChanges(window, option, find_moved(self.lake, window))
         return ArrowChanges(net.schema, window.instance, net.read)
 
     def get_table_changes(

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, stream_parts
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.grouping import Group
 from rowtide.cdc.lake_readers.key_bits import KeyBits
@@ -80,9 +81,13 @@ class StandingRows:
     truncate: tuple[int, int] | None
     """LSN and seqval of the last truncate."""
     only: OnlyKeys | None = None
+    completions: Completions | None = None
+    """The values that moved rows lack."""
 
     @classmethod
-    def of(cls, *parts: TablePart, only: OnlyKeys | None = None) -> StandingRows:
+    def of(
+        cls, *parts: TablePart, only: OnlyKeys | None = None, completions: Completions | None = None
+    ) -> StandingRows:
         """Find the last truncate. Raises as `ChangeTable.stream`."""
         last = None
         truncates = [(part.table, part.of(TRUNCATE)) for part in parts]
@@ -90,10 +95,16 @@ class StandingRows:
             for rows in stream_parts(truncates, ORDER):
                 if rows.num_rows:
                     last = rows.column(LSN)[-1].as_py(), rows.column(SEQVAL)[-1].as_py()
-        return cls(parts, last, only)
+        return cls(parts, last, only, completions)
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows, `ORDER` among them."""
+        if self.completions is None:
+            return self._chosen(columns)
+        completed = self.completions.apply(self._chosen(list(dict.fromkeys([*columns, ABSENT]))))
+        return (batch.select(list(columns)) for batch in completed)
+
+    def _chosen(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._stream(columns) if self.only is None else self.only.stream(self._stream, columns)
 
     def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -104,18 +115,23 @@ class StandingRows:
 
     def take(self, numbers: Places, columns: Sequence[str]) -> pa.RecordBatch:
         """Return the rows of these numbers, which ascend."""
-        begin, taken = 0, []
-        for batch in self.stream(columns):
-            end = begin + batch.num_rows
-            inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, end)]
-            if len(inside):
-                taken.append(batch.take(inside - begin))
-            begin = end
-        return join(taken)
+        return take_numbered(self.stream(columns), numbers)
 
     def row_bytes(self) -> int:
         """Return about how many bytes a row has in memory."""
         return max(part.table.row_bytes() for part in self.parts)
+
+
+def take_numbered(rows: Iterator[pa.RecordBatch], numbers: Places) -> pa.RecordBatch:
+    """Return the rows of these numbers, which ascend, of rows that are numbered by their order."""
+    begin, taken = 0, []
+    for batch in rows:
+        end = begin + batch.num_rows
+        inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, end)]
+        if len(inside):
+            taken.append(batch.take(inside - begin))
+        begin = end
+    return join(taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +165,7 @@ class LastRows:
     @property
     def fillable(self) -> list[int]:
         """The ordinals of the columns whose values the log may leave out."""
-        if not self.instance.may_lack_values:
-            return []
-        return [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.index_ordinal is None]
+        return fillable_ordinals(self.instance)
 
     def numbered(self) -> Iterator[list[Any]]:
         """Yield what groups are made of: places, keys, parts of masks, and which rows carry each fillable value."""
@@ -224,6 +238,13 @@ class LastRows:
             if found is not None:
                 exact.add(ordinal, found, pa.nulls(count))
         return {**taken, ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
+
+
+def fillable_ordinals(instance: Instance) -> list[int]:
+    """Return the ordinals of the columns whose values the log may leave out."""
+    if not instance.may_lack_values:
+        return []
+    return [ordinal for ordinal, column in enumerate(instance.columns, 1) if column.index_ordinal is None]
 
 
 def key_columns(instance: Instance) -> list[str]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions, FindsValues
 from rowtide.cdc.lake_readers.grouping import Group, group_rows
 from rowtide.cdc.lake_readers.last_rows import (
+    ABSENT,
     LSN,
     MASK,
     MASK_PART,
@@ -21,14 +24,18 @@ from rowtide.cdc.lake_readers.last_rows import (
     LastRows,
     StandingRows,
     TablePart,
+    fillable_ordinals,
 )
 from rowtide.cdc.lake_readers.ordering import ORDER
+from rowtide.cdc.lake_readers.packed_bits import Bits
 from rowtide.cdc.queries.net_changes import MERGE, WITH_MASK, WITH_MERGE, net_columns
 from rowtide.cdc.queries.windows import Window
 from rowtide.cdc.rows.masks import as_binary
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.mask import mask_length
 from rowtide.databases.lake_values.arrow_types import arrow_schema
+
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class NetChanges:
 
     window: Window[ChangeTable]
     option: str
+    moved: FindsValues | None = None
+    """Finds the values that moved rows lack."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,7 +61,9 @@ class NetChanges:
 
         Raises as `ChangeTable.stream`, and `QueryFailed`.
         """
-        rows = StandingRows.of(TablePart(self.window.table, self.window.low, self.window.high))
+        window = self.window
+        completions = Completions(self.moved, window.low, window.high) if self.moved is not None else None
+        rows = StandingRows.of(TablePart(window.table, window.low, window.high), completions=completions)
         if rows.truncate is not None:
             yield self._truncate_row(rows.truncate[0])
         columns = [*ORDER, *(name for name in self.schema.names if name not in ORDER)]
@@ -66,12 +77,14 @@ class NetChanges:
 
     def _net_rows(self, completed: Completed) -> pa.RecordBatch:
         group = completed.group
-        values = {OPERATION: self._operations(group), MASK: self._masks(group), **completed.values}
+        is_replaced = _is_replaced(self._instance, completed)
+        values = {OPERATION: self._operations(group, is_replaced), MASK: self._masks(group), **completed.values}
         columns = [values[name] if name in values else completed.last.column(name) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _operations(self, group: Group) -> pa.Array[Any]:
+    def _operations(self, group: Group, is_replaced: Flags) -> pa.Array[Any]:
         other = MERGE if self.option == WITH_MERGE else np.where(group.first == INSERT, INSERT, UPDATE_AFTER)
+        other = np.where(is_replaced, INSERT, other)
         return pa.array(np.where(group.last_operation == DELETE, DELETE, other).astype(np.int32))
 
     def _masks(self, group: Group) -> pa.Array[Any]:
@@ -84,3 +97,16 @@ class NetChanges:
         masks = np.concatenate(parts, axis=1)
         is_update = (group.last_operation != DELETE) & (group.first != INSERT)
         return as_binary(np.ascontiguousarray(masks[:, :length]), ~is_update)
+
+
+def _is_replaced(instance: Instance, completed: Completed) -> Flags:
+    """Return which rows lack values that no row before them has, not of their key either: those that moved there.
+
+    Only an insert counts as the source of a value that it lacks.
+    """
+    group, is_replaced = completed.group, np.zeros(len(completed.group.last), np.bool_)
+    if group.sources:
+        is_absent = Bits(completed.values[ABSENT], len(instance.columns))
+        for ordinal, source in zip(fillable_ordinals(instance), group.sources, strict=True):
+            is_replaced |= (source >= 0) & is_absent.of(ordinal)
+    return is_replaced

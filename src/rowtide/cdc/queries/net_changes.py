@@ -4,7 +4,8 @@ The net effect follows from a key's first and last row: inserted and then delete
 a first insert is an insert, with the last values; anything else is an update, also a delete followed by an insert. A
 truncate removes everything before it: the last truncate comes first, then the net effect of what follows.
 (Specification, part 1.7.) A value that the last row lacks (unchanged TOAST) is taken from the row before, except by an
-insert. As Spark SQL text, shared by DataFrames and the functions of a session. Pure.
+insert. What an insert lacks is of a row that moved to the key, and is nowhere in the lake: the row is an insert then,
+which replaces what is there. As Spark SQL text, shared by DataFrames and the functions of a session. Pure.
 """
 
 from __future__ import annotations
@@ -179,7 +180,11 @@ def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
 
 
 def _net_row(instance: Instance, option: str) -> Iterator[str]:
-    values = {"__$operation": _operation(option), "__$update_mask": _mask(instance, option), **_completed_row(instance)}
+    values = {
+        "__$operation": _operation(instance, option),
+        "__$update_mask": _mask(instance, option),
+        **_completed_row(instance),
+    }
     for name, _ in net_columns(instance):
         yield f"{values.get(name, _last(name))} as {quote(name)}"
 
@@ -193,9 +198,14 @@ def _completed_row(instance: Instance) -> dict[str, str]:
     return values | {name: quote(name) for name in _grouped(instance)}
 
 
-def _operation(option: str) -> str:
+def _operation(instance: Instance, option: str) -> str:
     insert_update = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
-    return f"if({_last('__$operation')} = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {insert_update}))"
+    other = f"if({option} = '{WITH_MERGE}', {MERGE}, {insert_update})"
+    # Only an insert provides a value that it lacks: the row moved there, and the key's row before is another one.
+    moved = [f"not {_filled(ordinal)}.is_known" for ordinal, _ in _fillable(instance)]
+    if moved:
+        other = f"if(coalesce({', '.join(f'nullif({each}, false)' for each in moved)}, false), {INSERT}, {other})"
+    return f"if({_last('__$operation')} = {DELETE}, {DELETE}, {other})"
 
 
 def _mask(instance: Instance, option: str) -> str:

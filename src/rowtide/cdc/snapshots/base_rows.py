@@ -11,15 +11,16 @@ import pyarrow.csv as pa_csv
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.recorded_snapshots import SEQVAL
-from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
+from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.conversion import TYPED_VALUES
 from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.operations import INSERT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.lake_values.arrow_types import arrow_type
-from rowtide.databases.lake_values.casting import Column, Texts, kernels
+from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
+from rowtide.databases.lake_values.casting import Column, Texts, kernels, where
+from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
 
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())
@@ -31,13 +32,15 @@ _LARGEST_TEXT = 1 << 31
 class BaseRows:
     """Converts the rows of one copy; `copied` are the columns that it has, in its order.
 
-    Columns that are `retyped` have another type in the lake once capture has come so far: until then their values are
+    `types` are those of the columns in the lake, by captured name: by default the instance's. Columns that are
+    `retyped` have another type there once capture has come so far: until then values that would have another text are
     exact texts.
     """
 
     instance: Instance
     copied: Sequence[CapturedColumn]
     begin: CommitLsn
+    types: Mapping[str, LakeType] = field(default_factory=dict)
     retyped: frozenset[str] = frozenset()
     is_utf8: bool = True
     _schema: pa.Schema = field(init=False)
@@ -45,8 +48,11 @@ class BaseRows:
     _is_quick: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        self._schema = change_schema(self.instance)
-        self._types = {column.name: column_type(self.instance, column) for column in self.instance.columns}
+        own = {column.name: column_type(self.instance, column) for column in self.instance.columns}
+        self._types = {**own, **self.types}
+        names = {column.lake_name: self._types[column.name].name for column in self.instance.columns}
+        columns = change_columns(self.instance)
+        self._schema = arrow_schema([(one.name, names.get(one.name, one.type_name)) for one in columns])
 
     def convert(self, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
         """Return the rows of whole lines of CSV, with the instance's `change_schema`.
@@ -60,10 +66,12 @@ class BaseRows:
         values: list[Column] = []
         for ordinal, column in enumerate(self.instance.columns, 1):
             lake_type, found = self._types[column.name], copied.get(column.name)
-            if found is None or column.name in self.retyped:
+            if found is None:
                 values.append(kernels.cast(pa.nulls(rows), arrow_type(lake_type.name)))
-                if found is not None:
-                    exact.add(ordinal, found, values[-1])
+            elif column.name in self.retyped:
+                typed = typed_values(found, lake_type)
+                values.append(where(kernels.equal(as_texts(typed), found), typed))
+                exact.add(ordinal, found, values[-1])
             elif pa.types.is_string(found.type):
                 values.append(typed_values(found, lake_type))
                 exact.add(ordinal, found, values[-1])

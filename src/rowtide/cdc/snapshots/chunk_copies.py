@@ -22,12 +22,14 @@ from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
+from rowtide.databases.lake_types import LakeType
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_stream
 from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.lake import tables
+from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
 
 SNAPSHOT_TAG = "rowtide.snapshot"
@@ -164,7 +166,7 @@ class ChunkCopier:
             raise CopyOutdated
         location = locate(base_table_path(self.lake, self.instance.capture_instance))
         state = self._require_own(self.committer.read_state(location))
-        batches = _Batches(self._converter(opened.present, is_utf8=opened.is_utf8), self.take)
+        batches = _Batches(self._converter(opened, state), self.take)
         table = as_copied(self.instance, opened.present, self.snapshot.definition.condition)
         chunk = self._chunk(number)
         identity = self.snapshot.chunk_identity(number)
@@ -216,16 +218,27 @@ class ChunkCopier:
             raise CopyOutdated
         return state
 
-    def _converter(self, present: PresentTable, *, is_utf8: bool) -> BaseRows:
-        copied = set(_copied_numbers(self.instance, present))
+    def _converter(self, opened: OpenTable, state: TableState) -> BaseRows:
+        """Return what converts rows into those of a version of the base, whose types capture changes at any moment."""
+        present, copied = opened.present, set(_copied_numbers(self.instance, opened.present))
         columns = [column for column in self.instance.columns if column.column_id in copied and not column.is_computed]
-        retyped = frozenset(
-            column.name
-            for column in columns
-            if lake_type(self.instance, present.columns[column.column_id].value_type_text).name
-            != column_type(self.instance, column).name
-        )
-        return BaseRows(self.instance, columns, self.snapshot.begin, retyped, is_utf8)
+        stored, types = column_types(state.metadata.schema_text), dict[str, LakeType]()
+        retyped: set[str] = set()
+        for column in self.instance.columns:
+            own = column_type(self.instance, column)
+            read = (
+                lake_type(self.instance, present.columns[column.column_id].value_type_text)
+                if column in columns
+                else own
+            )
+            known = [one for one in (read, own) if one.name == stored[column.lake_name]]
+            if not known:
+                raise BaseAltered(f"capture knows column {column.name} by another type")
+            types[column.name] = known[0]
+            # A text holds every value.
+            if known[0].name != read.name and not known[0].is_text:
+                retyped.add(column.name)
+        return BaseRows(self.instance, columns, self.snapshot.begin, types, frozenset(retyped), opened.is_utf8)
 
     def _chunk(self, number: int) -> Chunk:
         return cut(self.instance.member_id, self.snapshot.definition.bounds)[number]

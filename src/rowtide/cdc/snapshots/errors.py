@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -54,3 +55,14 @@ class SnapshotRateInvalid(Invalid):
     fact = "{rows_per_second} rows a second is no rate of a snapshot"
     hint = "Name at least 1; to stop for a while, pause the snapshot."
     rows_per_second: int
+
+
+@numbered
+class CopyBroken(RowtideError):
+    """The copy of a table met what rowtide does not know; capture and other copies go on."""
+
+    number = 22861
+    fact = "the copy of {instance} has ended: {reason}"
+    hint = "Capture goes on. `rowtide cdc resnapshot {instance}` copies the table again; the process has logged where."
+    instance: str
+    reason: Said

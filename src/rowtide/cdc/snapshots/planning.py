@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition,
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base
 from rowtide.cdc.snapshots.copies import TableCopy
+from rowtide.cdc.snapshots.errors import CopyBroken
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.copying.chunks import Key
 from rowtide.copying.errors import CopiedTableDropped
@@ -25,6 +27,8 @@ from rowtide.copying.visibility import TransactionSnapshot, format_snapshot
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.errors import LeaseLost
+
+log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshot-plan"
 
@@ -104,6 +108,9 @@ class SnapshotPlanner:
             raise
         except RowtideError as error:
             return error
+        except Exception as error:
+            log.exception("copy_broken: %s", instance.capture_instance)
+            return CopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
 
     def _open_whole(self, copy: TableCopy) -> bool:
         """Open the one session that reads a table without key; few at a time, since each holds back vacuum."""

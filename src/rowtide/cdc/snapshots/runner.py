@@ -41,6 +41,7 @@ from rowtide.cdc.snapshots.chunk_copies import (
 )
 from rowtide.cdc.snapshots.copies import TableCopy
 from rowtide.cdc.snapshots.endings import SnapshotEndings
+from rowtide.cdc.snapshots.errors import CopyBroken
 from rowtide.cdc.snapshots.limits import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyLimits
 from rowtide.cdc.snapshots.planning import Beginning, SnapshotPlanner, describe, find_last
 from rowtide.cdc.snapshots.progress import SnapshotProgress
@@ -325,6 +326,10 @@ class SnapshotRunner:
                 self._endings.fail(copy, error)
             else:
                 self._repeat(copy, number, str(error), pause=True)
+        except Exception as error:
+            # A fault of ours, or of a library: it ends this copy, and not capture.
+            log.exception("copy_broken: %s", copy.instance.capture_instance)
+            self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
 
     def _note_partial(self, copy: TableCopy, number: int, found: PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""

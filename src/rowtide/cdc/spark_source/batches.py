@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import RecordedInstance
@@ -53,7 +54,10 @@ class ChangeBatch:
         require_columns(columns, self.find_columns())
         _, recorded = self._lake.get_published_instances()
         windows = self._open(recorded)
-        return NetChanges(windows[0], self._options.row_filter_option) if windows else None
+        if not windows:
+            return None
+        moved = find_moved(self._lake.lake, windows[0])
+        return NetChanges(windows[0], self._options.row_filter_option, moved)
 
     def _open(self, recorded: Recorded) -> list[Window[ChangeTable]]:
         begins, end = {}, self._high

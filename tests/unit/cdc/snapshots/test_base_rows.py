@@ -9,6 +9,7 @@ from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres import values as postgres_values
 
 ITEM = instance(table=source_table([("id", "integer"), ("name", "text"), ("price", "numeric(8,2)"), ("seen", "date")]))
 
@@ -45,10 +46,19 @@ def test_a_value_that_its_type_cannot_hold_is_an_exact_text() -> None:
     assert (second["id"], second["__$exact"]) == (None, [(1, "5000000000")])
 
 
-def test_values_of_a_column_that_is_retyped_are_exact_texts() -> None:
-    (row,) = rows_of(b"1,tea,1.2345,2026-11-26\n", retyped=frozenset({"price"}))
+def test_retyped_values_of_another_text_are_exact_texts() -> None:
+    first, second = rows_of(b"1,tea,1.2345,2026-11-26\n2,tea,1.25,2026-11-26\n", retyped=frozenset({"price"}))
 
-    assert (row["id"], row["price"], row["__$exact"]) == (1, None, [(3, "1.2345")])
+    assert (first["id"], first["price"], first["__$exact"]) == (1, None, [(3, "1.2345")])
+    assert (second["price"], second["__$exact"]) == (Decimal("1.25"), None)
+
+
+def test_values_have_the_types_of_the_base() -> None:
+    types = {"id": postgres_values.lake_type("bigint"), "price": postgres_values.lake_type("numeric(14,2)")}
+
+    (row,) = rows_of(b"5000000000,tea,5000000000.25,2026-11-26\n", types=types)
+
+    assert (row["id"], row["price"], row["__$exact"]) == (5_000_000_000, Decimal("5000000000.25"), None)
 
 
 def test_bytes_that_are_not_utf8_are_marked_digits() -> None:

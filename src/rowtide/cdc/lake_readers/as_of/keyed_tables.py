@@ -22,6 +22,7 @@ from rowtide.cdc.lake_readers.as_of.ascending import Ascending, Numbers
 from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
 from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
@@ -61,6 +62,8 @@ class KeyedTable:
 
     as_of: AsOf[ChangeTable]
     columns: Sequence[str]
+    completions: Completions | None = None
+    """The values that moved rows lack."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -79,7 +82,7 @@ class KeyedTable:
 
     def _read_grouped(self, only: OnlyKeys | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, by default of all keys."""
-        rows = StandingRows.of(*upper_parts(self.as_of), only=only)
+        rows = StandingRows.of(*upper_parts(self.as_of), only=only, completions=self.completions)
         last = LastRows(self._instance, rows, [*ORDER, *self.columns])
         lowest = LowestLayer(self.as_of.base, self.as_of.lowest, only) if rows.truncate is None else None
         with ExitStack() as opened:

@@ -77,8 +77,8 @@ class LatestRows:
         is_shown = operations != DELETE
         if self.lacking is not None:
             is_absent = batch.column(ABSENT).is_valid().to_numpy(zero_copy_only=False)[positions]
-            # What an insert lacks stays unknown.
-            is_lacking = is_absent & (operations == UPDATE_AFTER)
+            # An insert that lacks values is a row that moved: they are in that of its old key.
+            is_lacking = is_absent & np.isin(operations, (UPDATE_AFTER, INSERT))
             self.lacking.add(keys[is_lacking])
             is_shown &= ~is_lacking
         is_wanted = np.zeros(batch.num_rows, np.bool_)

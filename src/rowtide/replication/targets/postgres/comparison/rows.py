@@ -158,17 +158,35 @@ def _read_between_batches(
     while True:
         with _holding_off(subscription) if has_streams else nullcontext():
             with translated():
-                for article in articles:
-                    if (present := find_by_name(connection, article.schema, article.table)) is not None:
-                        # It creates a function, which the transaction may not.
-                        find_reader(connection, present.oid)
-                connection.execute("begin isolation level repeatable read read only")
+                _begin_with_locks(connection, articles)
             subscribed = read_subscribed(connection, subscription, articles)
         if has_streams or not progress.has_streams(connection, subscription.guid):
             return subscribed
         # The first batch in streams of all.
         has_streams = True
         connection.execute("rollback")
+
+
+def _begin_with_locks(connection: _Connection, articles: Sequence[Article]) -> None:
+    """Begin a transaction in which no other session truncates or rewrites the articles' tables.
+
+    They are locked before its snapshot is taken: to an earlier one, a table that was rewritten since is empty.
+    """
+    while True:
+        found = [find_by_name(connection, article.schema, article.table) for article in articles]
+        present = [table for table in found if table is not None]
+        for table in present:
+            # It creates a function, which the transaction may not.
+            find_reader(connection, table.oid)
+        connection.execute("begin isolation level repeatable read read only")
+        try:
+            for table in present:
+                locking = locking_name(table.schema, table.table, is_partitioned=table.is_partitioned)
+                connection.execute(sql.SQL(locking))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            connection.execute("rollback")
+        else:
+            return
 
 
 @contextmanager

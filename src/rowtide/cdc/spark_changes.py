@@ -1,4 +1,4 @@
-"""Queries on the lake: validity interval and changes by LSN. They need no database connection.
+"""The lake's changes as DataFrames: by LSN, net, and tables as of an LSN. They need no database connection.
 
 A bound is always read in a separate statement, before the rows: Delta takes each table's snapshot separately and late,
 so a plain maximum read in the same statement can be ahead of the rows (in SQL: `sql_functions`).
@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.queries.as_of.bag_rows import bag_as_of
 from rowtide.cdc.queries.as_of.bag_visibility import find_counted
 from rowtide.cdc.queries.as_of.opening import open_as_of
@@ -21,7 +25,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
 from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.rows.operations import ROW_FILTERS, TRUNCATE
+from rowtide.cdc.rows.operations import INSERT, ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.statistics import Between
@@ -33,7 +37,7 @@ from rowtide.lake.views import select_from
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LSN = "__$start_lsn"
+_LSN, _ABSENT = "__$start_lsn", "__$absent_mask"
 _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 
@@ -130,14 +134,16 @@ class Changes(PublishedLake):
         """
         as_of = open_as_of(self, capture_instance, lsn, self._open_table)
         if as_of.instance.index_columns:
-            return table_as_of(as_of)
+            rows = self._with_moved(as_of.instance, as_of.changes, as_of.first_change, as_of.lsn)
+            return table_as_of(replace(as_of, changes=replace(as_of.changes, rows=rows)))
         return bag_as_of(as_of, find_counted(self.lake, as_of.snapshot))
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""
         window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), self._open_table)
         lsns = Between(_LSN, window.low.value, window.high.value)
-        rows = window.table.rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
+        rows = self._with_moved(window.instance, window.table, window.low, window.high)
+        rows = rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
         return _AskedWindow(window.instance, window.table, lsns, rows)
 
     def _open_table(self, path: str, instance: Instance) -> TableVersion | None:
@@ -145,7 +151,24 @@ class Changes(PublishedLake):
         table = tables.read_identified(self._spark, path, identity=instance.member_id)
         if table is None:
             return None
-        return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)))
+        snapshot = replace(table.snapshot, renamed=instance.reader_names)
+        return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)), snapshot=snapshot)
+
+    def _with_moved(self, instance: Instance, table: TableVersion, low: CommitLsn, high: CommitLsn) -> DataFrame:
+        """Return a change table's rows; those in [low, high] that moved have the values that they lack."""
+        lsns = Between(_LSN, low.value, high.value)
+        if not (instance.may_lack_values and instance.index_columns and table.may_have(lsns, Between(_ABSENT))):
+            return table.rows
+        moved = MovedRows(self.lake, instance, ChangeTable(table.snapshot), high)
+        completed = list(moved.read_whole(low, high))
+        if not completed:
+            return table.rows
+        rows = self._spark.createDataFrame(pa.Table.from_batches(completed))
+        cast = [f"cast({quote(name)} as {kind}) as {quote(name)}" for name, kind in table.rows.dtypes]
+        is_moved = (
+            f"`__$operation` = {INSERT} and `{_ABSENT}` is not null and `{_LSN}` between {lsns.low} and {lsns.high}"
+        )
+        return table.rows.where(f"not ({is_moved})").unionAll(rows.selectExpr(*cast))
 
 
 def _without_empty(window: _AskedWindow) -> tuple[DataFrame, Instance]:
@@ -153,7 +176,7 @@ def _without_empty(window: _AskedWindow) -> tuple[DataFrame, Instance]:
 
     Columns that are null in all rows are not read then; rows of which none lacks a value need no earlier ones'.
     """
-    empty = {name for name in ("__$absent_mask", "__$exact") if not window.may_have(Between(name))}
+    empty = {name for name in (_ABSENT, "__$exact") if not window.may_have(Between(name))}
     if not empty:
         return window.rows, window.instance
     shown = [
@@ -161,7 +184,7 @@ def _without_empty(window: _AskedWindow) -> tuple[DataFrame, Instance]:
         for column in change_columns(window.instance)
     ]
     instance = window.instance
-    if "__$absent_mask" in empty:
+    if _ABSENT in empty:
         instance = replace(instance, before_images=BeforeImages.FULL, is_partitioned=False)
     return window.rows.selectExpr(*shown), instance
 
