@@ -11,9 +11,11 @@ import pytest
 
 from builders.lakes.shadow_bags import BAG, ShadowBag
 from builders.lakes.shadow_tables import UNKNOWN, ShadowTable, Shown
+from rowtide.cdc.lake_readers.as_of import moved_rows
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied
 from rowtide.cdc.queries.registration import register
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import for_reading
@@ -38,6 +40,55 @@ def test_table_as_of_each_lsn_is_that_of_the_model(tmp_path: Path, seed: int) ->
     shadow.publish()
     for lsn in some(chosen, shadow.lsns()):
         assert with_more(read(lake, shadow, lsn), shadow, lsn) == shadow.expected(lsn), lsn
+
+
+@pytest.mark.parametrize("seed", [*range(5), *LONG])
+def test_net_changes_turn_one_state_into_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chosen = random.Random(seed)
+    # Values of moved rows are taken some rows at a time.
+    monkeypatch.setattr(moved_rows, "_SLICE_BYTES", chosen.choice((1, 1 << 20)))
+    shadow = ShadowTable(chosen, tmp_path / "lake")
+    lake = Lake(shadow.made.path)
+    for _ in range(STEPS // 2):
+        shadow.step()
+    shadow.publish()
+    lsns = shadow.lsns()
+    for _ in range(8):
+        first, last = sorted(chosen.choices(lsns, k=2))
+        window = (CommitLsn(first).increment(), CommitLsn(last)) if first < last else None
+        if window is None:
+            continue
+        for changes in (
+            lake.get_net_changes("public_t1", *window, chosen.choice(("all", "all with merge"))),
+            lake.get_all_changes("public_t1", *window),
+        ):
+            kept = {key: (row.name, row.note) for key, row in shadow.states[first].items()}
+            unknown = apply_rows(changes.to_arrow().read_all(), kept, shadow)
+            wanted = {key: (row.name, row.note) for key, row in shadow.states[last].items()}
+            assert kept == wanted | {key: (wanted[key][0], None) for key in unknown}, (first, last)
+            assert not unknown & {key for key, row in shadow.states[last].items() if row.moved_at is None}
+
+
+def apply_rows(rows: pa.Table, kept: dict[int, tuple[str, str | None]], shadow: ShadowTable) -> set[int]:
+    """Apply changes to a copy as the documentation says; return the keys whose notes are unknown then."""
+    unknown: set[int] = set()
+    for row in rows.to_pylist():
+        key = row["id"] // shadow.key_step if row["id"] is not None else None
+        if row["__$operation"] == TRUNCATE:
+            kept.clear()
+            unknown.clear()
+            continue
+        assert key is not None
+        lacks = row["__$absent_mask"] is not None
+        if row["__$operation"] == DELETE:
+            del kept[key]
+            unknown.discard(key)
+        elif row["__$operation"] == INSERT or not lacks:
+            kept[key] = (row["name"], row["note"])
+            unknown = unknown | {key} if lacks else unknown - {key}
+        else:
+            kept[key] = (row["name"], kept[key][1])
+    return unknown
 
 
 def with_more(found: list[Shown] | None, shadow: ShadowTable, lsn: int) -> list[Shown] | None:

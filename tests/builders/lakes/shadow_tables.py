@@ -64,7 +64,7 @@ class ShadowTable(Shadow[State, Copy]):
         self._chosen = chosen
         images = chosen.choice(list(BeforeImages))
         self._is_sparing = images is BeforeImages.KEY
-        self._key_step = chosen.choice(_STEPS)
+        self.key_step = chosen.choice(_STEPS)
         is_mapped = chosen.random() < 0.3
         self._state: State = {key: self._row() for key in chosen.sample(_KEYS, 6)}
         changed = instance(table=TABLE, before_images=images)
@@ -86,7 +86,7 @@ class ShadowTable(Shadow[State, Copy]):
         return self._id(key), row.name, row.note, None
 
     def _id(self, key: int) -> int:
-        return key * self._key_step
+        return key * self.key_step
 
     def _row(self) -> Row:
         return Row(self._chosen.choice("abcdef"), self._chosen.choice("uvwxyz"))
