@@ -62,7 +62,8 @@ def test_net_changes_turn_one_state_into_another(tmp_path: Path, monkeypatch: py
             lake.get_net_changes("public_t1", *window, chosen.choice(("all", "all with merge"))),
             lake.get_all_changes("public_t1", *window),
         ):
-            kept = {key: (row.name, row.note) for key, row in shadow.states[first].items()}
+            kept: dict[int, tuple[str, str | None]] = {}
+            kept |= {key: (row.name, row.note) for key, row in shadow.states[first].items()}
             unknown = apply_rows(changes.to_arrow().read_all(), kept, shadow)
             wanted = {key: (row.name, row.note) for key, row in shadow.states[last].items()}
             assert kept == wanted | {key: (wanted[key][0], None) for key in unknown}, (first, last)

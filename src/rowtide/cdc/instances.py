@@ -18,7 +18,8 @@ class CapturedColumn:
 
     `lake_name` is its column in the change table. `reader_name` is its column to readers of the lake: the source's name
     as of enabling, with a suffix if two names differ only in case; None: as `lake_name`.
-    `base_type_text` is the type under a domain, None if the type is not a domain.
+    `base_type_text` is the type under a domain, None if the type is not a domain. `dropped_at` is the LSN of the
+    transaction that dropped the column, None while it is there, or if an earlier build captured the drop.
     """
 
     name: str
@@ -31,6 +32,7 @@ class CapturedColumn:
     index_ordinal: int | None
     base_type_text: str | None = None
     reader_name: str | None = None
+    dropped_at: int | None = None
 
     @property
     def value_type_text(self) -> str:
@@ -92,6 +94,8 @@ class Instance:
     is_partitioned: bool = False
     role_name: str | None = None
     seen_columns: tuple[SeenColumn, ...] = ()
+    key_lost_at: int | None = None
+    """The LSN from which on no index of the table guarantees that rows differ in the key; None: one does."""
 
     @property
     def may_lack_values(self) -> bool:
@@ -106,6 +110,11 @@ class Instance:
         """The columns of the unique index that identifies rows, in the index's order."""
         in_index = [column for column in self.columns if column.index_ordinal is not None]
         return tuple(sorted(in_index, key=lambda column: column.index_ordinal or 0))
+
+    def list_dropped(self, at: int) -> list[int]:
+        """Return the ordinals of the columns that the source's table has not any more as of an LSN: all are null."""
+        columns = enumerate(self.columns, 1)
+        return [place for place, column in columns if column.dropped_at is not None and column.dropped_at <= at]
 
     @property
     def reader_names(self) -> Mapping[str, str]:

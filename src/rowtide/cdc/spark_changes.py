@@ -18,6 +18,7 @@ from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.queries.as_of.bag_rows import bag_as_of
 from rowtide.cdc.queries.as_of.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.completing import without_dropped
 from rowtide.cdc.queries.as_of.opening import open_as_of
 from rowtide.cdc.queries.as_of.rows import table_as_of
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
@@ -48,6 +49,7 @@ class _AskedWindow:
     instance: Instance
     table: TableVersion
     lsns: Between
+    high: CommitLsn
     rows: DataFrame
 
     def may_have(self, values: Between) -> bool:
@@ -121,7 +123,7 @@ class Changes(PublishedLake):
         """
         option = choose_option(row_filter_option, NET_ROW_FILTERS)
         window = self._window(capture_instance, from_lsn, to_lsn)
-        require_net_changes(window.instance)
+        require_net_changes(window.instance, window.high)
         may_truncate = window.may_have(Between("__$operation", low=TRUNCATE))
         net = reduce_changes(*_without_empty(window), option, may_truncate=may_truncate)
         return (net.orderBy(*_ORDER) if is_ordered else net).drop("__$seqval")
@@ -135,8 +137,11 @@ class Changes(PublishedLake):
         as_of = open_as_of(self, capture_instance, lsn, self._open_table)
         if as_of.instance.index_columns:
             rows = self._with_moved(as_of.instance, as_of.changes, as_of.first_change, as_of.lsn)
-            return table_as_of(replace(as_of, changes=replace(as_of.changes, rows=rows)))
-        return bag_as_of(as_of, find_counted(self.lake, as_of.snapshot))
+            found = table_as_of(replace(as_of, changes=replace(as_of.changes, rows=rows)))
+        else:
+            found = bag_as_of(as_of, find_counted(self.lake, as_of.snapshot))
+        dropped = as_of.instance.list_dropped(as_of.lsn.value)
+        return found.selectExpr(*without_dropped(as_of.instance, dropped, "true")) if dropped else found
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""
@@ -144,7 +149,7 @@ class Changes(PublishedLake):
         lsns = Between(_LSN, window.low.value, window.high.value)
         rows = self._with_moved(window.instance, window.table, window.low, window.high)
         rows = rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
-        return _AskedWindow(window.instance, window.table, lsns, rows)
+        return _AskedWindow(window.instance, window.table, lsns, window.high, rows)
 
     def _open_table(self, path: str, instance: Instance) -> TableVersion | None:
         """Return the current version of an instance's table under the readers' names; None if it is not its own."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.findings.finding import Advice, shell
 from rowtide.findings.quantities import format_duration
 from rowtide.health.judgements import Area, Judgement, State
@@ -18,6 +20,7 @@ from rowtide.targets.listing import ListedTarget
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.instances import Instance
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
@@ -65,6 +68,24 @@ def judge_outdated(changes: Sequence[ListedChange]) -> Iterator[Judgement]:
         )
         again = shell("rowtide", "cdc", "resnapshot", change.capture_instance)
         yield Judgement(Area.CAPTURE, f"instance {change.capture_instance}", State.WARNING, fact, again)
+
+
+def judge_lost_keys(instances: Sequence[Instance]) -> Iterator[Judgement]:
+    """Judge instances whose keys no longer identify rows."""
+    for instance in instances:
+        table = quote_qualified(instance.source_schema, instance.source_table)
+        key = ", ".join(column.name for column in instance.index_columns)
+        fact = (
+            f"the key ({key}) of {instance.source_schema}.{instance.source_table} no longer identifies its rows since "
+            f"{CommitLsn(instance.key_lost_at or 0)}: tables as of an LSN and net changes are refused, targets stop"
+        )
+        again = shell("rowtide", "cdc", "disable-table", table, "--capture-instance", instance.capture_instance)
+        advice = (
+            "Give the table a key that is not deferrable, of columns that are not null; then run "
+            f"`{again}` and `{shell('rowtide', 'cdc', 'enable-table', table)}`."
+        )
+        name = f"instance {instance.capture_instance}"
+        yield Judgement(Area.CAPTURE, name, State.FAILING, fact, Advice(advice))
 
 
 _SHOWN = 80

@@ -65,7 +65,9 @@ class Alteration:
     detached or dropped, which leaves none either; without `brings_rows` none was attached. `is_inherited`: the
     statement altered a table or type from which this table has columns. `is_inferred`: no event trigger recorded the
     statement; what the log describes and the catalogue has later tell the columns, with the pairs of old and new names
-    in `renames`, but not what became of values or constraints.
+    in `renames`, but not what became of values or constraints. `keys` are the columns, by number, of each index by
+    which rows differ at every moment: unique, not deferrable, of all rows, and of columns that are not null; None if an
+    event trigger of an earlier build recorded it.
     """
 
     source_id: int
@@ -80,6 +82,7 @@ class Alteration:
     is_inferred: bool = False
     moves_rows: bool = False
     brings_rows: bool = True
+    keys: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def is_unreported(self) -> bool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.as_of.errors import (
+    BeforeSnapshot,
+    ChangesMissingSinceSnapshot,
+    NeverCopied,
+    RewrittenSinceSnapshot,
+)
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
 from rowtide.cdc.spark_changes import Changes
@@ -31,10 +38,12 @@ from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify
-from rowtide.targets.windows import TargetWindow, open_target_window
+from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("rowtide.targets")
 
 
 def open_table(
@@ -70,7 +79,7 @@ class TableApplier:
         known = due.known
         if known is not None and known.version is not None and known.lsn is not None and known.snapshot >= snapshot:
             window = self._open_window(due, known.lsn, due.to)
-            if window.is_empty:
+            if window.is_empty and not find_drops(instance, known.lsn, due.to):
                 return due.as_member(known.location, known.version, snapshot)
         if (version := self._direct.apply(due, snapshot)) is not None:
             return version
@@ -97,8 +106,30 @@ class TableApplier:
             copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
             self._choose_keeper(table, shape).match(copy, found)
             return due.as_member(table.location, _found(table).version, snapshot)
+        for dropped_at in find_drops(instance, position, due.to):
+            before = self._open_window(due, position, dropped_at.decrement())
+            found = self._follow(before, table, changes, shape, found)
+            is_dropped = self._drop_values(due, dropped_at, table, changes, shape, found)
+            found, position = _found(table), dropped_at if is_dropped else dropped_at.decrement()
         found = self._follow(self._open_window(due, position, due.to), table, changes, shape, found)
         return due.as_member(table.location, found.version, snapshot)
+
+    def _drop_values(
+        self, due: Due, at: CommitLsn, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable
+    ) -> bool:
+        """Make the rows those of the source's table at the LSN at which a column was dropped: null in all rows.
+
+        Return false where the lake does not know the table: rows that do not change keep their values then.
+        """
+        instance = due.recorded.instance.for_readers()
+        try:
+            rows = changes.get_table_as_of(instance.capture_instance, at)
+        except (NeverCopied, BeforeSnapshot, RewrittenSinceSnapshot, ChangesMissingSinceSnapshot) as error:
+            log.warning("values_of_dropped_columns_stay: %s", error)
+            return False
+        copy = Copy(rows, instance, at, LsnTimes(self._lake).find_time(at))
+        self._choose_keeper(table, shape).match(copy, found)
+        return True
 
     def _follow(
         self, window: TargetWindow, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.rows.operations import TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import open_snapshot
@@ -30,6 +31,12 @@ class TargetWindow:
     may_have_misfits: bool
 
 
+def find_drops(instance: Instance, after: CommitLsn | None, end: CommitLsn) -> list[CommitLsn]:
+    """Return the LSNs behind one, up to another, at which columns were dropped: in all rows, without change rows."""
+    dropped = {column.dropped_at for column in instance.columns if column.dropped_at is not None}
+    return [CommitLsn(lsn) for lsn in sorted(dropped) if (after is None or after.value < lsn) and lsn <= end.value]
+
+
 def open_target_window(
     target: str, recorded: RecordedInstance, after: CommitLsn | None, end: CommitLsn, lake: str
 ) -> TargetWindow:
@@ -40,6 +47,7 @@ def open_target_window(
         # A cleanup that removed nothing of the window moved it no further than the target allowed.
         reason = recorded.note or f"and the low endpoint is {low}"
         raise TargetPassed(instance.capture_instance, target, str(after), reason)
+    require_key(instance, end)
     snapshot = open_snapshot(locate(change_table_path(lake, instance.capture_instance)))
     lsns = Between(_LSN, start.value, end.value)
 

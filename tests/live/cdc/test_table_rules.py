@@ -139,7 +139,7 @@ where t.capture_instance <> 'public_there' and (t.source_object_id <> m.source_t
        where c.object_id = t.object_id)
       is distinct from (select string_agg(a.attname, ',' order by array_position(k.conkey, a.attnum))
                         from pg_constraint k join pg_attribute a on a.attrelid = k.conrelid and attnum = any(k.conkey)
-                        where k.conrelid = t.source_object_id::oid and k.contype = 'p'))
+                        where k.conrelid = t.source_object_id::oid and k.contype = 'p' and not k.condeferrable))
 """
 
 

@@ -44,20 +44,27 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
     """Return the effect of a recorded statement on an instance of its table.
 
     None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name; and
-    if it was inferred, unless columns were renamed: the rest is inferred from the next rows.
+    if it was inferred, unless columns were renamed or the key was lost: the rest is inferred from the next rows.
     """
+    key_lost_at = _find_key_loss(instance, lsn, alteration)
     if alteration.is_unreported:
-        return _follow_renames(instance, lsn, alteration) if alteration.renames else None
+        if alteration.renames:
+            return _follow_renames(instance, lsn, alteration)
+        if key_lost_at == instance.key_lost_at:
+            return None
+        after = replace(instance, key_lost_at=key_lost_at)
+        return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,
         source_schema=alteration.schema,
         source_table=alteration.table,
-        columns=tuple(_told(column, by_number.get(column.column_id)) for column in instance.columns),
+        columns=tuple(_told(column, by_number.get(column.column_id), lsn) for column in instance.columns),
         seen_columns=tuple(
             SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
             for column in alteration.columns
         ),
+        key_lost_at=key_lost_at,
     )
     if alteration.is_inherited and after == instance and not (alteration.rewrites_values or alteration.moves_rows):
         return None
@@ -68,6 +75,17 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         required_column_update=changes_types(instance, after),
         rewrites_values=_rewrites_values(instance, after, alteration),
     )
+
+
+def _find_key_loss(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> int | None:
+    """Return the LSN from which on rows may be alike in the key.
+
+    What was lost stays lost: rows in between are told apart by nothing. But in one transaction a key may be replaced.
+    """
+    key = {column.column_id for column in instance.index_columns}
+    if alteration.keys is None or not key or instance.key_lost_at not in (None, lsn.value):
+        return instance.key_lost_at
+    return None if any(key.issuperset(each) for each in alteration.keys) else lsn.value
 
 
 def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) -> bool:
@@ -101,6 +119,7 @@ def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) 
 def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:
     """Return the differences of an instance's table from a description of it; none if all statements were recorded."""
     changes: list[SchemaChange] = []
+    instance = _drop_missing(instance, lsn, shape)
     for command, after in _differences(instance, shape):
         before = changes[-1].instance if changes else instance
         is_dropped = not instance.index_columns and len(after.seen_columns) < len(before.seen_columns)
@@ -112,6 +131,20 @@ def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Seque
     return changes
 
 
+def _drop_missing(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Instance:
+    """Return an instance with the columns marked that a description of its table has not any more."""
+    if not instance.seen_columns or shape.others is None:
+        return instance
+    places = find_places(instance, shape)
+    columns = (
+        column
+        if column.is_computed or column.name in places or column.dropped_at is not None
+        else replace(column, dropped_at=lsn.value)
+        for column in instance.columns
+    )
+    return replace(instance, columns=tuple(columns))
+
+
 def changes_types(before: Instance, after: Instance) -> bool:
     """Return whether a column of the change table changes its type."""
     return [column_type(before, column) for column in before.columns] != [
@@ -119,9 +152,9 @@ def changes_types(before: Instance, after: Instance) -> bool:
     ]
 
 
-def _told(captured: CapturedColumn, column: AlteredColumn | None) -> CapturedColumn:
+def _told(captured: CapturedColumn, column: AlteredColumn | None, lsn: CommitLsn) -> CapturedColumn:
     if column is None:
-        return captured
+        return captured if captured.dropped_at is not None else replace(captured, dropped_at=lsn.value)
     return replace(
         captured,
         type_text=column.type_text,

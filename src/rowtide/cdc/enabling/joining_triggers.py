@@ -140,7 +140,7 @@ _HOLDERS = (
 """The table and its partitions."""
 
 _COLUMNS = "pg_attribute a where a.attrelid = captured.oid and a.attnum > 0 and not a.attisdropped"
-_HAS_NET_CHANGES = "coalesce(rule.supports_net_changes, captured.conname is not null and captured.indimmediate)"
+_HAS_NET_CHANGES = "coalesce(rule.supports_net_changes, captured.conname is not null)"
 _WRITTEN = ", ".join(
     f"'{table}'::regclass"
     for table in (
@@ -162,10 +162,9 @@ where c.oid in ({_WRITTEN}) and o.rolname <> current_user and not o.rolsuper
 """
 
 _FIND = f"""
-    select c.oid, c.relkind, c.relname, n.nspname, k.conname, k.conkey, i.indimmediate into captured
+    select c.oid, c.relkind, c.relname, n.nspname, k.conname, k.conkey into captured
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    left join pg_constraint k on k.conrelid = c.oid and k.contype = 'p'
-    left join pg_index i on i.indexrelid = k.conindid
+    left join pg_constraint k on k.conrelid = c.oid and k.contype = 'p' and not k.condeferrable
     where c.oid = new.source_object_id::oid and c.relkind in ('r', 'p') and c.relpersistence = 'p'
       and not c.relispartition and n.nspname not in ('cdc', 'rowtide');
     if not found then
@@ -192,7 +191,7 @@ _FIND = f"""
 _REFUSE = f"""
     if rule.refuses_truncate or instance_name !~ '^[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}$'
        or identity = 'd' and captured.conname is null
-       or rule.supports_net_changes and (captured.conname is null or not captured.indimmediate)
+       or rule.supports_net_changes and captured.conname is null
        or rule.role_name is not null and not exists (select from pg_roles where rolname = rule.role_name)
        or exists (select from {_COLUMNS}
                   and (a.attname !~ '^[!-~]+$' or a.attname ~ '[,;{{}}()=%]'

@@ -21,7 +21,7 @@ from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 class RowKey:
     """The columns that identify a row, in the order of their index; without an index, no columns and no name.
 
-    `problem` is why they do not identify rows at every moment, as net changes require; None if they do.
+    `problem` is why the primary key does not identify rows at every moment, and is left out; None if it does.
     """
 
     index_name: str | None
@@ -55,7 +55,7 @@ def choose_key(table: SourceTable, index_name: str | None) -> RowKey:
 
 def decide_net_changes(table: SourceTable, key: RowKey, wanted: bool | None) -> bool:  # noqa: FBT001 - the option
     """Return whether an instance supports net changes; if None, whether it can. Raises `NetChangesNeedKey`."""
-    problem = "it has no primary key" if not key.columns else key.problem
+    problem = key.problem or ("it has no primary key" if not key.columns else None)
     if wanted and problem is not None:
         raise NetChangesNeedKey(table.qualified_name, problem)
     return problem is None if wanted is None else wanted
@@ -103,7 +103,10 @@ def _primary_key(table: SourceTable) -> RowKey:
     names = tuple(column.name for column in table.key_columns)
     index = table.find_index(table.key_name)
     problem = find_problem(table, index) if index is not None else None
-    return RowKey(table.key_name, names, is_primary=True, problem=problem)
+    if problem is not None:
+        # Rows may be alike in it for a moment, or the log does not carry it: it is no key.
+        return RowKey(None, (), is_primary=False, problem=problem)
+    return RowKey(table.key_name, names, is_primary=True, problem=None)
 
 
 def _names(index: SourceIndex) -> tuple[str, ...]:

@@ -104,6 +104,24 @@ class NetChangesUnsupported(Invalid):
 
 
 @numbered
+class KeyLost(DataLoss):
+    """The key of a table no longer tells rows apart: its index was dropped or replaced, or its columns may be null."""
+
+    number = 22862
+    fact = "the key ({columns}) of {instance} no longer identifies its rows: {table} was altered at {lost_at}"
+    hint = (
+        "Up to {before} it can be read, and all changes later too. Give the table a key again, that is not deferrable, "
+        "of columns that are not null; then run `rowtide cdc disable-table {table} --capture-instance {instance}` and "
+        "`rowtide cdc enable-table {table}`. A target goes on after it is dropped and added."
+    )
+    instance: str
+    columns: str
+    lost_at: str
+    table: str
+    before: str
+
+
+@numbered
 class InstanceUnknown(NotFound):
     """There is no such capture instance (SQL Server: 22960)."""
 

@@ -83,7 +83,7 @@ class Lake(PublishedLake):
         """
         option = choose_option(row_filter_option, NET_ROW_FILTERS)
         window = self._open(capture_instance, from_lsn, to_lsn)
-        require_net_changes(window.instance)
+        require_net_changes(window.instance, window.high)
         net = NetChanges(window, option, find_moved(self.lake, window))
         return ArrowChanges(net.schema, window.instance, net.read)
 

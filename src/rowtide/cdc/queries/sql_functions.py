@@ -16,7 +16,7 @@ from rowtide.cdc.published import SKIPPED
 from rowtide.cdc.queries.as_of.function import table_as_of
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
-from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function
+from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.lake.sql_text import literal, quote, table_at
@@ -136,7 +136,8 @@ def _net_changes(recorded: Instance) -> SqlFunction:
     columns = net_columns(instance)
     names = ", ".join(quote(column) for column, _ in columns)
     query = f"select {names} from ({net_select(rows, instance, option, Truncates.JOINED)})"
-    checked = guard(columns, _option_check(option, NET_ROW_FILTERS), "(select 1)")
+    checks = [*_option_check(option, NET_ROW_FILTERS), *key_checks(instance, asked_to)]
+    checked = guard(columns, checks, "(select 1)")
     return table_function(name, WINDOW, columns, f"{query} union all {checked}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
-from rowtide.lake.sql_text import quote
+from rowtide.lake.sql_text import literal, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,16 @@ def table_function(name: str, arguments: str, columns: Iterable[tuple[str, str]]
 
 Check = tuple[str, str]
 """A condition, and the message if it is false or null."""
+
+
+def key_checks(instance: Instance, asked: str) -> list[Check]:
+    """Return the check that an instance's key tells rows apart as of an LSN."""
+    if instance.key_lost_at is None:
+        return []
+    message = (
+        f"RT-22862: the key of {instance.capture_instance} no longer identifies its rows since {instance.key_lost_at}"
+    )
+    return [(f"{asked} < {instance.key_lost_at}", literal(message))]
 
 
 def guard(columns: Iterable[tuple[str, str]], checks: Iterable[Check], row: str) -> str:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from rowtide.cdc.errors.querying import (
     InstanceUnknown,
+    KeyLost,
     LsnOutOfRange,
     NetChangesUnsupported,
     RangeOverGap,
@@ -82,11 +83,22 @@ def choose_option(option: str, options: Iterable[str]) -> str:
     return chosen
 
 
-def require_net_changes(instance: Instance) -> None:
-    """Raise `NetChangesUnsupported` unless an instance supports net changes."""
+def require_net_changes(instance: Instance, at: CommitLsn | None = None) -> None:
+    """Raise `NetChangesUnsupported` unless an instance supports net changes, and `KeyLost` if not up to an LSN."""
     if not instance.supports_net_changes:
         table = f"{instance.source_schema}.{instance.source_table}"
         raise NetChangesUnsupported(instance.capture_instance, table)
+    if at is not None:
+        require_key(instance, at)
+
+
+def require_key(instance: Instance, at: CommitLsn) -> None:
+    """Raise `KeyLost` if rows may be alike in an instance's key as of an LSN."""
+    if instance.key_lost_at is not None and instance.key_lost_at <= at.value:
+        lost_at = CommitLsn(instance.key_lost_at)
+        names = ", ".join(column.name for column in instance.index_columns)
+        table = f"{instance.source_schema}.{instance.source_table}"
+        raise KeyLost(instance.capture_instance, names, str(lost_at), table, str(lost_at.decrement()))
 
 
 def _require_valid(recorded: RecordedInstance, asked: Asked, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:

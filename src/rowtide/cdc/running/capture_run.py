@@ -17,6 +17,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
+from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
@@ -199,6 +200,7 @@ class _Run:
             if not limits.is_continuous:
                 # Before the mark: what was committed before the round began is captured by it.
                 join_new_tables(self._engine, self._context.url)
+                LostKeys(self._engine, self._context.url).announce()
             with translated(), self._engine.begin() as connection:
                 target = None if limits.is_continuous else mark_target(connection)
             self._begun = limits, Pace(limits, target)

@@ -1,7 +1,8 @@
-"""Enabling new tables beside capture, in a thread of its own: no scan waits for a table that is in use."""
+"""Enabling new tables, and looking at keys, beside capture, in a thread of its own: no scan waits for tables."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Iterator
@@ -11,17 +12,19 @@ from contextlib import contextmanager
 from sqlalchemy import Engine
 
 from rowtide.cdc.enabling.joining import join_new_tables
+from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.core.errors import RowtideError
 
 log = logging.getLogger("rowtide.cdc")
 
 POLL_S = 2.0
+_POLLS_PER_KEYS = 5
 _THREAD = "rowtide-joining"
 
 
 @contextmanager
 def joining(engine: Engine, database: str) -> Iterator[None]:
-    """Look for new tables of rules every `POLL_S` seconds during the block."""
+    """Look for new tables of rules every `POLL_S` seconds during the block, and for lost keys every ten seconds."""
     ended = threading.Event()
     with ThreadPoolExecutor(1, _THREAD) as pool:
         thread = pool.submit(_run, engine, database, ended)
@@ -33,10 +36,14 @@ def joining(engine: Engine, database: str) -> Iterator[None]:
 
 
 def _run(engine: Engine, database: str, ended: threading.Event) -> None:
-    reported = ""
-    while not ended.is_set():
+    reported, keys = "", LostKeys(engine, database)
+    for poll in itertools.count():
+        if ended.is_set():
+            return
         try:
             join_new_tables(engine, database)
+            if poll % _POLLS_PER_KEYS == 0:
+                keys.announce()
             reported = ""
         except RowtideError as error:
             # Capture goes on: what is enabled already does not depend on it.

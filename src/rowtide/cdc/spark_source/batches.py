@@ -56,6 +56,7 @@ class ChangeBatch:
         windows = self._open(recorded)
         if not windows:
             return None
+        require_net_changes(windows[0].instance, windows[0].high)
         moved = find_moved(self._lake.lake, windows[0])
         return NetChanges(windows[0], self._options.row_filter_option, moved)
 

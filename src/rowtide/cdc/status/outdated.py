@@ -1,10 +1,11 @@
-"""Instances whose snapshot and change rows together are no longer their table: read from the lake, without Spark."""
+"""Instances whose snapshot and change rows are no longer their table, or whose key is lost: from the lake."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rowtide.cdc.ddl.history import ListedChange, read_histories
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, read_instances, read_visible_publication
 from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 
@@ -16,6 +17,13 @@ def find_outdated(lake: str) -> tuple[ListedChange, ...]:
     """
     publication = read_visible_publication(lake)
     return tuple(_find_outdated(lake, publication.cycle)) if publication is not None else ()
+
+
+def find_lost_keys(lake: str) -> tuple[Instance, ...]:
+    """Return the instances whose keys no longer identify rows. Raises `LakeReadFailed`, `TableUnreadable`."""
+    publication = read_visible_publication(lake)
+    recorded = read_instances(lake, publication.cycle).values() if publication is not None else ()
+    return tuple(one.instance for one in recorded if one.state == ENABLED and one.instance.key_lost_at is not None)
 
 
 def _find_outdated(lake: str, cycle: int) -> Iterator[ListedChange]:

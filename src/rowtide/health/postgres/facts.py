@@ -14,13 +14,15 @@ from rowtide.targets.listing import ListedTarget
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.instances import Instance
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
-    `tables` are the captured ones; `outdated` the statements that left no change rows of what they changed.
+    `tables` are the captured ones; `outdated` the statements that left no change rows of what they changed,
+    `lost_keys` the instances whose keys no longer identify rows.
     """
 
     capture: CaptureFacts
@@ -33,6 +35,7 @@ class LogFacts:
     places: tuple[Place, ...]
     targets: tuple[ListedTarget, ...] | Unread = ()
     outdated: tuple[ListedChange, ...] | Unread = ()
+    lost_keys: tuple[Instance, ...] | Unread = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from rowtide.findings.tracked_findings import find_outdated
 from rowtide.health.capture_judgements import (
     judge_capturing,
     judge_cleanup,
+    judge_lost_keys,
     judge_outdated,
     judge_snapshots,
     judge_targets,
@@ -115,6 +116,10 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(area, "snapshots", log.outdated.error)
     else:
         yield from judge_outdated(log.outdated)
+    if isinstance(log.lost_keys, Unread):
+        yield not_looked_at(area, "keys", log.lost_keys.error)
+    else:
+        yield from judge_lost_keys(log.lost_keys)
     of_members = tuple(find_in_members(capture.members, CAPTURE))
     if capture.instances and capture.state is None:
         # As they were enabled, they are in the log store.

@@ -33,6 +33,7 @@ from rowtide.targets.listing import list_tables
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.instances import Instance
 
 Known = TypeVar("Known")
 
@@ -88,6 +89,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         places=read_places(capture),
         targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
         outdated=_attempt(lambda: _find_outdated(source.lake)) if capture.is_enabled else (),
+        lost_keys=_attempt(lambda: _find_lost_keys(source.lake)) if capture.is_enabled else (),
     )
 
 
@@ -96,6 +98,12 @@ def _find_outdated(lake: str) -> tuple[ListedChange, ...]:
     from rowtide.cdc.status.outdated import find_outdated
 
     return find_outdated(lake)
+
+
+def _find_lost_keys(lake: str) -> tuple[Instance, ...]:
+    from rowtide.cdc.status.outdated import find_lost_keys
+
+    return find_lost_keys(lake)
 
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:

@@ -168,6 +168,19 @@ ALTERED_COLUMNS = f"""(
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
+_ALTERED_KEYS = """(
+                select coalesce(json_agg((
+                    select json_agg(k.number order by k.place)
+                    from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                    where k.place <= i.indnkeyatts)), '[]')
+                from pg_index i
+                where i.indrelid = altered.oid and i.indisunique and i.indimmediate and i.indisvalid
+                    and i.indpred is null and i.indexprs is null and not exists (
+                        select from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+                        where k.place <= i.indnkeyatts and not a.attnotnull))"""
+"""SQL expression of the keys, as JSON: columns' numbers of indexes by which rows differ at every moment."""
+
 _OWN_XMIN = """{row}.xmin::text::bigint > 2
                 and ({row}.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295) < 1073741824
                 and pg_xact_status((pg_current_xact_id()::text::bigint
@@ -229,7 +242,8 @@ def announced_content(
             'moves_rows', {moves_rows},
             'brings_rows', {brings_rows},
             'is_inferred', {is_inferred},
-            'columns', {ALTERED_COLUMNS}
+            'columns', {ALTERED_COLUMNS},
+            'keys', {_ALTERED_KEYS}
         )::text"""
 
 
@@ -301,15 +315,23 @@ begin
     perform set_config('rowtide.rewritten', '', true);
 """
 
-_GONE = announced_content(brings_rows="false")
+_GONE = announced_content(moves_rows="altered.takes_rows", brings_rows="false")
 
 _ANNOUNCE_GONE = f"""
 -- {_PINNED}
 declare
     altered record;
+    without_index oid[] := '{{}}';
 begin
+    if to_regclass('cdc.change_tables') is not null
+        and exists (select from pg_event_trigger_dropped_objects() where object_type = 'index')
+    then
+        execute 'select array_agg(t.source_object_id::oid) from cdc.change_tables t where t.index_name is not null and '
+            'not exists (select from pg_index i join pg_class x on x.oid = i.indexrelid '
+            'where i.indrelid = t.source_object_id::oid and x.relname = t.index_name)' into without_index;
+    end if;
     for altered in
-        select distinct c.oid, n.nspname, c.relname
+        select distinct c.oid, n.nspname, c.relname, true as takes_rows
         from pg_event_trigger_dropped_objects() gone
         join pg_trigger whole on whole.tgname = replace(gone.address_names[3], '_partition_', '_before_whole_')
             and whole.tgfoid = to_regprocedure('rowtide.announce_truncate()')
@@ -318,13 +340,22 @@ begin
         {_IS_PUBLISHED} and gone.classid = 'pg_trigger'::regclass and exists (
             select from pg_event_trigger_dropped_objects() part
             where part.classid = 'pg_class'::regclass and part.address_names = gone.address_names[1:2])
-        order by c.oid
+        union all
+        select c.oid, n.nspname, c.relname, false
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        {_IS_PUBLISHED} and tg_tag not in ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE') and (
+            c.oid = any(without_index) or exists (
+                select from pg_event_trigger_dropped_objects() part
+                where part.classid = 'pg_class'::regclass and part.objid = c.oid and part.objsubid > 0))
+        order by 1
     loop
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_GONE});
     end loop;
 """
-"""A partition takes its trigger along when it is dropped. Whether it was empty, nothing says any more."""
+"""A partition takes its trigger along when it is dropped. Whether it was empty, nothing says any more. Columns go along
+with their types, and the index of an instance's key by itself: no command is reported on their table.
+"""
 
 _TAKE_IN = f"""
 declare

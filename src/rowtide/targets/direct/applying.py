@@ -21,7 +21,7 @@ from rowtide.targets.formats.delta import as_found
 from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import Verify
-from rowtide.targets.windows import TargetWindow, open_target_window
+from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
 
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
 MOST_CHANGE_BYTES = 64 * 1024 * 1024
@@ -54,6 +54,9 @@ class DirectApplier:
         position = due.find_position(found)
         if due.needs_copy(found, snapshot, self._target):
             is_done = not before.files and self._fill(keeper, due)
+        elif find_drops(instance, position, due.to):
+            # All rows are other ones.
+            return None
         else:
             window = open_target_window(self._target.name, due.recorded, position, due.to, self._lake)
             is_done = window.is_empty or (self._is_simple(window) and keeper.follow(window, before))

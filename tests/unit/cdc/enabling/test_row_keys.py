@@ -68,6 +68,7 @@ def test_a_deferrable_primary_key_gives_no_net_changes() -> None:
     deferrable = replace(source_table(), indexes=(unique_index("t1_pkey", "id", is_immediate=False),))
 
     assert not instance(table=deferrable).supports_net_changes
+    assert instance(table=deferrable).index_columns == ()
     with pytest.raises(NetChangesNeedKey, match="deferrable"):
         instance(table=deferrable, supports_net_changes=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
@@ -56,6 +56,21 @@ def completed_columns(instance: Instance) -> Iterator[str]:
     has_texts = f"{takes} and (`{_EXACT}` is not null or {_below(_EXACT)} is not null)"
     exact = f"map_filter(map({texts}), (ordinal, text) -> text is not null)"
     yield f"if({has_texts}, {exact}, `{_EXACT}`) as `{_EXACT}`"
+
+
+def without_dropped(instance: Instance, dropped: Sequence[int], is_dropped: str) -> Iterator[str]:
+    """Return the columns of a table as of an LSN, with null in some of them, by ordinal, on a condition."""
+    count = len(instance.columns)
+    for ordinal, column in enumerate(instance.columns, 1):
+        name = quote(column.lake_name)
+        yield f"if({is_dropped}, null, {name}) as {name}" if ordinal in dropped else name
+    bits = [
+        "false" if ordinal in dropped else is_marked(f"`{_ABSENT}`", ordinal, count) for ordinal in range(1, count + 1)
+    ]
+    absent = f"if(`{_ABSENT}` is null, null, {null_if_empty(mask_of(bits), count)})"
+    yield f"if({is_dropped}, {absent}, `{_ABSENT}`) as `{_ABSENT}`"
+    left = f"map_filter(`{_EXACT}`, (ordinal, text) -> ordinal not in ({', '.join(map(str, dropped))}))"
+    yield f"if({is_dropped}, {left}, `{_EXACT}`) as `{_EXACT}`"
 
 
 def _key_name(place: int) -> str:

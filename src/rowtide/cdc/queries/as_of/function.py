@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.published import SKIPPED, SUSPENDED
-from rowtide.cdc.queries.as_of.completing import completed_columns, has_key, named_keys, rows_below, table_columns
+from rowtide.cdc.queries.as_of.completing import (
+    completed_columns,
+    has_key,
+    named_keys,
+    rows_below,
+    table_columns,
+    without_dropped,
+)
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, last_select
-from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function
+from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import TRUNCATE
@@ -38,8 +45,14 @@ def table_as_of(lake: str, visible: str, recorded: str, instance: Instance) -> S
         f"cross join (select max(start_lsn) as high from {visible})"
     )
     row = " cross join ".join((interval, facts.begin, facts.earliest, facts.rewritten, facts.skipped))
-    checked = guard(columns, _checks(instance.capture_instance, facts.asked), row)
-    return table_function(name, "lsn bigint", columns, f"{_rows(facts, wanted)} union all {checked}")
+    checks = [*_checks(instance.capture_instance, facts.asked), *key_checks(instance, facts.asked)]
+    checked = guard(columns, checks, row)
+    rows, shown_as = _rows(facts, wanted), instance.for_readers()
+    for ordinal, column in enumerate(instance.columns, 1):
+        if column.dropped_at is not None:
+            kept = without_dropped(shown_as, [ordinal], f"{facts.asked} >= {column.dropped_at}")
+            rows = f"select {', '.join(kept)} from ({rows})"
+    return table_function(name, "lsn bigint", columns, f"{rows} union all {checked}")
 
 
 @dataclass(frozen=True, slots=True)

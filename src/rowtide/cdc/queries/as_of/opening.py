@@ -25,7 +25,7 @@ from rowtide.cdc.queries.as_of.errors import (
     RewrittenSinceSnapshot,
 )
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
-from rowtide.cdc.queries.windows import require_table
+from rowtide.cdc.queries.windows import require_key, require_table
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import Snapshot
@@ -121,6 +121,7 @@ def open_as_of(
         # Disabled since it was read.
         raise InstanceUnknown(capture_instance)
     at = lsn if lsn is not None else high
+    require_key(recorded.instance, at)
     snapshot = choose_snapshot(recorded, snapshots, ValidityInterval(recorded.lsn, high), at)
     if base is None:
         raise NeverCopied(capture_instance)
