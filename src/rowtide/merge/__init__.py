@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Publication,
         SubscriberType,
         Subscription,
+        UnseenChildren,
         UploadOptions,
         Waiting,
     )
@@ -111,6 +112,7 @@ __all__ = [
     "SyncOutcome",
     "TombstoneType",
     "Unreachable",
+    "UnseenChildren",
     "Unsent",
     "UnsentColumn",
     "UploadOptions",
@@ -177,6 +179,7 @@ _HOMES = {
     "Unreachable": "rowtide.merge.fan_out.pending",
     "Unsent": "rowtide.merge.session.unsent",
     "UnsentColumn": "rowtide.merge.nodes.node_tables",
+    "UnseenChildren": "rowtide.merge.articles",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",

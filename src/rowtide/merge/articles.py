@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from rowtide.databases.run_as import RunAs
@@ -108,6 +108,15 @@ class PartitionOptions(IntEnum):
         return self in (PartitionOptions.OVERLAPPING, PartitionOptions.UNMOVED)
 
 
+class UnseenChildren(StrEnum):
+    """What becomes of a delete whose foreign keys' actions reach rows at the hub that its sender had not seen."""
+
+    REFUSE = "refuse"
+    """The row returns, with those that were deleted with it."""
+    RECORD = "record"
+    """It runs, and each of these rows becomes a conflict."""
+
+
 class UploadOptions(IntEnum):
     """What subscriptions of type client may do with an article (SQL Server: @subscriber_upload_options)."""
 
@@ -186,8 +195,9 @@ class Article:
     logical records that it is the top of. `references` are its foreign keys to articles of the same
     publication; with `renumber` a row that loses its key gets a new one. `identity_range` is the number of keys in each
     of a node's ranges, 0 without ranges, `publisher_identity_range` the same for a subscriber's own subscribers; a node
-    gets new ranges once it has used `threshold` percent. `place` is the schema in which a PostgreSQL node has the table
-    of an article that names none; it is not part of the definition.
+    gets new ranges once it has used `threshold` percent. `on_unseen_children` is about deletes of its
+    rows. `place` is the schema in which a PostgreSQL node has the table of an article that names none; it is not part
+    of the definition.
     """
 
     name: str
@@ -219,6 +229,7 @@ class Article:
     identity_range: int = 0
     publisher_identity_range: int = 0
     threshold: int = 100
+    on_unseen_children: UnseenChildren = UnseenChildren.REFUSE
     place: str = field(default="", compare=False)
 
     @property
@@ -367,6 +378,7 @@ class Article:
             partition_options=PartitionOptions(fields.pop("partition_options")),
             references=tuple(_reference(**each) for each in fields.pop("references", ())),
             subscriber_upload_options=UploadOptions(fields.pop("subscriber_upload_options", UploadOptions.ALLOWED)),
+            on_unseen_children=UnseenChildren(fields.pop("on_unseen_children", UnseenChildren.REFUSE)),
             **fields,
         )
 

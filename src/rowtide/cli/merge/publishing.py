@@ -14,13 +14,24 @@ from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
 from rowtide.databases.run_as import RunAs
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
+from rowtide.merge.articles import (
+    DEFAULT_RETENTION_DAYS,
+    FilterType,
+    Partition,
+    PartitionOptions,
+    UnseenChildren,
+    UploadOptions,
+)
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing
 
 app = typer.Typer(rich_markup_mode=None)
 _UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
+_UNSEEN_CHILDREN = (
+    "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
+    "refuse: the row returns; record: each row that is lost becomes a conflict."
+)
 
 
 @app.command(epilog="Example: rowtide merge add-publication shop --db postgresql://localhost/shop")
@@ -153,6 +164,7 @@ def add_article(
     subscriber_upload_options: Annotated[
         int, typer.Option(help=f"What subscriptions of type client may change. {_UPLOAD_OPTIONS}", min=0, max=2)
     ] = 0,
+    on_unseen_children: Annotated[UnseenChildren, typer.Option(help=_UNSEEN_CHILDREN)] = UnseenChildren.REFUSE,
     *,
     column_tracking: Annotated[
         bool,
@@ -224,6 +236,7 @@ def add_article(
             identity_range=identity_range,
             publisher_identity_range=publisher_identity_range,
             threshold=threshold,
+            on_unseen_children=on_unseen_children,
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 
@@ -279,6 +292,9 @@ def change_article(
         typer.Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
     ] = None,
     resolver: Annotated[str | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
+    on_unseen_children: Annotated[
+        UnseenChildren | None, typer.Option(help=_UNSEEN_CHILDREN, show_default="as it is")
+    ] = None,
     *,
     column_tracking: Annotated[bool | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
     compensate_for_errors: Annotated[
@@ -291,7 +307,14 @@ def change_article(
     Each subscriber follows at its next synchronisation: rows enter and leave as the new filters say.
     """
     joins = dict(each.partition("=")[::2] for each in join or [])
-    changes = (where, resolver, column_tracking, compensate_for_errors, subscriber_upload_options)
+    changes = (
+        where,
+        resolver,
+        column_tracking,
+        compensate_for_errors,
+        subscriber_upload_options,
+        on_unseen_children,
+    )
     if not joins and all(each is None for each in changes):
         raise typer.BadParameter("say what changes", param_hint="--where, --join, --resolver, --column-tracking")
     options = None if subscriber_upload_options is None else UploadOptions(subscriber_upload_options)
@@ -305,6 +328,7 @@ def change_article(
             column_tracking=column_tracking,
             compensate_for_errors=compensate_for_errors,
             upload_options=options,
+            on_unseen_children=on_unseen_children,
         )
     ending = "; `rowtide merge reinitialize --upload-first` each subscriber."
     tell("Changed" + ("; subscribers follow when they synchronise." if options is None else ending), dry_run=dry_run)

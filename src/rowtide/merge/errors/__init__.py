@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         UploadOptionsRefused,
     )
     from rowtide.merge.errors.rows import (
+        ChildrenNotSeen,
         CopiedRowRefused,
         IdentityRangeExhausted,
         IdentityRangeMissing,
@@ -107,6 +108,7 @@ __all__ = [
     "ChangeProhibited",
     "ChangedSince",
     "ChangesNotUploaded",
+    "ChildrenNotSeen",
     "ColumnNeeded",
     "ColumnsCollide",
     "ColumnsRefused",
@@ -191,6 +193,7 @@ _HOMES = {
     "ChangeProhibited": "rowtide.merge.errors.nodes",
     "ChangedSince": "rowtide.merge.errors.inspection",
     "ChangesNotUploaded": "rowtide.merge.errors.subscribing",
+    "ChildrenNotSeen": "rowtide.merge.errors.rows",
     "ColumnNeeded": "rowtide.merge.errors.schema_changes",
     "ColumnsCollide": "rowtide.merge.errors.schema_changes",
     "ColumnsRefused": "rowtide.merge.errors.publishing",

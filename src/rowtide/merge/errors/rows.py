@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rowtide.core.errors import Invalid, RowtideError, numbered
 from rowtide.core.row_values import Said
 
@@ -102,6 +104,34 @@ class ParentNotThere(RowsRefused):
     def named(cls, table: str, parent: str, rowguid: str) -> ParentNotThere:
         """Return the error of a row whose parent is missing."""
         return cls(table, "RT-8050", f"its parent in {parent}, {rowguid}, is not at the publisher")
+
+
+@numbered
+class ChildrenNotSeen(RowsRefused):
+    """A delete would reach rows, by foreign keys' actions, that the subscriber had not seen."""
+
+    CODE: ClassVar[str] = "RT-8160"
+    number = 8160
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "The row returns to the subscriber, with those that were deleted with it. Delete it again once the subscriber "
+        "has the rows that reference it, or run `rowtide merge change-article --on-unseen-children record`: each row "
+        "that is lost becomes a conflict then."
+    )
+
+    @classmethod
+    def reaching(cls, table: str, child: str, rowguid: str) -> ChildrenNotSeen:
+        """Return the error of a row that a row of another table references, at some depth."""
+        return cls(table, cls.CODE, f"the subscriber had not seen row {rowguid} of {child}, which references it")
+
+    @classmethod
+    def together(cls, table: str, parent: str, rowguid: str) -> ChildrenNotSeen:
+        """Return the error of a row that was deleted with another one whose delete is refused."""
+        return cls(table, cls.CODE, f"it was deleted with row {rowguid} of {parent}, which stays")
+
+
+REFERENCED_CODES = (*FOREIGN_KEY_CODES, ChildrenNotSeen.CODE)
+"""Codes of refused deletes of rows that others reference, or that were deleted with such: they return at once."""
 
 
 @numbered

@@ -41,6 +41,7 @@ class MergeArticle:
     partition_options: int
     subscriber_upload_options: int
     compensate_for_errors: bool
+    on_unseen_children: str
     processing_order: int
 
 
@@ -90,6 +91,7 @@ def list_merge_articles(node: Transactions, publication: str | None = None) -> S
             partition_options=int(article.partition_options),
             subscriber_upload_options=int(article.subscriber_upload_options),
             compensate_for_errors=article.compensate_for_errors,
+            on_unseen_children=article.on_unseen_children.value,
             processing_order=article.processing_order,
         )
         for found, article in _articles(node, publication)

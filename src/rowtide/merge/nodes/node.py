@@ -6,6 +6,7 @@ from typing import Protocol
 
 from rowtide.merge.nodes.roles.metadata import MetadataUpkeep, RowMetadata
 from rowtide.merge.nodes.roles.numbering import NumberedKeys
+from rowtide.merge.nodes.roles.reach import ReachReader
 from rowtide.merge.nodes.roles.rows import LinkedRows, RowReader
 from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.nodes.roles.sending import ChangeSource
@@ -20,6 +21,7 @@ class Node(
     MetadataUpkeep,
     RowReader,
     LinkedRows,
+    ReachReader,
     RowWriter,
     NumberedKeys,
     MergedTables,

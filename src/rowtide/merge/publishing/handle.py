@@ -14,6 +14,7 @@ from rowtide.merge.articles import (
     JoinFilter,
     Partition,
     Publication,
+    UnseenChildren,
     UploadOptions,
 )
 from rowtide.merge.handle import MergeHandle
@@ -138,6 +139,7 @@ class MergePublishing(MergeHandle):
         column_tracking: bool | None = None,
         compensate_for_errors: bool | None = None,
         upload_options: UploadOptions | None = None,
+        on_unseen_children: UnseenChildren | None = None,
     ) -> Article:
         """Change an article's filters and options; None leaves one as it is (SQL Server: sp_changemergearticle).
 
@@ -146,7 +148,7 @@ class MergePublishing(MergeHandle):
         `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `ResolverUnknown`,
         `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
         """
-        options = (column_tracking, compensate_for_errors, upload_options)
+        options = (column_tracking, compensate_for_errors, upload_options, on_unseen_children)
         changes = ArticleChanges(where, joins or {}, resolver, *options)
         with self._altering(publication) as hub:
             return change_article(hub, publication, article, changes)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.merge.articles import INTEGERS, Article, PartitionOptions, Publication, SubscriberType, UploadOptions
+from rowtide.merge.articles import (
+    INTEGERS,
+    Article,
+    PartitionOptions,
+    Publication,
+    SubscriberType,
+    UnseenChildren,
+    UploadOptions,
+)
 from rowtide.merge.catalogue import (
     list_all_articles,
     list_articles,
@@ -44,7 +52,8 @@ class ArticleRequest:
     those of the logical records that the article is the top of. With `renumber`, of two rows inserted with one key the
     loser gets a new key, and keeps its children. `upload_options` are those of subscriptions of type client.
     `identity_range` is the number of keys in each range of a node's, `publisher_identity_range` for the subscribers of
-    a subscriber; a node gets new ranges once it has used `threshold` percent.
+    a subscriber; a node gets new ranges once it has used `threshold` percent. `on_unseen_children` is about deletes
+    that reach rows at the hub, by foreign keys' actions, which the subscriber had not seen.
     """
 
     column_tracking: bool = False
@@ -60,6 +69,7 @@ class ArticleRequest:
     identity_range: int = 0
     publisher_identity_range: int = 0
     threshold: int = 100
+    on_unseen_children: UnseenChildren = UnseenChildren.REFUSE
 
 
 class ArticleOptions(TypedDict, total=False):
@@ -78,6 +88,7 @@ class ArticleOptions(TypedDict, total=False):
     identity_range: int
     publisher_identity_range: int
     threshold: int
+    on_unseen_children: UnseenChildren
 
 
 def require_direction(article: Article) -> None:
@@ -129,6 +140,7 @@ def define_new(described: TableDescription, merged: Article | None, request: Art
         identity_range=request.identity_range,
         publisher_identity_range=request.publisher_identity_range,
         threshold=request.threshold,
+        on_unseen_children=request.on_unseen_children,
         table_in_files=merged.table_in_files if merged is not None else apart,
         subscriber_upload_options=request.upload_options,
         vertical_partition=len(columns) != len(described.columns),

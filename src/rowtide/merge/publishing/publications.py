@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from rowtide.core.names import require_name
 from rowtide.databases.run_as import RunAs
-from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, UploadOptions
+from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, UnseenChildren, UploadOptions
 from rowtide.merge.catalogue import (
     find_article,
     find_publication,
@@ -69,6 +69,7 @@ class ArticleChanges:
     column_tracking: bool | None = None
     compensate_for_errors: bool | None = None
     upload_options: UploadOptions | None = None
+    on_unseen_children: UnseenChildren | None = None
 
 
 def add_publication(
@@ -252,6 +253,8 @@ def _changed(hub: Node, publication: Publication, article: Article, changes: Art
         resolver=article.resolver if resolver is None else resolver,
         compensate_for_errors=article.compensate_for_errors if compensates is None else compensates,
     )
+    if changes.on_unseen_children is not None:
+        changed = replace(changed, on_unseen_children=changes.on_unseen_children)
     if changes.upload_options is not None:
         changed = replace(changed, subscriber_upload_options=changes.upload_options)
         require_direction(changed)

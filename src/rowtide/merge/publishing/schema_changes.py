@@ -42,7 +42,14 @@ from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.pairing import SchemaVersion
 
 SchemaStatus = Literal["active", "skipped"]
-_OPTIONS = ("subset_filter", "resolver", "column_tracking", "compensate_for_errors", "partition_options")
+_OPTIONS = (
+    "subset_filter",
+    "resolver",
+    "column_tracking",
+    "compensate_for_errors",
+    "partition_options",
+    "on_unseen_children",
+)
 
 
 @dataclass(frozen=True, slots=True)

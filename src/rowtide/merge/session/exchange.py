@@ -9,9 +9,10 @@ The last batch, the retry and that all has come are one transaction where nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import Protocol
 
 from rowtide.merge.articles import Article
@@ -107,6 +108,9 @@ class Receiver(Protocol):
     def again(self) -> Mapping[int, Sequence[str]]:
         """The rows that are requested once more, by the article's nickname: their changes come last."""
 
+    def group(self, deletes: Iterable[Part]) -> Iterable[Sequence[Part]]:
+        """Yield deletes in the parts that are written together."""
+
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         """Write the newer versions of each part; in `Attempt.LAST` rows that come `late` are only retried.
 
@@ -177,26 +181,56 @@ class Transfer:
 
     def _bring_rows(self, spool: Spool) -> None:
         last: Part | None = None
-        for nickname, changes in spool.batches():
-            if self.records is not None:
-                if self.records.collect(nickname, ()):
-                    continue
-                is_deleting = changes[0].row is None
-                self.records.bring(None if is_deleting else self.articles[nickname])
-            article, again = self.articles[nickname], set(self.receiver.again.get(nickname, ()))
-            now = [change for change in changes if change.rowguid not in again]
-            for change in changes if again else ():
-                if change.rowguid in again:
-                    self._wait(article, change)
-            if now and self.records is None:
-                if last is not None:
-                    self._bring(*last)
-                last = article, now
-            elif now:
-                self._bring(article, now)
-            self.on_progress(len(changes))
+        for parts in self._parts(spool):
+            if self.records is not None or len(parts) > 1:
+                self._bring_together(parts)
+                continue
+            if last is not None:
+                self._bring(*last)
+            (last,) = parts
         if last is not None:
             self._bring_last(*last)
+
+    def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
+        """Yield what is to be brought now, in the parts that are written together; the rest waits."""
+        batches = spool.batches()
+        for nickname, changes in batches:
+            if changes[0].row is None:
+                deletes = (part for each in chain([(nickname, changes)], batches) for part in self._now(*each))
+                yield from self.receiver.group(deletes)
+                return
+            for part in self._now(nickname, changes):
+                yield [part]
+
+    def _now(self, nickname: int, changes: Sequence[RowChange]) -> Iterator[Part]:
+        if self.records is not None:
+            if self.records.collect(nickname, ()):
+                return
+            is_deleting = changes[0].row is None
+            self.records.bring(None if is_deleting else self.articles[nickname])
+        article, again = self.articles[nickname], set(self.receiver.again.get(nickname, ()))
+        now = [change for change in changes if change.rowguid not in again]
+        for change in changes if again else ():
+            if change.rowguid in again:
+                self._wait(article, change)
+        if now:
+            yield article, now
+        self.on_progress(len(changes))
+
+    def _bring_together(self, parts: Sequence[Part]) -> None:
+        """Bring deletes in one transaction; what is refused waits."""
+        if len(parts) == 1:
+            self._bring(*parts[0])
+            return
+        try:
+            received = self._attempt(parts, Attempt.ALONE)
+        except RowsRefused:
+            for article, changes in parts:
+                self._bring(article, changes)
+            return
+        for one in received:
+            for refused in one.refused:
+                self._wait(refused.article, refused.change)
 
     def _wait(self, article: Article, change: RowChange) -> None:
         key = (article.nickname, change.rowguid)

@@ -6,7 +6,7 @@ synchronisation, and the hub's decision comes back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Subscription
@@ -193,6 +193,9 @@ class SubscriberReceiver(NodeReceiver):
 
     staying: set[str] = field(default_factory=set)
     repeats: bool = False
+
+    def group(self, deletes: Iterable[Part]) -> Iterable[Sequence[Part]]:
+        return ([part] for part in deletes)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()

@@ -41,6 +41,7 @@ from rowtide.merge.progress import (
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
+from rowtide.merge.session.hub.cascades import Cascades
 from rowtide.merge.session.hub.claims import SELECT_GENERATIONS, Claims, read_generations
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
@@ -241,6 +242,9 @@ def receive_at_hub(
     hub: Node, pairing: Pairing, again: dict[int, list[str]], claims: Claims | None = None
 ) -> HubReceiver:
     """Return what receives an upload; `again` are the rows to request once more."""
+    articles = {article.nickname: article for article in pairing.articles}
+    sent = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+    publication, source = pairing.publication, pairing.at_hub.nickname
     return HubReceiver(
         hub,
         pairing.at_hub,
@@ -251,8 +255,9 @@ def receive_at_hub(
         hub_name=pairing.publication.name,
         hub_priority=pairing.hub_priority,
         filters=pairing.filters,
-        articles={article.nickname: article for article in pairing.articles},
+        articles=articles,
         claims=claims,
+        cascades=Cascades(hub, articles, pairing.filters, source, sent, publication.pubid, publication.name),
     )
 
 
@@ -275,6 +280,8 @@ def bring_up(
     sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
     carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
+    if receiver.cascades is not None:
+        receiver.cascades.unreceived = partial(list_retries, subscriber.connection, pairing.hub)
     with reading(Request(sent, since, pairing.hub, receiver.again, {}, names_parents=True)) as (generation, spool):
         spool.bridges = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
@@ -310,6 +317,7 @@ def _download(
     again = list_retries(subscriber.connection, pairing.hub)
     with reading(retries.name):
         require_uuids([rowguid for listed in again.values() for rowguid in (listed if hub.has_uuids else ())])
+    subscriber.spare(pairing.there)
     receiver = SubscriberReceiver(
         subscriber,
         pairing.at_subscriber,

@@ -40,14 +40,15 @@ class Referrer:
     """A foreign key to a table: the referencing table, quoted, and its columns with those that they reference.
 
     `operators` compare the columns, the referenced one on the left. `has_action`: a delete changes the rows that
-    reference the deleted one. `is_alike`: the referencing table's code may do what the other one's may. `nickname` is
-    the table's, if it is merged here, `article` what is known of it then.
+    reference the deleted one; `is_deleting`: it deletes them. `is_alike`: the referencing table's code may do what the
+    other one's may. `nickname` is the table's, if it is merged here, `article` what is known of it then.
     """
 
     table: str
     columns: Mapping[str, str]
     operators: Mapping[str, str]
     has_action: bool
+    is_deleting: bool
     is_alike: bool
     nickname: int | None
     article: Article | None = None
@@ -62,7 +63,12 @@ class Referrer:
 
 def referrers_request(article: Article) -> tuple[str, Sequence[object]]:
     """Return the query of the foreign keys to an article's table; `read_referrers` reads its rows."""
-    return _REFERRERS, [table_of(article)]
+    return referrers_of(table_of(article))
+
+
+def referrers_of(table: str) -> tuple[str, Sequence[object]]:
+    """Return the query of the foreign keys to any table, by its quoted name."""
+    return _REFERRERS, [table]
 
 
 def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = ()) -> tuple[Referrer, ...]:
@@ -74,11 +80,12 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
             json.loads(columns),
             json.loads(operators),
             has_action == "t",
+            is_deleting == "t",
             is_alike == "t",
             None if nickname is None else int(nickname),
             articles.get(nickname),
         )
-        for table, columns, operators, has_action, is_alike, nickname in rows
+        for table, columns, operators, has_action, is_deleting, is_alike, nickname in rows
     )
 
 
@@ -260,7 +267,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
         from unnest(c.conkey, c.conpfeqop) k (own, operator)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_operator o on o.oid = k.operator join pg_namespace m on m.oid = o.oprnamespace)::text,
-       c.confdeltype in ('c', 'n', 'd'),
+       c.confdeltype in ('c', 'n', 'd'), c.confdeltype = 'c',
        r.relowner = p.relowner
            or (select bool_and(w.rolsuper or w.rolname = current_user) from pg_roles w
                where w.oid in (r.relowner, p.relowner)),

@@ -60,6 +60,7 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, s
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
+from rowtide.merge.nodes.postgres.reach import find_reach
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.filling import fill
 from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_request
@@ -69,6 +70,7 @@ from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredT
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.roles.metadata import Holder
+from rowtide.merge.nodes.roles.reach import Reach
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.untyped_values import server_type
@@ -504,6 +506,9 @@ class PostgresNode:
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return rows.find_key_holder(self._session, article, row, self._equal_of(article))
 
+    def spare(self, articles: Collection[Article]) -> None:
+        self._writer.spared = {article.nickname for article in articles}
+
     @here
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         self._writer.write(article, writes)
@@ -547,6 +552,21 @@ class PostgresNode:
     @here
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
         return links.find_parents(self._session, link, rows, self._equal_of(link.parent))
+
+    @here
+    def find_acting(self, articles: Sequence[Article]) -> Set[int]:
+        unread = [article for article in articles if article not in self._stored]
+        answers = self._session.read(*(each for article in unread for each in table_requests(article)), texts=True)
+        for place, article in enumerate(unread):
+            self._stored.take(article, *answers[REQUESTS * place : REQUESTS * (place + 1)])
+        acting = (
+            article for article in articles if any(each.has_action for each in self._stored.of(article).referrers)
+        )
+        return {article.nickname for article in acting}
+
+    @here
+    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
+        return find_reach(self._session, article, rowguids, merged, self._executions.of(article))
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         self._know_generation(since)

@@ -25,6 +25,12 @@ class Refusal:
 class RowWriter(Protocol):
     """A node that received rows are written to."""
 
+    def spare(self, articles: Collection[Article]) -> None:
+        """Let no delete take rows of these articles along by foreign keys' actions from now on.
+
+        What was deleted with a row comes by itself. Otherwise a node that publishes acts as its programs' deletes do.
+        """
+
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         """Write rows and their metadata, all or none; our triggers do not log them as users' changes.
 

@@ -25,12 +25,12 @@ Move = tuple[str, str, SqliteValue]
 """A row, a column of it, and the value that this is to get."""
 
 
-def list_referrers(session: sqlite3.Connection, table_name: str, *, with_action: bool = False) -> Iterator[Referrer]:
-    """Yield the foreign keys to a table, or only those with an action on delete."""
+def list_referrers(session: sqlite3.Connection, table_name: str, actions: Sequence[str] = ()) -> Iterator[Referrer]:
+    """Yield the foreign keys to a table, or only those with one of some actions on delete."""
     table = find_table(session, table_name)
     keys = [] if table is None else [column.name for column in table.key_columns]
     found: dict[tuple[str, int], list[tuple[str, str]]] = {}
-    for child, number, place, column, referenced in session.execute(_KEYS, (table_name, not with_action)):
+    for child, number, place, column, referenced in session.execute(_KEYS, (table_name, json.dumps(actions or _ALL))):
         found.setdefault((child, number), []).append((column, referenced or keys[place]))
     for (child, _), pairs in found.items():
         yield child, pairs
@@ -167,8 +167,11 @@ def _is_own(session: sqlite3.Connection, table: str) -> str:
     )
 
 
+DELETING, SETTING = ("CASCADE",), ("SET NULL", "SET DEFAULT")
+"""The actions on delete that delete the rows which reference a deleted one, and those that change them."""
+_ALL = ("NO ACTION", "RESTRICT", *DELETING, *SETTING)
 _KEYS = """
 select m.name, f.id, f.seq, f."from", f."to" from main.sqlite_schema m, pragma_foreign_key_list(m.name) f
-where m.type = 'table' and lower(f."table") = lower(?) and (? or f.on_delete not in ('NO ACTION', 'RESTRICT'))
+where m.type = 'table' and lower(f."table") = lower(?) and f.on_delete in (select value from json_each(?))
 order by m.name, f.id, f.seq
 """

@@ -29,6 +29,7 @@ from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy, 
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.roles.metadata import Holder
+from rowtide.merge.nodes.roles.reach import Reach
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import links
@@ -48,6 +49,7 @@ from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     table_of,
 )
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, CONTENTS
+from rowtide.merge.nodes.sqlite.reach import find_acting, find_reach
 from rowtide.merge.nodes.sqlite.rows import (
     find_key_holder,
     highest_key,
@@ -103,6 +105,7 @@ class SqliteNode:
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
         self.rebuilt = SqliteRebuiltTables(self._session)
+        self._spared: Set[str] = frozenset()
         try:
             self._complete()
         except BaseException:
@@ -306,13 +309,23 @@ class SqliteNode:
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)
 
+    def spare(self, articles: Collection[Article]) -> None:
+        self._spared = {article.file_table.lower() for article in articles}
+
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if not writes:
             return
         deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
-        if deleted and not self._is_publisher() and has_dependents(self._session, article, deleted):
+        if deleted and self._would_act(article, deleted):
             raise RowsRefused(article.name, *_FOREIGN_KEY)
         self._attempt(article, lambda: write(self._session, article, writes))
+
+    def _would_act(self, article: Article, deleted: Sequence[str]) -> bool:
+        """Whether foreign keys' actions would change rows that are not to be changed by a delete."""
+        is_publisher = self._is_publisher()
+        if is_publisher and not self._spared:
+            return False
+        return has_dependents(self._session, article, deleted, self._spared if is_publisher else None)
 
     def _is_publisher(self) -> bool:
         """Whether foreign keys' actions are those that the publication's tables had before."""
@@ -432,6 +445,12 @@ class SqliteNode:
 
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
         return links.find_parents(self._session, link, rows)
+
+    def find_acting(self, articles: Sequence[Article]) -> Set[int]:
+        return find_acting(self._session, articles)
+
+    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
+        return find_reach(self._session, article, rowguids, merged)
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         return links.read_buried(self._session, article.nickname, since, source)

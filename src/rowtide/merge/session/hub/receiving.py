@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, record
 from rowtide.merge.errors.reading import reading
-from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
+from rowtide.merge.errors.rows import REFERENCED_CODES, ParentNotThere, PartitionMoved, RowNotHeld
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, part_members, put_others_rows
 from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
+from rowtide.merge.session.hub.cascades import Cascades, Judged
 from rowtide.merge.session.hub.claims import Claims
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
@@ -42,12 +43,13 @@ class HubReceiver(HubDecisions):
     """The hub during an upload; see `Receiver`.
 
     `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname;
-    `claims` judges the lineages that come, but in a rehearsal.
+    `claims` judges the lineages that come, but in a rehearsal; `cascades` judges deletes.
     """
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
     claims: Claims | None = None
+    cascades: Cascades | None = None
 
     @property
     def holder(self) -> Holder | None:
@@ -60,6 +62,9 @@ class HubReceiver(HubDecisions):
             for nickname, each in self.filters.items()
             if not each.article.partition_options.is_overlapping
         }
+
+    def group(self, deletes: Iterable[Part]) -> Iterable[Sequence[Part]]:
+        return ([part] for part in deletes) if self.cascades is None else self.cascades.group(deletes)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
@@ -110,10 +115,12 @@ class HubReceiver(HubDecisions):
             self.decide(part, found, families_of)
             for part, families_of, found in zip(parts, families, known, strict=True)
         ]
+        judged = self._judge(parts, decided, known)
         held = [
             {
                 **hold_orphans(part, each, said.writes, self.articles),
                 **self._find_moved(part[0], said.writes),
+                **judged.of(part[0], said.writes),
             }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
@@ -123,12 +130,13 @@ class HubReceiver(HubDecisions):
             (part[0], [write for write in each.writes if write.rowguid not in without])
             for part, each, without in zip(parts, decided, held, strict=True)
         ]
-        commits = attempt is Attempt.ALONE and not self._may_follow(parts, decided, families)
+        commits = attempt is Attempt.ALONE and not judged.lost and not self._may_follow(parts, decided, families)
         refused_of: list[dict[str, Refusal]] = [
             {**without, **refusals}
             for without, refusals in zip(held, self.write(writes, attempt, late, commits=commits), strict=True)
         ]
         require_parents(families, writes, refused_of, self.articles)
+        lost = self._keep_lost(judged, parts, refused_of)
         received = []
         for part, each, refusals, others in zip(parts, decided, refused_of, refused_writes, strict=True):
             article = part[0]
@@ -141,6 +149,7 @@ class HubReceiver(HubDecisions):
             self.forget_retries(article, accepted)
             counts = count_writes([write for write in each.taken if write.rowguid not in refusals])
             counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
+            counts.conflicts += lost.get(article.nickname, 0)
             counts.add(others)
             received.append(Received(counts, refused))
         return received
@@ -154,6 +163,34 @@ class HubReceiver(HubDecisions):
         for each in conflicts:
             settled = rows[each.article.nickname].get(each.rowguid)
             record(self.node.connection, replace(each, settled_row=settled))
+
+    def _judge(self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, Known]]) -> Judged:
+        """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
+        if self.cascades is None or not any(change.row is None for _, changes in parts for change in changes):
+            return Judged()
+        writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
+        for (article, changes), (_, said), found in zip(parts, writes, known, strict=True):
+            gone = {one.rowguid for one in said if one.row is None}
+            self.cascades.staying.update(
+                (article.nickname, change.rowguid)
+                for change in changes
+                if change.row is None and change.rowguid not in gone and is_live(found.get(change.rowguid))
+            )
+        return self.cascades.judge(writes, self.read_known)
+
+    def _keep_lost(
+        self, judged: Judged, parts: Sequence[Part], refused: Sequence[Mapping[str, Refusal]]
+    ) -> dict[int, int]:
+        """Record what deletes took along; return how many rows, by the nickname of the deleted rows' article."""
+        if self.cascades is None or not judged.lost:
+            return {}
+        without = {
+            (article.nickname, rowguid) for (article, _), each in zip(parts, refused, strict=True) for rowguid in each
+        }
+        counts: dict[int, int] = {}
+        for (nickname, _), rows in self.cascades.keep_lost(judged.lost, without).items():
+            counts[nickname] = counts.get(nickname, 0) + rows
+        return counts
 
     def refuse_others(
         self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]
@@ -303,7 +340,7 @@ class HubReceiver(HubDecisions):
                 assert change.row is not None
                 contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder], change.row)
                 contests.setdefault(article.nickname, []).append(contest)
-            elif _is_still_referenced(each) or (article.compensate_for_errors and not each.refusal.is_locked):
+            elif _is_undone(each) or (article.compensate_for_errors and not each.refusal.is_locked):
                 undone[place] = each
             else:
                 self.ask_again(each, here.get(change.rowguid))
@@ -399,9 +436,9 @@ def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
     return list(parts.values())
 
 
-def _is_still_referenced(refused: Refused) -> bool:
-    """Whether a delete was refused because the hub has rows that reference the row.
+def _is_undone(refused: Refused) -> bool:
+    """Whether a delete was refused because the hub has rows that reference the row, or one that was deleted with it.
 
     The row returns to the subscriber, which would otherwise lack the parent of rows that it receives.
     """
-    return refused.change.row is None and refused.error.code in FOREIGN_KEY_CODES
+    return refused.change.row is None and refused.error.code in REFERENCED_CODES

@@ -7,7 +7,7 @@ keeps the delete waiting: the action would be logged as a change of the subscrib
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_literal
@@ -18,11 +18,17 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 
 def sparing(
-    article: Article, referrers: Sequence[Referrer], staging: str, condition: str, execution: Execution
+    article: Article,
+    referrers: Sequence[Referrer],
+    staging: str,
+    condition: str,
+    execution: Execution,
+    spared: Set[int],
 ) -> Iterator[str]:
     """Yield the statements of a block that fail if an action would change rows other than the staged ones.
 
-    `condition` selects the staged rows that are to be deleted; all of them are deleted together.
+    `condition` selects the staged rows that are to be deleted; all of them are deleted together. At a publisher the
+    rows of articles with these nicknames are `spared`, elsewhere all.
     """
     table, gone = table_of(article), f"array(select rowtide_guid from {staging} where {condition})"
     for each in referrers:
@@ -36,8 +42,9 @@ def sparing(
         )
         reason = f"rows of {each.table} that are this node's own reference the row"
         reading = execution if each.is_alike else TRUSTED
+        is_meant = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
         yield (
-            f"if not {IS_PUBLISHER} and exists (select from {reading.rows(held, {'found': 'integer'})}) "
+            f"if {is_meant} and exists (select from {reading.rows(held, {'found': 'integer'})}) "
             f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
         )
         yield from reading.after

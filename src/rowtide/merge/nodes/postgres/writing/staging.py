@@ -5,7 +5,7 @@ A value is parsed by its column's own type as it gets there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -46,7 +46,8 @@ _BETWEEN, _NULL = "\x1f", "\x02"
 class Staged:
     """Writes of an article, the first of which has a place among all that are written together.
 
-    `bound` is the partition that the rows have to be in, if any.
+    `bound` is the partition that the rows have to be in, if any, `spared` the articles whose rows no delete is to take
+    along, by nickname.
     """
 
     article: Article
@@ -55,6 +56,7 @@ class Staged:
     first: int
     execution: Execution
     bound: RowFilter | None = None
+    spared: Set[int] = frozenset()
 
     def value(self, place: int, row: str = "i") -> str:
         """Return the expression of a staged row's value, of its column's type."""

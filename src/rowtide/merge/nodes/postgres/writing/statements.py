@@ -149,7 +149,7 @@ def _sparing(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statements of a block that fail if a foreign key's action would change rows with deleted ones."""
     if any(one.row is None and one.is_live for one in staged.writes):
         gone, staging = f"rowtide_gone and {within}", staging_view(staged.article)
-        yield from sparing(staged.article, staged.table.referrers, staging, gone, staged.execution)
+        yield from sparing(staged.article, staged.table.referrers, staging, gone, staged.execution, staged.spared)
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -29,7 +29,7 @@ class PostgresWriter:
     """Writes rows in the session's transaction, by staging tables that exist until the session ends.
 
     `refusing` raises our errors for the server's about a subject. `stamp` is the number of the transaction, once it is
-    known.
+    known; `spared` is of `Staged`.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class PostgresWriter:
         refusing: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self.stamp: int | None = None
+        self.spared: Set[int] = frozenset()
         self._session = session
         self._tables = tables
         self._executions = executions
@@ -189,7 +190,7 @@ class PostgresWriter:
                 make_staging(self._session, article, execution)
                 self._prepared.add(article.nickname)
             bound = bounds.get(article.nickname)
-            staged.append(Staged(article, self._tables.of(article), writes, first, execution, bound))
+            staged.append(Staged(article, self._tables.of(article), writes, first, execution, bound, self.spared))
             if is_tolerant and not first:
                 self._session.put(f"delete from {INVALID}")
             stage(self._session, staged[-1], self.stamp, is_tolerant=is_tolerant)

@@ -1,0 +1,55 @@
+"""The rows that foreign keys' actions change with deleted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rowtide.merge.articles import Article
+
+Place = tuple[int, str]
+"""A row of an article: its nickname, and its rowguid."""
+OtherPlace = tuple[str, str]
+"""A row of another table: its name, and what identifies the row in it."""
+AnyPlace = tuple[int | str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Rows that reference others by foreign keys with an action on delete, as the tables have them.
+
+    `below` are the rows that reference a row, `others` the values of rows of tables that are not articles, by column.
+    """
+
+    below: dict[AnyPlace, set[AnyPlace]] = field(default_factory=dict)
+    others: dict[OtherPlace, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def add(self, other: Reach) -> None:
+        """Add what is known of further rows."""
+        for place, children in other.below.items():
+            self.below.setdefault(place, set()).update(children)
+        self.others.update(other.others)
+
+    def under(self, places: Iterable[AnyPlace]) -> Set[AnyPlace]:
+        """Return the rows below some rows, at any depth."""
+        found: set[AnyPlace] = set()
+        left = list(places)
+        while left:
+            new = self.below.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        return found
+
+
+class ReachReader(Protocol):
+    """A node whose foreign keys' actions are looked at before rows are deleted."""
+
+    def find_acting(self, articles: Sequence[Article]) -> Set[int]:
+        """Return the nicknames of those articles that foreign keys with an action on delete reference."""
+
+    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
+        """Return what would be changed with an article's rows if these were deleted, at any depth.
+
+        `merged` are the articles by nickname; of other tables the rows that this node may read are found.
+        """

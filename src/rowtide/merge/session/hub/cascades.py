@@ -1,0 +1,304 @@
+"""Deletes whose foreign keys' actions reach rows at the hub that their sender had not seen.
+
+The sender deleted a row with what it knew to belong to it. What it did not know is another node's work: the delete is
+refused as a whole, or each row lost becomes a conflict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import NAMESPACE_OID, uuid5
+
+from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, UnseenChildren
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
+from rowtide.merge.errors.rows import ChildrenNotSeen
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach
+from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.session.exchange import Part
+from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.references import places_of
+
+_BATCH_ROWS = 2000
+_NO_ARTICLE = 0
+"""The nickname, in conflicts, of a table that is no article."""
+
+
+class Reading(Protocol):
+    """Reads what the hub knows of rows, in the transaction."""
+
+    def __call__(self, asked: Sequence[tuple[Article, Sequence[str]]], /) -> list[Mapping[str, Known]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A row that deletes may take along, and what is recorded then; `deleted` are those deletes."""
+
+    deleted: frozenset[Place]
+    article: Article
+    rowguid: str
+    row: Row
+    known: Known | None
+    parents: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The deletes that are refused, each with its error, and the rows that the others may take along unseen."""
+
+    refused: Mapping[Place, ChildrenNotSeen] = field(default_factory=dict)
+    lost: Sequence[Lost] = ()
+
+    def of(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
+        """Return the refusals of an article's writes."""
+        places = ((one.rowguid, (article.nickname, one.rowguid)) for one in writes if one.row is None)
+        return {rowguid: Refusal(self.refused[place], None) for rowguid, place in places if place in self.refused}
+
+
+@dataclass(slots=True)
+class Cascades:
+    """Judges a subscriber's deletes at the hub.
+
+    `articles` are the publication's, by nickname, `filters` those of the subscriber's partition. `sent` is the hub's
+    generation that the subscriber has; `unreceived` returns what it refused of that. `returning` are the deletes
+    refused in this synchronisation, `staying` the rows whose deletes the hub has decided against.
+    """
+
+    node: Node
+    articles: Mapping[int, Article]
+    filters: Mapping[int, RowFilter]
+    source: int
+    sent: int
+    pubid: str
+    hub_name: str
+    unreceived: Callable[[], Mapping[int, Sequence[str]]] = dict
+    returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
+    staying: set[Place] = field(default_factory=set)
+    _acting: dict[int, bool] = field(default_factory=dict)
+    _refused_there: frozenset[Place] | None = None
+
+    def group(self, deletes: Iterable[Part]) -> Iterable[Sequence[Part]]:
+        """Yield deletes, children first, those of a row with those of the rows that its foreign keys' actions reach.
+
+        What is refused together is written in one transaction then.
+        """
+        listed = list(deletes)
+        articles = {article.nickname: article for article, _ in listed}
+        if not self.are_acting(articles.values()):
+            return [[part] for part in listed]
+        left = {(article.nickname, change.rowguid): change for article, changes in listed for change in changes}
+        groups: list[Sequence[Part]] = []
+        for nickname in reversed(articles):
+            own = [place for place in left if place[0] == nickname]
+            for start in range(0, len(own), _BATCH_ROWS):
+                batch = [place for place in own[start : start + _BATCH_ROWS] if place in left]
+                below = self._reach(batch).under(batch)
+                members = [*(place for place in left if place in below), *batch]
+                taken = {place: left.pop(place) for place in members if place in left}
+                parts = (
+                    (article, [change for place, change in taken.items() if place[0] == article.nickname])
+                    for article in articles.values()
+                )
+                groups.append([part for part in parts if part[1]])
+        return [group for group in reversed(groups) if group]
+
+    def judge(self, parts: Sequence[tuple[Article, Sequence[Write]]], reading: Reading) -> Judged:
+        """Return which deletes of one attempt are refused, and what the others take along; within a transaction."""
+        articles = {article.nickname: article for article, _ in parts}
+        deleted = {
+            (article.nickname, one.rowguid)
+            for article, writes in parts
+            for one in writes
+            if one.row is None and one.is_live
+        }
+        if not deleted or not self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted}):
+            return Judged()
+        reach = self._reach(deleted)
+        reached = reach.under(deleted) - deleted
+        known = self._read_known([place for place in reached if isinstance(place[0], int)], reading)
+        unseen = {place for place, here in known.items() if self._is_unseen(place, here)}
+        elsewhere = self._find_elsewhere(unseen, known)
+        tops = _tops(deleted, reach)
+        below = {top: reach.under([top]) for top in tops}
+        refused = self._refuse(deleted, below, unseen - elsewhere)
+        running = {top: rows for top, rows in below.items() if top not in refused}
+        lost = {
+            place: frozenset(top for top, rows in running.items() if place in rows)
+            for place in set[AnyPlace]().union(*running.values())
+            if place in unseen or place in refused or isinstance(place[0], str)
+        }
+        if lost:
+            known |= self._read_known([place for place in lost if place in refused], reading)
+        return Judged(refused, self._describe(lost, reach, known))
+
+    def keep_lost(self, lost: Sequence[Lost], without: Set[Place]) -> dict[Place, int]:
+        """Record the rows that deletes took along, once all but those `without` are written; count them by delete."""
+        written = [(each, each.deleted - without) for each in lost if each.deleted - without]
+        counts: dict[Place, int] = {}
+        asked: dict[int, tuple[Article, list[str]]] = {}
+        for each, _ in written:
+            if each.article.nickname != _NO_ARTICLE:
+                asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
+        present = {nickname: self.node.read_rows(*some) for nickname, some in asked.items()}
+        for each, deleted in written:
+            row = present.get(each.article.nickname, {}).get(each.rowguid)
+            if row != each.row:
+                record(self.node.connection, self._conflict(each, row))
+                first = min(deleted)
+                counts[first] = counts.get(first, 0) + 1
+        return counts
+
+    def are_acting(self, articles: Iterable[Article]) -> bool:
+        """Whether foreign keys with an action on delete reference any of some articles."""
+        listed = list(articles)
+        unknown = {each.nickname: each for each in listed if each.nickname not in self._acting}
+        if unknown:
+            acting = self.node.find_acting(list(unknown.values()))
+            self._acting.update((nickname, nickname in acting) for nickname in unknown)
+        return any(self._acting[each.nickname] for each in listed)
+
+    def _reach(self, places: Iterable[Place]) -> Reach:
+        rowguids: dict[int, list[str]] = {}
+        for nickname, rowguid in places:
+            rowguids.setdefault(nickname, []).append(rowguid)
+        found = Reach()
+        for nickname, some in rowguids.items():
+            if self.are_acting([self.articles[nickname]]):
+                found.add(self.node.find_reach(self.articles[nickname], some, self.articles))
+        return found
+
+    def _read_known(self, places: Iterable[AnyPlace], reading: Reading) -> dict[Place, Known]:
+        asked: dict[int, list[str]] = {}
+        for key, rowguid in places:
+            if isinstance(key, int):
+                asked.setdefault(key, []).append(rowguid)
+        found = reading([(self.articles[nickname], rowguids) for nickname, rowguids in asked.items()])
+        return {
+            (nickname, rowguid): here
+            for nickname, each in zip(asked, found, strict=True)
+            for rowguid, here in each.items()
+        }
+
+    def _is_unseen(self, place: Place, known: Known) -> bool:
+        """Whether the subscriber has not seen the hub's version of a row, or the hub has decided that it stays."""
+        if not known.is_held or place in self.staying or place in self.returning:
+            return True
+        if known.version.last is None or known.origin == self.source:
+            return False
+        if known.generation is None or known.generation > self.sent:
+            return True
+        if self._refused_there is None:
+            refused = self.unreceived()
+            self._refused_there = frozenset((nickname, each) for nickname, some in refused.items() for each in some)
+        return place in self._refused_there
+
+    def _find_elsewhere(self, places: Iterable[Place], known: Mapping[Place, Known]) -> set[Place]:
+        """Return the rows that the subscriber is not to be sent."""
+        asked: dict[int, list[str]] = {}
+        found: set[Place] = set()
+        for nickname, rowguid in places:
+            if self.articles[nickname].is_upload_only:
+                found.add((nickname, rowguid))
+            elif not known[nickname, rowguid].is_held:
+                asked.setdefault(nickname, []).append(rowguid)
+        for nickname, rowguids in asked.items():
+            belonging = self.node.find_belonging(self.filters[nickname], rowguids)
+            found.update((nickname, rowguid) for rowguid in rowguids if rowguid not in belonging)
+        return found
+
+    def _refuse(
+        self, deleted: Set[Place], below: Mapping[Place, Set[AnyPlace]], unseen: Set[Place]
+    ) -> dict[Place, ChildrenNotSeen]:
+        """Return the deletes that are refused: with one, those of all rows that it reaches, which keeps others."""
+        refused = {place: self.returning[place] for place in deleted if place in self.returning}
+        is_more = True
+        while is_more:
+            is_more = False
+            for top, rows in below.items():
+                article = self.articles[top[0]]
+                kept = min((each for each in rows if each in unseen or each in refused), default=None, key=str)
+                if top in refused or kept is None or article.on_unseen_children is UnseenChildren.RECORD:
+                    continue
+                is_more = True
+                child = self.articles[int(kept[0])].name
+                refused[top] = ChildrenNotSeen.reaching(article.name, child, kept[1])
+                for nickname, rowguid in deleted & rows:
+                    name = self.articles[nickname].name
+                    refused.setdefault((nickname, rowguid), ChildrenNotSeen.together(name, article.name, top[1]))
+        self.returning.update(refused)
+        return refused
+
+    def _describe(
+        self, lost: Mapping[AnyPlace, frozenset[Place]], reach: Reach, known: Mapping[Place, Known]
+    ) -> list[Lost]:
+        rowguids: dict[int, list[str]] = {}
+        for key, rowguid in lost:
+            if isinstance(key, int):
+                rowguids.setdefault(key, []).append(rowguid)
+        rows = {nickname: self.node.read_rows(self.articles[nickname], listed) for nickname, listed in rowguids.items()}
+        found: list[Lost] = []
+        for (key, rowguid), deleted in lost.items():
+            if isinstance(key, str):
+                found.append(_of_other_table(key, reach.others[key, rowguid], deleted))
+            elif rowguid in rows[key]:
+                article, row = self.articles[key], rows[key][rowguid]
+                parents = tuple(self._parent(article, each, row, rows) for each in article.references)
+                found.append(Lost(deleted, article, rowguid, row, known[key, rowguid], parents))
+        return found
+
+    def _parent(
+        self, article: Article, reference: ArticleReference, row: Row, rows: Mapping[int, Mapping[str, Row]]
+    ) -> str | None:
+        """Return the row that a foreign key references, if that is lost, too: they can be restored together."""
+        places = [self.articles[reference.parent].place_of(name) for name in reference.parent_columns]
+        key = [row[place] for place in places_of(article, reference)]
+        for rowguid, parent in rows.get(reference.parent, {}).items():
+            if [parent[place] for place in places if place is not None] == key:
+                return rowguid
+        return None
+
+    def _conflict(self, lost: Lost, row: Row | None) -> ConflictRecord:
+        version = None if lost.known is None else lost.known.version
+        made_by = None if version is None else version.last
+        conflict_type = ConflictType.UPDATE_DELETE_WINS_CONFLICT
+        if row is not None:
+            is_tracked = lost.article.column_tracking
+            conflict_type = ConflictType.COLUMN_UPDATE_CONFLICT if is_tracked else ConflictType.UPDATE_CONFLICT
+        return ConflictRecord(
+            identify(lost.rowguid, b"" if made_by is None else made_by.encode(), b"action"),
+            self.pubid,
+            lost.article,
+            lost.rowguid,
+            conflict_type,
+            self.source if made_by is None else made_by.nickname,
+            ChildrenNotSeen.CODE,
+            "a row that it references was deleted: the foreign key's action reached it",
+            lost.row,
+            row,
+            b"" if version is None else version.lineage.encode(),
+            self.hub_name,
+            lost.parents,
+        )
+
+
+def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
+    """Return deletes of rows that no other deleted row reaches; of rows in a circle one."""
+    reached = {child for place in deleted for child in reach.below.get(place, ()) if child != place}
+    tops = sorted(deleted - reached)
+    covered = set(tops) | reach.under(tops)
+    for place in sorted(deleted - covered):
+        if place not in covered:
+            tops.append(place)
+            covered |= {place} | reach.under([place])
+    return tops
+
+
+def _of_other_table(table: str, values: Mapping[str, str | None], deleted: frozenset[Place]) -> Lost:
+    """Return a row of a table that is no article, which has no rowguid: its values stand for it."""
+    columns = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in values)
+    rowguid = str(uuid5(NAMESPACE_OID, json.dumps([table, values], sort_keys=True)))
+    return Lost(deleted, Article(table, "", table, _NO_ARTICLE, columns), rowguid, tuple(values.values()), None)

@@ -1,0 +1,63 @@
+"""Whatever foreign keys do with rows at a hub, a regional hub and devices, no accepted change is lost unrecorded."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from random import Random
+from typing import Any
+
+import pytest
+
+from builders.merge.cascading_histories import ACTIONS, Cascading
+from builders.merge_machines.merge_machine_base import Opening, open_files, open_mixed
+from rowtide.databases.postgres.embedded import EmbeddedServer
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "refuse": {},
+    "record": {"on_unseen_children": "record"},
+    "columns": {"column_tracking": True},
+    "subscriber wins": {"resolver": "subscriber-wins"},
+}
+LONG = pytest.mark.exhaustive
+SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
+LEVELS = pytest.mark.parametrize("levels", [1, 2])
+"""The hub alone, or a regional hub below it, too."""
+
+
+def run(opening: Opening, seed: int, action: str, options: dict[str, Any], levels: int) -> None:
+    with ExitStack() as opened:
+        cascading = Cascading(opening(opened), Random(seed))
+        cascading.begin(action, is_republished=levels > 1, **options)
+        for _ in range(2):
+            cascading.work(25)
+            cascading.require_rest()
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 20), marks=LONG), pytest.param(range(20, 200), marks=SOAK)]
+)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("action", ACTIONS)
+@LEVELS
+def test_actions_lose_no_change_in_files(levels: int, action: str, options: str, seeds: range) -> None:
+    for seed in seeds:
+        run(open_files, seed, action, OPTIONS[options], levels)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 20), marks=SOAK)])
+@pytest.mark.parametrize("places", [(0, 2), (1, 3), (0, 1)], ids=str)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("action", ACTIONS)
+@LEVELS
+def test_actions_lose_no_change_anywhere(
+    levels: int,
+    action: str,
+    options: str,
+    places: tuple[int, ...],
+    seeds: range,
+    server: EmbeddedServer,
+) -> None:
+    for seed in seeds:
+        opening: Opening = lambda opened: open_mixed(opened, server, places)  # noqa: E731
+        run(opening, seed, action, OPTIONS[options], levels)
