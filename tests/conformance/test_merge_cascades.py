@@ -115,7 +115,7 @@ def test_grandchildren_count(merged: Merge) -> None:
 
 
 @pytest.mark.parametrize("action", ["on delete cascade", "on delete set null"])
-def test_each_child_lost_is_recorded_where_the_article_wants_that(merged: Merge, action: str) -> None:
+def test_each_child_lost_is_recorded_where_that_is_wanted(merged: Merge, action: str) -> None:
     begin(merged, action, **RECORD)
     device, other = merged.subscribers
     other.execute(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rowtide.core.errors import Invalid, RowtideError, numbered
 from rowtide.core.row_values import Said
 
@@ -106,11 +104,14 @@ class ParentNotThere(RowsRefused):
         return cls(table, "RT-8050", f"its parent in {parent}, {rowguid}, is not at the publisher")
 
 
+CHILDREN_NOT_SEEN = "RT-8160"
+"""Code of what is refused, or lost, because a delete reaches rows that its sender had not seen."""
+
+
 @numbered
 class ChildrenNotSeen(RowsRefused):
     """A delete would reach rows, by foreign keys' actions, that the subscriber had not seen."""
 
-    CODE: ClassVar[str] = "RT-8160"
     number = 8160
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
@@ -122,15 +123,17 @@ class ChildrenNotSeen(RowsRefused):
     @classmethod
     def reaching(cls, table: str, child: str, rowguid: str) -> ChildrenNotSeen:
         """Return the error of a row that a row of another table references, at some depth."""
-        return cls(table, cls.CODE, f"the subscriber had not seen row {rowguid} of {child}, which references it")
+        return cls(
+            table, CHILDREN_NOT_SEEN, f"the subscriber had not seen row {rowguid} of {child}, which references it"
+        )
 
     @classmethod
     def together(cls, table: str, parent: str, rowguid: str) -> ChildrenNotSeen:
         """Return the error of a row that was deleted with another one whose delete is refused."""
-        return cls(table, cls.CODE, f"it was deleted with row {rowguid} of {parent}, which stays")
+        return cls(table, CHILDREN_NOT_SEEN, f"it was deleted with row {rowguid} of {parent}, which stays")
 
 
-REFERENCED_CODES = (*FOREIGN_KEY_CODES, ChildrenNotSeen.CODE)
+REFERENCED_CODES = (*FOREIGN_KEY_CODES, CHILDREN_NOT_SEEN)
 """Codes of refused deletes of rows that others reference, or that were deleted with such: they return at once."""
 
 

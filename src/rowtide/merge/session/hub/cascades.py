@@ -14,7 +14,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, UnseenChildren
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
-from rowtide.merge.errors.rows import ChildrenNotSeen
+from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, ChildrenNotSeen
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach
 from rowtide.merge.nodes.roles.writing import Refusal
@@ -275,7 +275,7 @@ class Cascades:
             lost.rowguid,
             conflict_type,
             self.source if made_by is None else made_by.nickname,
-            ChildrenNotSeen.CODE,
+            CHILDREN_NOT_SEEN,
             "a row that it references was deleted: the foreign key's action reached it",
             lost.row,
             row,
