@@ -10,7 +10,7 @@ import pytest
 
 from builders.merge.merged_databases import SERVER, Member, Merge, Values
 from fixtures.merged import live_if_a_server, open_members
-from rowtide.merge.articles import ExchangeType, Partition
+from rowtide.merge.articles import ExchangeType, FilterType, Partition, UnseenChildren
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
 
@@ -176,6 +176,40 @@ def test_a_file_without_foreign_keys_deletes_what_it_knew(merged: Merge) -> None
     require_rest(merged)
     assert rows(merged.hub) == []
     assert merged.merge.list_conflicts() == []
+
+
+@pytest.mark.parametrize("unseen", ["refuse", "record"])
+def test_deletes_of_logical_records_are_judged_alike(merged: Merge, unseen: str) -> None:
+    hub = merged.hub
+    hub.execute(
+        CUSTOMER,
+        ORDERS.format(action=""),
+        LINE.format(action="on delete cascade"),
+        "insert into customer (id) values (1), (2)",
+        "insert into orders (id, cid, v) values (10, 1, 'both know')",
+        "insert into line (id, oid, v) values (100, 10, 'both know')",
+    )
+    merged.merge.add_publication("shop")
+    merged.merge.add_article("shop", "customer")
+    merged.merge.add_article("shop", "orders", on_unseen_children=UnseenChildren(unseen))
+    merged.merge.add_article("shop", "line")
+    merged.merge.add_filter("shop", "orders", "customer", "orders.cid = customer.id", filter_type=FilterType.RECORD)
+    for subscriber in merged.subscribers:
+        merged.merge.add_subscription("shop", subscriber.url)
+    device, other = merged.subscribers
+    other.execute("insert into line (id, oid, v) values (101, 10, 'new')")
+    merged.sync(1)
+    device.execute("delete from orders where id = 10")
+    merged.sync(0)
+
+    require_rest(merged)
+    if unseen == "refuse":
+        assert rows(hub) == [(10, 1, "both know")]
+        assert rows(hub, "line") == [(100, 10, "both know"), (101, 10, "new")]
+        assert {kind for kind, *_ in lost(merged)} == {ConflictType.UPLOAD_DELETE_FAILED}
+    else:
+        assert rows(hub) == rows(hub, "line") == []
+        assert lost(merged) == [(ConflictType.UPDATE_DELETE_WINS_CONFLICT, "line", "new")]
 
 
 def test_rows_of_one_table_count_too(merged: Merge) -> None:

@@ -78,6 +78,7 @@ class Cascades:
     unreceived: Callable[[], Mapping[int, Sequence[str]]] = dict
     returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
     staying: set[Place] = field(default_factory=set)
+    _below_returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
     _acting: dict[int, bool] = field(default_factory=dict)
     _refused_there: frozenset[Place] | None = None
 
@@ -115,7 +116,8 @@ class Cascades:
             for one in writes
             if one.row is None and one.is_live
         }
-        if not deleted or not self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted}):
+        is_acting = self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted})
+        if not is_acting and deleted.isdisjoint(self.returning) and deleted.isdisjoint(self._below_returning):
             return Judged()
         reach = self._reach(deleted)
         reached = reach.under(deleted) - deleted
@@ -214,7 +216,8 @@ class Cascades:
         self, deleted: Set[Place], below: Mapping[Place, Set[AnyPlace]], unseen: Set[Place]
     ) -> dict[Place, ChildrenNotSeen]:
         """Return the deletes that are refused: with one, those of all rows that it reaches, which keeps others."""
-        refused = {place: self.returning[place] for place in deleted if place in self.returning}
+        known = self._below_returning | self.returning
+        refused = {place: known[place] for place in deleted if place in known}
         is_more = True
         while is_more:
             is_more = False
@@ -226,9 +229,12 @@ class Cascades:
                 is_more = True
                 child = self.articles[int(kept[0])].name
                 refused[top] = ChildrenNotSeen.reaching(article.name, child, kept[1])
-                for nickname, rowguid in deleted & rows:
-                    name = self.articles[nickname].name
-                    refused.setdefault((nickname, rowguid), ChildrenNotSeen.together(name, article.name, top[1]))
+                # Some of the rows below may come later, as those of logical records come first.
+                for nickname, rowguid in [(key, each) for key, each in rows if isinstance(key, int)]:
+                    error = ChildrenNotSeen.together(self.articles[nickname].name, article.name, top[1])
+                    self._below_returning.setdefault((nickname, rowguid), error)
+                    if (nickname, rowguid) in deleted:
+                        refused.setdefault((nickname, rowguid), error)
         self.returning.update(refused)
         return refused
 

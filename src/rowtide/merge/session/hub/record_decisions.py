@@ -16,6 +16,7 @@ from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
+from rowtide.merge.session.hub.cascades import Lost
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
 from rowtide.merge.session.hub.receiving import HubReceiver
@@ -47,14 +48,15 @@ class HubRecordDecisions:
     """The part of `HubRecords` that decides.
 
     `sent` is the hub's generation that the subscriber has, `unreceived` what it refused of that; `buried` are the rows
-    that the hub deleted since, by the top row of the record that they are in at the subscriber. `wanted` are rows to
-    request now, `requested` those that were.
+    that the hub deleted since, by the top row of the record that they are in at the subscriber. `lost` are rows that
+    deletes may take along, by the delete. `wanted` are rows to request now, `requested` those that were.
     """
 
     receiver: HubReceiver
     sent: int
     unreceived: frozenset[Place] = frozenset()
     buried: dict[str, list[Place]] = field(default_factory=dict)
+    lost: dict[Place, Sequence[Lost]] = field(default_factory=dict)
     wanted: set[Place] = field(default_factory=set)
     requested: set[Place] = field(default_factory=set)
 
@@ -84,7 +86,35 @@ class HubRecordDecisions:
         if contested:
             self.require_parents(kind, [(records[place], outcomes[place]) for place in contested])
         self.decide_rows(kind, [(records[p], outcomes[p]) for p in range(len(records)) if p not in contested])
+        self._judge_deletes(kind, records, outcomes)
         return outcomes
+
+    def _judge_deletes(self, kind: RecordType, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+        """Refuse deletes that would reach rows which the subscriber had not seen; see `Cascades`."""
+        cascades = self.receiver.cascades
+        deleting = [(article, change) for one in records for article, change in one.rows if change.row is None]
+        if cascades is None or not deleting:
+            return
+        writes = {
+            (article.nickname, one.rowguid): (one, outcome)
+            for article in kind.articles
+            for outcome in outcomes
+            for one in outcome.writes.get(article.nickname, ())
+        }
+        places = {(article.nickname, change.rowguid) for article, change in deleting}
+        known = self.read_known(kind, places)
+        gone = {place for place, (one, _) in writes.items() if one.row is None}
+        cascades.staying.update(place for place in places - gone if is_live(known.get(place)))
+        parts = [
+            (article, [one for (nickname, _), (one, _) in writes.items() if nickname == article.nickname])
+            for article in kind.articles
+        ]
+        judged = cascades.judge(parts, self.receiver.read_known)
+        for place, error in judged.refused.items():
+            article = self.receiver.articles[place[0]]
+            writes[place][1].refused.append(RowRefused(article, place[1], Refusal(error, None)))
+        for lost in judged.lost:
+            self.lost[min(lost.deleted)] = [*self.lost.get(min(lost.deleted), ()), lost]
 
     def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
         """See `RecordReceiver.accept`."""
@@ -93,10 +123,19 @@ class HubRecordDecisions:
             self.receiver.record(outcome.conflicts)
             for article, change in () if outcome.is_held else one.rows:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
+            self._keep_lost(one, outcome)
         for article, taken in changes.values():
             if article.nickname in self.receiver.filters:
                 self.receiver.keep_partition(article, taken)
             self.receiver.forget_retries(article, taken)
+
+    def _keep_lost(self, one: LogicalRecord, outcome: Outcome) -> None:
+        """Record what a record's deletes have taken along."""
+        deleted = [(article.nickname, change.rowguid) for article, change in one.rows if change.row is None]
+        lost = [each for place in deleted for each in self.lost.pop(place, ())]
+        if lost and self.receiver.cascades is not None:
+            for (nickname, _), rows in self.receiver.cascades.keep_lost(lost, frozenset()).items():
+                outcome.count(nickname, Counts(conflicts=rows))
 
     def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
         """Decide on each row by itself, of all records at once."""
