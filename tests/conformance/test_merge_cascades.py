@@ -153,6 +153,22 @@ def test_a_lost_child_returns_once_it_has_a_parent(merged: Merge) -> None:
     assert rows(merged.hub, "line") == [(110, 11, "its")]
 
 
+def test_a_delete_that_is_let_through_later_records_children(merged: Merge) -> None:
+    begin(merged)
+    device, other = merged.subscribers
+    other.execute("insert into orders (id, cid, v) values (11, 1, 'new')")
+    merged.sync(1)
+    device.execute("delete from customer where id = 1")
+    merged.settle()
+    refused = next(each for each in merged.merge.list_conflicts() if each.article == "customer")
+
+    assert merged.merge.resolve(refused.conflict_id, Winner.SUBSCRIBER)
+    require_rest(merged)
+    assert rows(merged.hub) == []
+    gone = ConflictType.UPDATE_DELETE_WINS_CONFLICT
+    assert (gone, "orders", "new") in lost(merged)
+
+
 def test_children_that_the_deleter_knew_go_without_a_word(merged: Merge) -> None:
     begin(merged)
     device, other = merged.subscribers

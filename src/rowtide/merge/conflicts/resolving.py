@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +15,7 @@ from rowtide.merge.articles import INTEGERS, Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.later_changes import Restored, Values, restore
 from rowtide.merge.conflicts.listing import KeptConflict, as_kept, get_conflict
+from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, encode_presence, identify, record
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
@@ -187,10 +188,10 @@ class _Resolution:
                 row = _with_free_key(self.hub, article, row, stored.present)
         if row == stored.present and not always:
             return False
-        if row is None and stored.present is not None:
-            self._require_no_children(stored)
+        taking = self._take_along(stored) if row is None and stored.present is not None else ()
         known = self._known(article, conflict)
         self.hub.write(article, [_decision(conflict, known, article, row, restored.columns)])
+        keep_lost(self.hub, self.publication, taking, self.publication.publisher)
         if restored.later is not None:
             self._record_replaced(stored, known, restored)
         return True
@@ -210,8 +211,27 @@ class _Resolution:
             changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
         return changed
 
+    def _take_along(self, stored: _Stored) -> Sequence[Lost]:
+        """Return the rows that the delete of a row takes along, or changes, by foreign keys' actions.
+
+        Raises `StillReferenced` if rows reference it and its foreign keys have no action.
+        """
+        article, top = stored.article, (stored.article.nickname, stored.conflict.rowguid)
+        if not self.hub.find_acting([article]):
+            self._require_no_children(stored)
+            return ()
+        reach = self.hub.find_reach(article, [stored.conflict.rowguid], self.articles)
+        below = reach.under([top]) - {top}
+        listed = [(each, [row for key, row in below if key == each.nickname]) for each in self.articles.values()]
+        asked = [each for each in listed if each[1]]
+        known = {
+            (each.nickname, row): here
+            for (each, _), rows in zip(asked, self.hub.read_known_of(asked), strict=True)
+            for row, here in rows.items()
+        }
+        return describe_lost(self.hub, self.articles, {place: frozenset([top]) for place in below}, reach, known)
+
     def _require_no_children(self, stored: _Stored) -> None:
-        """Raise `StillReferenced` if rows reference one that is to go: cascades would take them along."""
         article, row, rowguid = stored.article, stored.present, stored.conflict.rowguid
         for child in self.articles.values():
             for reference in child.references:

@@ -244,7 +244,6 @@ def receive_at_hub(
     """Return what receives an upload; `again` are the rows to request once more."""
     articles = {article.nickname: article for article in pairing.articles}
     sent = min(pairing.at_hub.sent, pairing.at_subscriber.received)
-    publication, source = pairing.publication, pairing.at_hub.nickname
     return HubReceiver(
         hub,
         pairing.at_hub,
@@ -257,7 +256,7 @@ def receive_at_hub(
         filters=pairing.filters,
         articles=articles,
         claims=claims,
-        cascades=Cascades(hub, articles, pairing.filters, source, sent, publication.pubid, publication.name),
+        cascades=Cascades(hub, articles, pairing.filters, pairing.at_hub.nickname, sent, pairing.publication),
     )
 
 

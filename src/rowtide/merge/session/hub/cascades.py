@@ -6,44 +6,27 @@ refused as a whole, or each row lost becomes a conflict.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
-from uuid import NAMESPACE_OID, uuid5
 
-from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, UnseenChildren
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
-from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, ChildrenNotSeen
+from rowtide.merge.articles import Article, Publication, UnseenChildren
+from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
+from rowtide.merge.errors.rows import ChildrenNotSeen
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import Known, Row, Write
-from rowtide.merge.versions.references import places_of
+from rowtide.merge.versions.changes import Known, Write
 
 _BATCH_ROWS = 2000
-_NO_ARTICLE = 0
-"""The nickname, in conflicts, of a table that is no article."""
 
 
 class Reading(Protocol):
     """Reads what the hub knows of rows, in the transaction."""
 
     def __call__(self, asked: Sequence[tuple[Article, Sequence[str]]], /) -> list[Mapping[str, Known]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A row that deletes may take along, and what is recorded then; `deleted` are those deletes."""
-
-    deleted: frozenset[Place]
-    article: Article
-    rowguid: str
-    row: Row
-    known: Known | None
-    parents: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +56,7 @@ class Cascades:
     filters: Mapping[int, RowFilter]
     source: int
     sent: int
-    pubid: str
-    hub_name: str
+    publication: Publication
     unreceived: Callable[[], Mapping[int, Sequence[str]]] = dict
     returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
     staying: set[Place] = field(default_factory=set)
@@ -135,24 +117,12 @@ class Cascades:
         }
         if lost:
             known |= self._read_known([place for place in lost if place in refused], reading)
-        return Judged(refused, self._describe(lost, reach, known))
+        return Judged(refused, describe_lost(self.node, self.articles, lost, reach, known))
 
     def keep_lost(self, lost: Sequence[Lost], without: Set[Place]) -> dict[Place, int]:
         """Record the rows that deletes took along, once all but those `without` are written; count them by delete."""
-        written = [(each, each.deleted - without) for each in lost if each.deleted - without]
-        counts: dict[Place, int] = {}
-        asked: dict[int, tuple[Article, list[str]]] = {}
-        for each, _ in written:
-            if each.article.nickname != _NO_ARTICLE:
-                asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
-        present = {nickname: self.node.read_rows(*some) for nickname, some in asked.items()}
-        for each, deleted in written:
-            row = present.get(each.article.nickname, {}).get(each.rowguid)
-            if row != each.row:
-                record(self.node.connection, self._conflict(each, row))
-                first = min(deleted)
-                counts[first] = counts.get(first, 0) + 1
-        return counts
+        written = [replace(each, deleted=each.deleted - without) for each in lost if each.deleted - without]
+        return keep_lost(self.node, self.publication, written, self.source)
 
     def are_acting(self, articles: Iterable[Article]) -> bool:
         """Whether foreign keys with an action on delete reference any of some articles."""
@@ -187,7 +157,12 @@ class Cascades:
 
     def _is_unseen(self, place: Place, known: Known) -> bool:
         """Whether the subscriber has not seen the hub's version of a row, or the hub has decided that it stays."""
-        if not known.is_held or place in self.staying or place in self.returning:
+        if (
+            not known.is_held
+            or self.articles[place[0]].is_upload_only
+            or place in self.staying
+            or place in self.returning
+        ):
             return True
         if known.version.last is None or known.origin == self.source:
             return False
@@ -238,58 +213,6 @@ class Cascades:
         self.returning.update(refused)
         return refused
 
-    def _describe(
-        self, lost: Mapping[AnyPlace, frozenset[Place]], reach: Reach, known: Mapping[Place, Known]
-    ) -> list[Lost]:
-        rowguids: dict[int, list[str]] = {}
-        for key, rowguid in lost:
-            if isinstance(key, int):
-                rowguids.setdefault(key, []).append(rowguid)
-        rows = {nickname: self.node.read_rows(self.articles[nickname], listed) for nickname, listed in rowguids.items()}
-        found: list[Lost] = []
-        for (key, rowguid), deleted in lost.items():
-            if isinstance(key, str):
-                found.append(_of_other_table(key, reach.others[key, rowguid], deleted))
-            elif rowguid in rows[key]:
-                article, row = self.articles[key], rows[key][rowguid]
-                parents = tuple(self._parent(article, each, row, rows) for each in article.references)
-                found.append(Lost(deleted, article, rowguid, row, known[key, rowguid], parents))
-        return found
-
-    def _parent(
-        self, article: Article, reference: ArticleReference, row: Row, rows: Mapping[int, Mapping[str, Row]]
-    ) -> str | None:
-        """Return the row that a foreign key references, if that is lost, too: they can be restored together."""
-        places = [self.articles[reference.parent].place_of(name) for name in reference.parent_columns]
-        key = [row[place] for place in places_of(article, reference)]
-        for rowguid, parent in rows.get(reference.parent, {}).items():
-            if [parent[place] for place in places if place is not None] == key:
-                return rowguid
-        return None
-
-    def _conflict(self, lost: Lost, row: Row | None) -> ConflictRecord:
-        version = None if lost.known is None else lost.known.version
-        made_by = None if version is None else version.last
-        conflict_type = ConflictType.UPDATE_DELETE_WINS_CONFLICT
-        if row is not None:
-            is_tracked = lost.article.column_tracking
-            conflict_type = ConflictType.COLUMN_UPDATE_CONFLICT if is_tracked else ConflictType.UPDATE_CONFLICT
-        return ConflictRecord(
-            identify(lost.rowguid, b"" if made_by is None else made_by.encode(), b"action"),
-            self.pubid,
-            lost.article,
-            lost.rowguid,
-            conflict_type,
-            self.source if made_by is None else made_by.nickname,
-            CHILDREN_NOT_SEEN,
-            "a row that it references was deleted: the foreign key's action reached it",
-            lost.row,
-            row,
-            b"" if version is None else version.lineage.encode(),
-            self.hub_name,
-            lost.parents,
-        )
-
 
 def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
     """Return deletes of rows that no other deleted row reaches; of rows in a circle one."""
@@ -301,10 +224,3 @@ def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
             tops.append(place)
             covered |= {place} | reach.under([place])
     return tops
-
-
-def _of_other_table(table: str, values: Mapping[str, str | None], deleted: frozenset[Place]) -> Lost:
-    """Return a row of a table that is no article, which has no rowguid: its values stand for it."""
-    columns = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in values)
-    rowguid = str(uuid5(NAMESPACE_OID, json.dumps([table, values], sort_keys=True)))
-    return Lost(deleted, Article(table, "", table, _NO_ARTICLE, columns), rowguid, tuple(values.values()), None)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowtide.merge.articles import Article
+from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
-from rowtide.merge.session.hub.cascades import Lost
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
 from rowtide.merge.session.hub.receiving import HubReceiver
