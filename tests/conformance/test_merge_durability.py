@@ -35,8 +35,8 @@ class Recorded:
         return getattr(self._node, name)
 
     @contextmanager
-    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
-        with self._node.transaction(is_durable=is_durable):
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
+        with self._node.transaction(is_durable=is_durable, is_repeatable=is_repeatable):
             yield
         self._transactions.append((self._name, is_durable))
 

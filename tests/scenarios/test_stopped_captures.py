@@ -1,6 +1,7 @@
-"""A capture process is stopped (SIGSTOP) for longer than the lake's tables keep their logs, while another one captures.
+"""A capture process is stopped (SIGSTOP), while another one captures: it changes nothing when it wakes.
 
-It wakes between two steps that belong together: its next commits find the numbers free that the other's had.
+It wakes between two steps that belong together: its next commits find the numbers free that the other's had, where the
+lake's tables do not keep their logs for so long, or the other has committed nothing yet but what keeps it away.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 import rowtide
 from builders.capture.capture_processes import LOG_READER, CaptureProcess, find_children
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.lakes.delta_tables import locate, own
+from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.lake_lease import LAKE
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.log.errors import LeaseHeld
@@ -34,6 +38,19 @@ STOPS = [
     ("delta_checkpoint.before",),
     ("delta_checkpoint.after",),
 ]
+SILENCE_S = 3
+OWN_STOPS = [
+    ("cycle_record.before",),
+    ("change_table_append.before", "delta_commit.before"),
+    ("publication.before", "delta_commit.before"),
+    ("rows_removal.before",),
+    ("delta_vacuum.before",),
+]
+REMOVALS = ("rows_removal.before", "delta_vacuum.before")
+HOLDS_LAKE = """
+select count(*) from pg_locks l join pg_stat_activity a using (pid)
+where l.locktype = 'advisory' and a.application_name like 'rowtide capture%'
+"""
 IMPATIENT = """
 from datetime import timedelta
 from rowtide.delta import checkpoints
@@ -131,3 +148,44 @@ def test_a_process_that_wakes_too_late_changes_nothing(
     publish(logged, sleeper)
     assert sleeper.terminate() == 0
     require_everything_once(logged)
+
+
+def within_seconds(url: str) -> str:
+    """Return the URL of a process whose sessions are silent after a few seconds."""
+    return f"{url}&options=-c%20rowtide.silence_timeout%3D{SILENCE_S}"
+
+
+def bring_about(logged: LoggedDatabase, stops: tuple[str, ...]) -> None:
+    """Let a process come to a step: rows are written, or rows are to be removed."""
+    write(logged)
+    if stops[0] in REMOVALS:
+        mark = rowtide.open_lake(str(logged.lake)).get_max_lsn()
+        assert mark is not None
+        order = {"capture_instance": f"public_{SOURCES[0]}", "low_water_mark": mark.value, "retention_us": 1}
+        with open_engine(logged.url).begin() as connection:
+            connection.execute(insert(cleanup_requests).values(**order, is_forced=True))
+
+
+@pytest.mark.parametrize("stops", OWN_STOPS, ids=lambda stops: stops[0])
+def test_the_server_frees_what_a_stopped_process_holds(
+    logged: LoggedDatabase, tmp_path: Path, stops: tuple[str, ...]
+) -> None:
+    logged.execute(*(f"create table {name} (id int generated always as identity primary key)" for name in SOURCES))
+    logged.enable(*SOURCES)
+    for name in ("sleeper", "other"):
+        (tmp_path / name).mkdir()
+    with CaptureProcess(within_seconds(logged.url), tmp_path / "sleeper") as sleeper:
+        publish(logged, sleeper)
+        sleeper.stop_at(*stops, cause=lambda: bring_about(logged, stops))
+        wait_until(lambda: logged.execute(HOLDS_LAKE) == [(0,)], what="the server ends the session")
+        with CaptureProcess(logged.url, tmp_path / "other") as other:
+            # Nothing is written in between but what the stopped process was about to write.
+            other.wait_published(logged)
+            before = lake_files(logged)
+            sleeper.resume()
+            wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
+            assert lake_files(logged) == before
+            publish(logged, other)
+            assert other.terminate() == 0
+    if stops[0] not in REMOVALS:
+        require_everything_once(logged)

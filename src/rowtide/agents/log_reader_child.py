@@ -7,10 +7,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 
+from rowtide.agents.log_reader_process import BEAT_S
 from rowtide.agents.loop import log, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
@@ -52,17 +54,30 @@ def read_log(parent: Connection) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     url, parent_id, has_run = parent.recv()
     stop = SelectableEvent()
-    threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
+    speaking = threading.Lock()
+
+    def say(word: tuple[RowtideError, float | None] | None) -> None:
+        with speaking, suppress(OSError):
+            parent.send(word)
 
     def report(error: RowtideError, pause_s: float | None) -> None:
-        with suppress(OSError):
-            parent.send((error, pause_s))
+        say((error, pause_s))
+
+    threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
+    threading.Thread(target=_beat, args=(partial(say, None), stop), daemon=True).start()
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
         run_agent(lambda: open_reading(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
     except RowtideError as error:
         report(error, None)
+
+
+def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
+    """Say that this process lives, until it is to stop."""
+    while not stop.is_set():
+        say()
+        time.sleep(BEAT_S)
 
 
 def _stop_with_parent(parent: Connection, parent_id: int, stop: SelectableEvent) -> None:

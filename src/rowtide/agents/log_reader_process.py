@@ -3,8 +3,9 @@
 The child is a `python -m` process: it imports nothing from the program that starts it, which may be a script without a
 `__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
 threads yet (docs/decisions/0028). Parent and child share a socket pair. The child's task is sent over it, since `ps`
-shows arguments and the database's URL may contain a password; the child sends its errors back. When the parent ends,
-for whatever reason, the child sees end of file and ends too.
+shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
+that it lives: one that is stopped is killed and replaced. When the parent ends, for whatever reason, the child sees end
+of file and ends too.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
 from rowtide.agents.errors import LogReaderEnded
 from rowtide.agents.forked_child import ForkedChild, can_fork
-from rowtide.agents.loop import OnRetry, report_retry
+from rowtide.agents.loop import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy
 
 _CHILD = "rowtide.agents.log_reader_child"
+BEAT_S = 5.0
+"""So often a child says that it lives."""
+SILENCE_S = 60.0
+"""After this time without a word a child is killed."""
 
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]
@@ -57,22 +63,34 @@ class LogReaderProcess:
         """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
+        self._silent_s = self._listened_at = 0.0
         self._start(has_run=has_run)
 
     def keep_running(self) -> None:
         """Raise the child's error if it ended with one; restart it if it was killed; report its retries.
 
-        Raises `LogReaderEnded` if it ended by itself.
+        One that is silent is killed and restarted. Raises `LogReaderEnded` if it ended by itself.
         """
         code = self._process.poll()
+        now = time.monotonic()
+        # While this process did something else, or was stopped itself, it did not listen.
+        self._silent_s += min(now - self._listened_at, BEAT_S)
+        self._listened_at = now
         with suppress(EOFError, ConnectionError):
             while self._ours.poll():
-                error, pause_s = self._ours.recv()
+                said, self._silent_s = self._ours.recv(), 0.0
+                if said is None:
+                    continue
+                error, pause_s = said
                 if pause_s is None:
                     # The child has retried what may be retried.
                     error.remedy = Remedy.STOP
                     raise error
                 report_retry(error, pause_s, self._on_retry)
+        if code is None and self._silent_s > SILENCE_S:
+            log.warning("silent_log_reader_killed: pid %s", self._process.pid)
+            self._process.kill()
+            code = self._process.wait()
         if code is None:
             return
         self._ours.close()
@@ -83,6 +101,7 @@ class LogReaderProcess:
     def _start(self, *, has_run: bool) -> None:
         begun = _begun.pop(self._url, None)
         self._process, self._ours = begun or _start_child()
+        self._silent_s, self._listened_at = 0.0, time.monotonic()
         _end_others()
         if begun is None:
             _send_task(self._ours, self._url, has_run=has_run)

@@ -1,12 +1,20 @@
-"""The right to write one lake: an advisory lock in the source database, and a fencing token in the manifest."""
+"""The right to write one lake: an advisory lock in the source database, and a fencing token in the manifest.
+
+The token is in the tables, too, where the last holder did not give the lake up: see `delta.writing.fencing`.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from rowtide.core.errors import RowtideError
+from rowtide.delta.writing.fencing import fence_all
+from rowtide.delta.writing.held_lakes import hold
+from rowtide.lake.stores import calls_at_once, locate
 from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.store.manifest import Manifest
@@ -14,6 +22,8 @@ from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
 LAKE: Final = "lake"
+NOBODY: Final = "nobody"
+"""Stands in the manifest where the last holder gave the lake up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +37,33 @@ class LakeLease:
     verify: Callable[[], None]
 
     @classmethod
-    def take(cls, store: Store, lease: AdvisoryLease) -> LakeLease:
-        """Take a new token for the holder of the lake's advisory lock. Raises `ManifestMissing`."""
+    def take(
+        cls,
+        store: Store,
+        lease: AdvisoryLease,
+        lake: str | None = None,
+        list_tables: Callable[[str], Iterable[str]] = lambda _lake: (),
+    ) -> LakeLease:
+        """Take a new token for the holder of the lake's advisory lock.
+
+        Unless the last holder gave it up, the tables of `lake` are fenced from it: it may be stopped, and wake.
+        `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the session that has the lock
+        is gone.
+        """
         manifest = Manifest.open(store)
-        return cls(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
+        last = manifest.state.leases.get(LAKE)
+        token = manifest.take_lease(LAKE, describe_holder(), verify=lease.verify)
+        if lake is not None:
+            hold(lake, token)
+            if last is not None and last.holder != NOBODY:
+                locations = [locate(path) for path in list_tables(lake)]
+                fence_all(locations, token, at_once=calls_at_once(location.store for location in locations))
+        return cls(manifest, token, lease.verify)
+
+    def give_up(self) -> None:
+        """Note that this process writes nothing any more; the next holder need not fence its tables. Idempotent."""
+        with suppress(RowtideError):
+            self.manifest.give_up_lease(LAKE, self.token, NOBODY)
 
     def for_thread(self, verify: Callable[[], None]) -> LakeLease:
         """Return the same lease for another thread, which `verify` is for. Raises `ManifestMissing`."""

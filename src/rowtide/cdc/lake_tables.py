@@ -85,6 +85,8 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 
+SYSTEM_TABLES = ("cycles", "instances", "ddl_history", "lsn_time_mapping", "cleanups", "snapshots")
+"""The names of the tables of a lake that are of no instance."""
 BASE_SUFFIX = "_base"
 
 

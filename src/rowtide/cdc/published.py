@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance, decode_instance
-from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.lake_tables import (
+    INSTANCES,
+    LSN_TIME_MAPPING,
+    SYSTEM_TABLES,
+    arrow_schema,
+    base_table_path,
+    change_table_path,
+    system_table_path,
+)
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.tables import host_name
@@ -85,6 +93,15 @@ def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:
     table = SmallTable.open(system_table_path(lake, "instances"))
     rows = table.read(arrow_schema(INSTANCES)) if table is not None else pa.table({"cycle": []})
     return _replay_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
+
+
+def list_table_paths(lake: str) -> list[str]:
+    """Return the paths of the tables that a lake may have: its own, and those of all instances that it recorded."""
+    table = SmallTable.open(system_table_path(lake, "instances"))
+    rows = [] if table is None else table.read(arrow_schema(INSTANCES, "cycle", "capture_instance")).to_pylist()
+    names = dict.fromkeys(str(row["capture_instance"]) for row in rows)
+    of_instances = [path(lake, name) for name in names for path in (change_table_path, base_table_path)]
+    return [*(system_table_path(lake, name) for name in SYSTEM_TABLES), *of_instances]
 
 
 def _read_publication(lake: str, now: datetime | None) -> Publication | None:

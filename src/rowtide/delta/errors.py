@@ -37,6 +37,16 @@ class RowsUnfit(LakeWriteFailed):
 
 
 @numbered
+class LakeFenced(Retryable):
+    """Another process has taken the lake's lease, while this one was stopped."""
+
+    number = 1132
+    fact = "table {path} is another process's to write, which took the lake while this one was stopped"
+    hint = "Nothing was written. This process asks for the lease again; the other one captures meanwhile."
+    path: str
+
+
+@numbered
 class LakeReadFailed(Retryable):
     """The storage failed while reading, or a table's log is damaged."""
 

@@ -277,7 +277,10 @@ class SlotInUse(Retryable):
 
     number = 2111
     fact = 'replication slot "{slot}" is in use: {reason}'
-    hint = "A broken connection may hold it for up to wal_sender_timeout; it is retried."
+    hint = (
+        "It is retried. A broken connection holds it for up to wal_sender_timeout, or, if that is 0, until `select "
+        "pg_terminate_backend(PID)`. Log readers of this role that lost their lease are ended."
+    )
     slot: str
     reason: str
 

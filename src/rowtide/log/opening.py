@@ -46,10 +46,10 @@ def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[L
             verify_slot_on(server.timeline, lease.connection, definition.slot, manifest.state)
             control.ensure_made(lease.connection)
         table_publications.ensure_made(engine, lease.connection, definition)
-        token = manifest.take_lease("log", describe_holder())
+        token = manifest.take_lease("log", describe_holder(), verify=lease.verify)
         # The process that has the lease by now may have moved the log store before it read of this token.
         lease.verify()
-        delete_orphans(store, manifest.state)
+        delete_orphans(store, manifest, token)
         source = PostgresSource.open(LogAccess(url, lease.connection, definition, manifest, token, stop))
         with LogReader(source, store, manifest, token) as reader:
             yield reader

@@ -232,7 +232,7 @@ class LogReader:
             self._finish(received)
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
             # Parts of the transaction that were stored already.
-            delete_orphans(self._store, self._manifest.state)
+            delete_orphans(self._store, self._manifest, self._token)
             return True
         except TransactionReceived as passed:
             self._end_reread(received, passed)

@@ -201,10 +201,10 @@ class ChangeTracking(TrackingEnabling):
 
 
 def _load_part(connection: Connection) -> ModuleType:
-    driver = type(connection).__module__.partition(".")[0]
-    kind = find_kind_of_driver(driver)
+    drivers = [each.__module__.partition(".")[0] for each in type(connection).__mro__]
+    kind = next(filter(None, map(find_kind_of_driver, drivers)), None)
     if kind is None:
-        raise UnknownConnection(driver)
+        raise UnknownConnection(drivers[0])
     part: ModuleType = kind.load_part("rowtide.tracking", "tracking")
     return part
 

@@ -84,12 +84,31 @@ class SlowNetwork:
     sent: int = 0
     received: int = 0
     port: int = 0
+    silent_after: int | None = None
+    """From so many bytes on nothing passes any more, and neither end is told; of a piece, what comes before passes."""
+
+    _never: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def url(self) -> str:
         """The URL by which a program reaches the database through this network."""
         parts = urlsplit(self.database_url)
         return f"postgresql://{parts.username}@127.0.0.1:{self.port}{parts.path}?sslmode=disable&gssencmode=disable"
+
+    def within(self, silence_s: int) -> str:
+        """Return the URL of a program whose sessions are silent after a time."""
+        return f"{self.url}&options=-c%20rowtide.silence_timeout%3D{silence_s}&connect_timeout={silence_s}"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing passes."""
+        return self.silent_after is not None and self.sent + self.received >= self.silent_after
+
+    def cut(self, piece: bytes) -> bytes:
+        """Return what passes of a piece."""
+        if self.silent_after is None:
+            return piece
+        return piece[: max(0, self.silent_after - self.sent - self.received)]
 
     def reset(self) -> None:
         """Count from 0."""
@@ -116,11 +135,15 @@ class SlowNetwork:
         def answer(piece: bytes) -> None:
             self.received += len(piece)
 
-        with suppress(ConnectionError, asyncio.CancelledError):
-            await asyncio.gather(
-                self._pass(reader, server_writer, ask, lambda _piece: None),
-                self._pass(server_reader, writer, answer, conversation.answer),
-            )
+        try:
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await asyncio.gather(
+                    self._pass(reader, server_writer, ask, lambda _piece: None),
+                    self._pass(server_reader, writer, answer, conversation.answer),
+                )
+        finally:
+            writer.close()
+            server_writer.close()
 
     async def _pass(
         self,
@@ -137,7 +160,10 @@ class SlowNetwork:
             free_at = 0.0
             while True:
                 piece = await reader.read(_PIECE_BYTES)
+                if self.is_silent:
+                    await self._never.wait()
                 if piece:
+                    piece = self.cut(piece)
                     come(piece)
                 now = loop.time()
                 free_at = max(free_at, now) + (len(piece) / self.bytes_per_s if self.bytes_per_s else 0.0)
@@ -174,10 +200,9 @@ def slow_network(database_url: str, *, delay_s: float = 0.0, bytes_per_s: float 
         task = loop.create_task(network.serve(started.set))
         with suppress(asyncio.CancelledError):
             loop.run_until_complete(task)
-        left = asyncio.all_tasks(loop)
-        for each in left:
-            each.cancel()
-        if left:
+        while left := asyncio.all_tasks(loop):
+            for each in left:
+                each.cancel()
             loop.run_until_complete(asyncio.wait(left))
         loop.close()
 

@@ -95,9 +95,9 @@ class _InterruptedNode:
         return self._node.write_each(*arguments, **options)
 
     @contextmanager
-    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
         self._interruption.begins()
-        with self._node.transaction(is_durable=is_durable):
+        with self._node.transaction(is_durable=is_durable, is_repeatable=is_repeatable):
             yield
             self._interruption.will_commit()
         self._interruption.has_committed()

@@ -124,7 +124,7 @@ def test_holder_that_lost_its_lease_deletes_no_live_segment(store: LocalStore) -
     with pytest.raises(LeaseLost):
         merge_segments(store, manifest, token, run, NOW)
     assert live < set(store.list("segments/"))
-    assert len(delete_orphans(store, manifest.state)) == 1
+    assert len(delete_orphans(store, manifest, manifest.state.leases["log"].token)) == 1
     assert live == set(store.list("segments/"))
 
 
@@ -139,7 +139,7 @@ def test_orphans_are_what_no_entry_names(store: LocalStore) -> None:
     named = [*store.list("pending/"), *store.list("segments/")]
     unnamed = [write_segment(store, records([(1, 900, 1)]), pending=pending).path for pending in (False, True)]
 
-    assert set(delete_orphans(store, manifest.state)) == set(unnamed)
+    assert set(delete_orphans(store, manifest, manifest.state.leases["log"].token)) == set(unnamed)
     assert [*store.list("pending/"), *store.list("segments/")] == named
     assert kept in named
 
@@ -168,7 +168,8 @@ def test_a_kill_loses_no_range_and_leaves_at_most_an_orphan(
     child.join()
     assert child.exitcode == -signal.SIGKILL
 
-    state = Manifest.open(store).state
+    manifest = Manifest.open(store)
+    state = manifest.state
     assert (len(store.list("segments/")), len(state.segments)) == (written, visible)
-    delete_orphans(store, state)
+    delete_orphans(store, manifest, state.leases["log"].token)
     assert store.list("segments/") == [segment.path for segment in state.segments]

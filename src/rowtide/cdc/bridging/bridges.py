@@ -27,7 +27,7 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.grouping import Engine as QueryEngine
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.published import ENABLED, RecordedInstance, read_instances, read_publication
+from rowtide.cdc.published import ENABLED, RecordedInstance, list_table_paths, read_instances, read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
@@ -149,7 +149,7 @@ def _publish_rest(
 ) -> Sequence[Instance]:
     """Publish everything in the log store; return the instances that are enabled then."""
     store = open_store(source.log_store)
-    held = LakeLease.take(store, lease)
+    held = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
     capture = Capture(system_tables, store, held)
     while capture.position < held.manifest.refresh().position:

@@ -20,6 +20,7 @@ from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
@@ -168,7 +169,7 @@ def _work_off(
     """Carry out requests up to this process's own."""
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
-    held = LakeLease.take(store, lease)
+    held = LakeLease.take(store, lease, source.lake, list_table_paths)
     housekeeping = Housekeeping.over(lease.connection, SystemTables(source.lake, source.source_id), held)
     while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")

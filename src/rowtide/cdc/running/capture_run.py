@@ -23,6 +23,7 @@ from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
+from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
@@ -130,7 +131,8 @@ class _Run:
             stack.enter_context(joining(self._engine, self._context.url))
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
-            held = LakeLease.take(store, lease)
+            held = LakeLease.take(store, lease, source.lake, list_table_paths)
+            stack.callback(held.give_up)
             upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log

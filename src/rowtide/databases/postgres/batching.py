@@ -25,6 +25,8 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_engine
 from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.received_texts import Parameters, ReceivedTexts, Text, length_of, shortened
+from rowtide.databases.postgres.silence import WatchedConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -37,20 +39,36 @@ _END = "set constraints all immediate"
 
 Users' deferred triggers run there, and those that they defer again at the commit: under the path of the role's own.
 """
-Parameters = Sequence[Any] | Mapping[str, Any] | None
 Rows = list[tuple[Any, ...]]
 
 
-class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
+MOST_SENT = 128 * 1024
+"""How many characters of long parameters are sent while a transaction is open: eight seconds at 128 kbit/s."""
+
+
+class NotReceived(Exception):
+    """Parameters are too long to be sent in an open transaction: `receive` sends them without one."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        super().__init__()
+        self.texts = texts
+
+
+class BatchingConnection(WatchedConnection):
     """In autocommit mode; `begin` opens a transaction, in which `put` makes statements wait.
 
-    Where code of roles that are not trusted may run in its transactions, `distrust` says what is run at their ends.
+    What is too long to be sent while it is open is received before. Where code of roles that are not trusted may run in
+    its transactions, `distrust` says what is run at their ends.
     """
+
+    minds_blockers = True
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._waiting: list[tuple[str, Parameters]] = []
         self._is_open = False
+        self._is_repeatable = False
+        self._received = ReceivedTexts()
         self._step: Callable[[], bool] | None = None
         self._checks: Sequence[str] = ()
         self._repairs: Sequence[str] = ()
@@ -66,10 +84,34 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         """Whether any transaction is open, or waits to be."""
         return self._is_open or self.info.transaction_status is not TransactionStatus.IDLE
 
-    def begin(self, *statements: str) -> None:
-        """Open a transaction by these statements, which are sent with the first that needs an answer."""
+    def begin(self, *statements: str, is_repeatable: bool = False) -> None:
+        """Open a transaction by these statements, which are sent with the first that needs an answer.
+
+        One that is repeatable raises `NotReceived`: it is to be rolled back, and repeated once the texts are received.
+        """
         self._waiting = [(each, None) for each in statements]
-        self._is_open = True
+        self._is_open, self._is_repeatable = True, is_repeatable
+
+    def receive(self, texts: Sequence[Text], *, is_more: bool = False) -> None:
+        """Send texts outside of transactions, in short pieces; statements with them are sent without them then.
+
+        With `is_more` those that were received before stay, else they are forgotten.
+        """
+        if not is_more:
+            self._received.forget()
+        try:
+            for statements in self._received.statements(texts):
+                # Each time an answer is waited for: so both ends see that something comes.
+                with self.sending(always=True):
+                    for statement, parameters in statements:
+                        psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
+        except BaseException:
+            self.discard_received()
+            raise
+
+    def discard_received(self) -> None:
+        """Note that nothing of what was received is there any more."""
+        self._received = ReceivedTexts()
 
     def distrust(self, checks: Sequence[str], repairs: Sequence[str]) -> None:
         """Run statements before the end of each transaction of `begin`, which may fail, and others behind it."""
@@ -143,6 +185,10 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
     def sending(self, *, always: bool = False) -> Iterator[None]:
         """Send what waits together with what is executed within."""
         waiting, self._waiting = self._waiting, []
+        if self._is_open and sum(map(length_of, waiting)) > MOST_SENT:
+            waiting, missing = shortened(waiting, self._received)
+            if missing and self._is_repeatable and sum(map(length_of, waiting)) > MOST_SENT:
+                raise NotReceived(missing)
         if not waiting and not always:
             yield
             return

@@ -20,6 +20,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.search_path import PATH
+from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
@@ -79,6 +80,8 @@ DECODING_MEMORY = "256MB"
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """TCP settings: both ends notice a network failure within a minute; the server then releases leases and slot."""
 _UNANSWERED_MS = "60000"
+_CONNECT_S = "30"
+"""How long a server may take to accept a connection."""
 
 _PINNED_IF = {
     "session_replication_role": "{current} operator(pg_catalog.<>) {value}",
@@ -149,6 +152,8 @@ def open_engine(
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,
     )
+    if driver == "psycopg":
+        _watch(engine)
     _pin_first(engine, settings)
     return engine
 
@@ -185,7 +190,7 @@ def _connect_exactly(conninfo: str) -> psycopg.Connection:
     These are intervals, since a month is not thirty days, and times that are infinite, before Christ or far in the
     future.
     """
-    connection = psycopg.connect(conninfo)
+    connection = WatchedConnection.connect(conninfo)
     connection.adapters.register_loader("interval", TextLoader)
     for name, loader in _TIME_LOADERS.items():
         connection.adapters.register_loader(name, loader)
@@ -242,7 +247,7 @@ def open_url(
         conninfo = make_conninfo(
             libpq_url(url), application_name=application_name, **_startup_parameters(parse_url(url))
         )
-        connection = psycopg.connect(conninfo, autocommit=True)
+        connection = WatchedConnection.connect(conninfo, autocommit=True)
         _pin(connection, settings)
     return connection
 
@@ -314,6 +319,16 @@ def _connect_to_replicate(conninfo: str) -> PGconn:
     return connection
 
 
+def _watch(engine: Engine) -> None:
+    """Give the answers to an engine's connections a deadline."""
+    from sqlalchemy import event
+
+    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> WatchedConnection:
+        return WatchedConnection.connect(*arguments, **options)
+
+    event.listen(engine, "do_connect", connect)
+
+
 def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
     """Pin the settings of an engine's connections before SQLAlchemy's own queries."""
     from sqlalchemy import event
@@ -328,12 +343,13 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
 
 def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> str | None:
     """Pin a session's settings; return the schemas of the role's own path, as `USERS_SCHEMAS` has them."""
-    pinned = pin_settings(settings)
-    if "search_path" in settings:
-        connection.execute(pinned.encode())
-        return None
-    found = connection.execute(f"{pinned}, {_KEEP_SCHEMAS}".encode()).fetchone()
-    return None if found is None else str(found[len(settings)])
+    keeping = "" if "search_path" in settings else f", {_KEEP_SCHEMAS}"
+    found = connection.execute(f"{pin_settings(settings)}, {SESSION}{keeping}".encode()).fetchone()
+    assert found is not None
+    pid, silence, *kept = found[len(settings) :]
+    if isinstance(connection, WatchedConnection):
+        connection.begin_watch(pid, silence)
+    return str(kept[0]) if kept else None
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:
@@ -341,7 +357,7 @@ def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:
 
     `options` sets, before the first statement, the settings that all servers know.
     """
-    network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
+    network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS, "connect_timeout": _CONNECT_S}
     ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
     options = " ".join(f"-c {name}={value}" for name, value in (ours | _NO_TIME_LIMITS).items())
     return {

@@ -12,6 +12,7 @@ import psycopg
 from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
 from rowtide.core.row_values import Said
 from rowtide.databases.postgres.functions import OF_OTHERS
+from rowtide.databases.postgres.silence import NotAnswered
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -25,6 +26,20 @@ class ConnectionFailed(Retryable):
     fact = "no connection to the database: {reason}"
     hint = "Check the URL (--db or ROWTIDE_DB), that the server runs and has connections left, and its pg_hba.conf."
     reason: str
+
+
+@numbered
+class ServerSilent(ConnectionFailed):
+    """The server did not answer, though it was not at work."""
+
+    number = 1130
+    fact = "the server has not answered for {silence_s} s: {reason}"
+    hint = (
+        "The network lost a message, or something between the two ends keeps a connection that is gone: run it again. "
+        "End a session that is named, with `select pg_terminate_backend(PID)`. On a network that is slower than 64 "
+        "kbit/s set `rowtide.silence_timeout`, in seconds."
+    )
+    silence_s: int
 
 
 @numbered
@@ -257,6 +272,8 @@ def describe(error: psycopg.Error) -> str:
 
 def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for a psycopg error."""
+    if isinstance(error, NotAnswered):
+        return ServerSilent(error.reason, error.silence_s)
     reason = describe(error)
     sqlstate = error.sqlstate
     if sqlstate is None:

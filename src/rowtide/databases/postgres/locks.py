@@ -16,6 +16,7 @@ from sqlalchemy import Engine, Executable, TextClause, text
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.databases.postgres.silence import end_silent_beside
 from rowtide.databases.source_table import SourceTable, TableKind
 
 LOCK_TIMEOUT_S = 2
@@ -57,7 +58,7 @@ def lock_briefly_steps(table: SourceTable, mode: LockMode) -> list[Executable]:
 
 
 def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result]) -> Result:
-    """Run a transaction with a lock timeout, retried when a lock was not granted in time.
+    """Run a transaction with a lock timeout, retried when a lock was not granted in time; end silent sessions then.
 
     Raises `LockNotObtained`, naming the sessions that hold the table, and what `attempt` raises.
     """
@@ -69,6 +70,8 @@ def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result])
         except UnexpectedSqlError as error:
             if error.sqlstate != LOCK_NOT_AVAILABLE:
                 raise
+        with translated(), engine.connect() as connection:
+            end_silent_beside(connection)
     raise LockNotObtained(table_name, LOCK_ATTEMPTS, LOCK_TIMEOUT_S, _name_holders(engine, table_name))
 
 

@@ -25,8 +25,10 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LockMode
+from rowtide.databases.postgres.silence import end_silent_beside
 
 _POLL_S = 0.1
+_END_SILENT_S = 5.0
 _NAMED = 3
 _OF_THE_SERVER = (ConnectionFailed, ServerOutOfResources, WritesRefused)
 """Errors that the other tables would meet too."""
@@ -71,7 +73,7 @@ def alter_each(
     Tables in use are waited for up to `wait_s`; after that they have `TableHeld`. Raises errors that concern the whole
     server; what was altered before stays so.
     """
-    begun = time.monotonic()
+    begun = ended_at = time.monotonic()
     outcomes: dict[int, RowtideError | None] = {}
     blockers: _Holders = {}
     pending = tuple(alterations)
@@ -92,6 +94,10 @@ def alter_each(
                 return outcomes | {one.source_id: _give_up(one, waited_s, blockers) for one in pending}
             if pending:
                 on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                if time.monotonic() - ended_at > _END_SILENT_S:
+                    with connection.begin():
+                        end_silent_beside(connection)
+                    ended_at = time.monotonic()
                 time.sleep(_POLL_S)
     return outcomes
 

@@ -18,6 +18,7 @@ from rowtide.delta.features import find_unappendable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.delta.writing.held_lakes import require_unfenced
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing
 
@@ -64,8 +65,12 @@ def load_writable(location: Location) -> Snapshot:
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour."""
+    """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
+    if it is another process's to write.
+    """
     snapshot.require_readable()
+    versions = {name: found.version for name, found in snapshot.state.transactions.items()}
+    require_unfenced(snapshot.location, versions)
     for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
         raise TableUnwritable(snapshot.location.path, feature)
 
@@ -91,7 +96,7 @@ def put_commit(
 
     `pass_by` is given each commit that has taken a number, and raises `CommitLost` if ours cannot follow it. If
     checkpoints may have replaced the number's file already, `is_counted` says whether readers see the commit. Raises
-    `CommitLost`, `LakeReadFailed`, `LakeWriteFailed`.
+    `CommitLost`, `LakeReadFailed`, `LakeWriteFailed`, `LakeFenced`.
     """
     number = last.version
     while True:
@@ -103,6 +108,7 @@ def put_commit(
         if not is_won:
             passed = _read(location, number)
             if passed.commit_id != entry.commit_id:
+                require_unfenced(location, passed.cycles)
                 pass_by(passed)
                 continue
         if is_fresh(last.known_at, clock) or _is_above_checkpoints(location, number) or is_counted():

@@ -1,4 +1,7 @@
-"""Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease."""
+"""Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
+
+The server ends it where its process is silent, as one that is stopped: see `heartbeat`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.heartbeat import Heartbeat
 from rowtide.log.errors import LeaseHeld, LeaseLost
 
 _CLASS = 0x726F7774
@@ -37,11 +41,16 @@ def find_holder(connection: Connection, name: str) -> str | None:
 
 
 class AdvisoryLease:
-    """A lease held by one open session; it ends with the session, also after a crash."""
+    """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
+
+    Raises `ConnectionFailed`.
+    """
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection = connection
         self._name = name
+        with translated():
+            self._heartbeat = Heartbeat(connection)
 
     @classmethod
     def take(cls, engine: Engine, name: str, *, patience_s: float = _ENDING_S) -> AdvisoryLease:
@@ -74,6 +83,7 @@ class AdvisoryLease:
         return partial(_verify_session, self.connection.engine, self._name, pid)
 
     def release(self) -> None:
+        self._heartbeat.end()
         # Its session ends, also where the engine keeps connections.
         self.connection.invalidate()
         self.connection.close()

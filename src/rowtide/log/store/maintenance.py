@@ -17,6 +17,7 @@ import pyarrow as pa
 from rowtide.core.lsn import Position
 from rowtide.log.store.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.replay import require_log_lease
 from rowtide.log.store.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.bulk import delete_all
@@ -135,13 +136,16 @@ def _has_anything_below(state: ManifestState, position: Position) -> bool:
     )
 
 
-def delete_orphans(store: Store, state: ManifestState) -> tuple[str, ...]:
-    """Delete the segments that the state does not name, and return their paths.
+def delete_orphans(store: Store, manifest: Manifest, token: int) -> tuple[str, ...]:
+    """Delete the segments that no entry names, and return their paths.
 
-    Only for the holder of the log lease, with a state read after it took the lease: no other process can add a segment
-    then.
+    The manifest is read after the segments are listed, and has no later holder of the log lease then: whatever was
+    listed was written before one was there, whenever it is deleted. Raises `LeaseLost`.
     """
+    there = [path for kind in (SEGMENTS, PENDING) for path in store.list(kind)]
+    state = manifest.refresh()
+    require_log_lease(state, token)
     named = {segment.path for segment in state.segments} | {pending.path for pending in state.pending_deletions}
-    orphans = tuple(path for kind in (SEGMENTS, PENDING) for path in store.list(kind) if path not in named)
+    orphans = tuple(path for path in there if path not in named)
     delete_all(store, orphans)
     return orphans

@@ -7,7 +7,7 @@ entry of that number. Entries are deleted an hour after the second checkpoint th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -133,18 +133,41 @@ class Manifest:
 
         Raises as `append`.
         """
-        if self.refresh().version != version:
-            return False
+        return self.refresh().version == version and self._append_next(version, entry)
+
+    def take_lease(self, lease: LeaseName, holder: str, *, verify: Callable[[], None] = lambda: None) -> int:
+        """Take a lease from its present holder, if any; return the token that entries written under it carry.
+
+        `verify` raises if this process may not: it is asked after the manifest is read, and the entry follows what was
+        read. So a process that is stopped in between takes nothing from one that has taken the lease meanwhile.
+        """
+        while True:
+            version = self._read_version()
+            verify()
+            if self._append_next(version, LeaseTaken(lease, holder, datetime.now(UTC))):
+                return self.state.leases[lease].token
+
+    def give_up_lease(self, lease: LeaseName, token: int, nobody: str) -> None:
+        """Give a lease to nobody, unless it has another holder than that of a token."""
+        while self.refresh().leases[lease].token == token:
+            if self._append_next(self.state.version, LeaseTaken(lease, nobody, datetime.now(UTC))):
+                return
+
+    def _read_version(self) -> int:
+        """Return the version of the last entry, 0 before the first."""
+        self._follow()
+        return self._version()
+
+    def _append_next(self, version: int, entry: Entry) -> bool:
+        """Append an entry as the next one after the state, as of a version; return False if there is another one."""
         begun = self._clock()
         state = apply(self._state, version + 1, entry)
         is_written = self._write(version + 1, entry)
         if is_written:
             self._state, self._known_at = state, begun
+            if state.version % self._entries_per_checkpoint == 0:
+                self._checkpoint(state)
         return is_written
-
-    def take_lease(self, lease: LeaseName, holder: str) -> int:
-        """Take a lease from its present holder, if any; return the token that entries written under it carry."""
-        return self.append(LeaseTaken(lease, holder, datetime.now(UTC))).leases[lease].token
 
     def list_files(self) -> ManifestFiles:
         """Return the files from which the state as of the last call is read. Raises `ManifestMissing`."""

@@ -94,7 +94,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case TransactionLeftOut():
             return _leave_out(state, entry)
         case TimelineFollowed():
-            _require_log_lease(state, entry.token)
+            require_log_lease(state, entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
         case TransactionSkipped():
             return _skip_transaction(state, entry)
@@ -103,7 +103,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case FilesDeleted():
             return _forget_files(state, entry)
         case Moved():
-            _require_log_lease(state, entry.token)
+            require_log_lease(state, entry.token)
             return replace(state, new_place=NewPlace(entry.log_store, entry.is_recorded))
         case Opened():
             raise AssertionError("an epoch is opened by apply")
@@ -174,7 +174,7 @@ def _empty(number: int, entry: Opened) -> ManifestState:
 
 
 def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     if entry.from_position != state.position:
         raise ManifestConflict(entry.from_position, state.position)
     start, end = entry.from_position, entry.position
@@ -202,7 +202,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
 
 
 def _store_part(state: ManifestState, entry: PartStored) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     earlier, segment = state.parts[: entry.number], entry.segment
     lsn = segment.first
     _require(len(earlier) == entry.number, state.version, entry, f"there are {len(earlier)} parts before")
@@ -268,7 +268,7 @@ def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     table_id = entry.version.table_id
     expected = state.next_table_id
     _require(table_id == expected, state.version, entry, f"the next table_id is {expected}, not {table_id}")
@@ -276,7 +276,7 @@ def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
 
 
 def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     lsn = entry.lsn
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
@@ -286,7 +286,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
 
 
 def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     paths = set(entry.replaced)
     replaced = [segment for segment in state.segments if segment.path in paths]
     merged = entry.segment
@@ -321,7 +321,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
 
 
 def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     slowest = state.slowest_reader()
     if slowest is None:
         return state
@@ -342,7 +342,7 @@ def _schedule_deletion(segments: list[Segment], since: datetime) -> tuple[Pendin
 
 
 def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
-    _require_log_lease(state, entry.token)
+    require_log_lease(state, entry.token)
     gone = set(entry.paths)
     are_pending = gone <= {pending.path for pending in state.pending_deletions}
     _require(are_pending, state.version, entry, "a file is not pending deletion")
@@ -351,7 +351,7 @@ def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
     )
 
 
-def _require_log_lease(state: ManifestState, token: int) -> None:
+def require_log_lease(state: ManifestState, token: int) -> None:
     lease = state.leases.get("log")
     if lease is None or lease.token != token:
         raise LeaseLost("log", lease.holder if lease is not None else "nobody")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import ToRepeat, Transactions
 
 Result = TypeVar("Result")
 
@@ -31,9 +31,17 @@ def transact_at(node: Transactions, work: Callable[[], Result], *, is_durable: b
     changes are sent again.
     """
 
-    def apply_and_work() -> Result:
+    def apply_and_work(*, is_repeatable: bool) -> Result:
         node.apply_log()
-        with node.transaction(is_durable=is_durable):
+        with node.transaction(is_durable=is_durable, is_repeatable=is_repeatable):
             return work()
 
-    return retry_busy(apply_and_work)
+    def repeat() -> Result:
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return apply_and_work(is_repeatable=True)
+            except ToRepeat:
+                continue
+        return apply_and_work(is_repeatable=False)
+
+    return retry_busy(repeat)

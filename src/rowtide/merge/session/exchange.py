@@ -349,6 +349,7 @@ class Transfer:
     ) -> list[Received]:
         began = time.monotonic()
         try:
+            self.receiver.node.receive(parts)
             done = transact(self.receiver, work, is_durable=is_durable)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))

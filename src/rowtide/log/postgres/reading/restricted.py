@@ -103,6 +103,16 @@ class RestrictedStream:
             raise
         self._reread.keep_own(received, already)
 
+    @property
+    def unheard_s(self) -> float:
+        """See `ReplicationStream`."""
+        return self._stream.unheard_s
+
+    @property
+    def sender_id(self) -> int:
+        """See `ReplicationStream`."""
+        return self._stream.sender_id
+
     def confirm(self, position: int) -> None:
         """Confirm a position, if the server still listens; the next stream confirms it otherwise."""
         with suppress(StreamEnded):

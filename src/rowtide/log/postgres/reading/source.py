@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,9 +16,10 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
+from rowtide.databases.postgres.silence import session_of
 from rowtide.log.alterations import AlteredColumn
 from rowtide.log.announcements import ControlRow
-from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, StreamEnded
+from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
@@ -39,6 +41,19 @@ from rowtide.log.store.entries import TimelineFollowed
 
 log = logging.getLogger("rowtide.log")
 
+_LOOK_S = 5.0
+_SENDER_NAME = "rowtide log reader"
+# It is at work, as with a large transaction, unless it waits for messages or for more of the log.
+_SENDER = """
+select coalesce(wait_event in ('ClientRead', 'WalSenderMain', 'WalSenderWaitForWal', 'WalSenderWaitForWAL'), false)
+from pg_stat_activity where pid = %s
+"""
+_END_SENDER = """
+select pg_terminate_backend(a.pid)
+from pg_replication_slots s join pg_stat_activity a on a.pid = s.active_pid
+where s.slot_name = %s and a.application_name = %s and a.usename = session_user
+"""
+
 
 class PostgresSource:
     """An open stream from the manifest's position on; with a `reread`, of one transaction."""
@@ -56,6 +71,7 @@ class PostgresSource:
         self._ends_with_mark = partial(ends_with_mark, control_oid=control_oid)
         self._decoder = _open_decoder(access, self._next_xid)
         self._refusal: RowtideError | None = None
+        self._next_look = 0.0
         self._secrets: dict[str, str] = {}
         self._has_reported = False
         self._ends_dropped = True
@@ -73,7 +89,7 @@ class PostgresSource:
     @classmethod
     def _open(cls, access: LogAccess, *, was_read: bool) -> PostgresSource:
         connection, definition, state = access.connection, access.definition, access.manifest.state
-        stream = ReplicationStream.connect(access.url, application_name="rowtide log reader", stop=access.stop)
+        stream = ReplicationStream.connect(access.url, application_name=_SENDER_NAME, stop=access.stop)
         try:
             timeline = verify_history(stream, state)
             with translated():
@@ -93,7 +109,7 @@ class PostgresSource:
                 # Last: a copy of the server that cannot continue leaves the original's log store unchanged.
                 access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
             source = cls(access, stream)
-            stream.start(definition.slot, [definition.publication], state.position.log)
+            _start(stream, access)
         except BaseException:
             stream.close()
             raise
@@ -107,6 +123,18 @@ class PostgresSource:
             until=until,
             ends_with_mark=self._ends_with_mark,
         )
+        if time.monotonic() >= self._next_look and self._stream.unheard_s > session_of(self._connection).silence_s:
+            self._next_look = time.monotonic() + _LOOK_S
+            self._require_sender()
+
+    def _require_sender(self) -> None:
+        """Raise `StreamEnded` if the walsender waits too: it was asked for an answer, and is not at work."""
+        sender, silent_s = self._stream.sender_id, self._stream.unheard_s
+        with translated():
+            found = session_of(self._connection).execute(_SENDER, [sender]).fetchone()
+        if found is None or found[0]:
+            reason = "is gone" if found is None else "waits too"
+            raise StreamEnded(f"nothing came for {silent_s:.0f} s, and the walsender, pid {sender}, {reason}")
 
     def confirm(self, position: int) -> None:
         self._stream.confirm(position)
@@ -219,6 +247,20 @@ class PostgresSource:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _start(stream: ReplicationStream, access: LogAccess) -> None:
+    """Start the stream. Raises `SlotInUse`, after it has ended the walsender of a log reader that lost the lease.
+
+    That one may be stopped: with `wal_sender_timeout = 0` its walsender would stay for as long as the process. The
+    session of the lease ends it, which is there as long as the lease.
+    """
+    try:
+        stream.start(access.definition.slot, [access.definition.publication], access.manifest.state.position.log)
+    except SlotInUse:
+        with translated():
+            session_of(access.connection).execute(_END_SENDER, [access.definition.slot, _SENDER_NAME])
+        raise
 
 
 def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:

@@ -23,6 +23,8 @@ from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamE
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
+_ASK_AFTER_S = 15.0
+"""A server says something twice within `wal_sender_timeout`, and nothing where that is 0."""
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
@@ -66,6 +68,7 @@ class ReplicationStream:
     def __init__(self, connection: abc.PGconn, stop: SelectableEvent | None = None) -> None:
         self._connection = connection
         self._stop = stop
+        self._heard = time.monotonic()
         self._requires_all = False
         self._misses_publication = False
         self._copy: CopyData = LibpqCopy(connection, self._read_notice)
@@ -161,6 +164,8 @@ class ReplicationStream:
         while received.size < max_size and len(received.messages) < max_messages:
             with self._translated():
                 keepalive = self._copy.fetch(received, max_size=max_size, max_messages=max_messages)
+            if keepalive is not None or received.size > fetched:
+                self._heard = time.monotonic()
             if keepalive is not None:
                 received.keepalive, reply = _read_keepalive(keepalive)
                 received.reply_requested |= reply
@@ -174,11 +179,25 @@ class ReplicationStream:
                 if not self._wait(until):
                     return
 
+    @property
+    def unheard_s(self) -> float:
+        """How long nothing has come from the server."""
+        return time.monotonic() - self._heard
+
+    @property
+    def sender_id(self) -> int:
+        """The process id of the walsender."""
+        return self._connection.backend_pid
+
     def confirm(self, position: int) -> None:
-        """Confirm a position, below which the server may remove its log. Raises `StreamEnded`."""
+        """Confirm a position, below which the server may remove its log; ask a server that is silent for an answer.
+
+        Raises `StreamEnded`.
+        """
+        asks = self.unheard_s > _ASK_AFTER_S
         now = time.time_ns() // 1000 - _EPOCH_2000_US
         with self._translated():
-            self._copy.send(_STATUS.pack(b"r", position, position, position, now, 0))
+            self._copy.send(_STATUS.pack(b"r", position, position, position, now, asks))
 
     def close(self) -> None:
         self._copy.close()

@@ -290,8 +290,9 @@ _NOTHING_OF_OTHERS = (
     "then raise exception using errcode = '42501', message = 'a temporary table of another role has a name of ours'; "
     "end if"
 )
-# The block keeps its own patience with locks.
-_IN_BLOCK = {name: value for name, value in SETTINGS.items() if name != "lock_timeout"} | {AGENT_SETTING: "off"}
+# The transaction keeps its own patience, with locks and with its program.
+_PATIENCE = ("lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
+_IN_BLOCK = {name: value for name, value in SETTINGS.items() if name not in _PATIENCE} | {AGENT_SETTING: "off"}
 AFTER: Sequence[str] = (
     _performed(pin_again(_IN_BLOCK)),
     f"set local {AGENT_SETTING} = 'on'",

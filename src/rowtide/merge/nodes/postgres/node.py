@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -16,13 +16,15 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
-from rowtide.databases.postgres.batching import open_batching_engine, session_of
+from rowtide.databases.postgres.batching import NotReceived, open_batching_engine, session_of
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import SCHEMAS_FOUND, load_texts
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.received_texts import Parameters
+from rowtide.databases.postgres.silence import MERGE, end_silent, ending_silent, limits_of_time, report_ended
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits, Subscription
@@ -71,13 +73,14 @@ from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.reach import Reach
+from rowtide.merge.nodes.roles.transactions import ToRepeat
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
-from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -99,7 +102,7 @@ def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> Pos
 @lru_cache(maxsize=8)
 def _engine_of(url: DatabaseUrl) -> Engine:
     """Return a database's engine: without a pool, but with the statements that were compiled for earlier nodes."""
-    return open_batching_engine(url, application_name="rowtide merge", settings=SETTINGS)
+    return open_batching_engine(url, application_name=MERGE, settings=SETTINGS)
 
 
 class PostgresNode:
@@ -115,6 +118,8 @@ class PostgresNode:
         with translated():
             self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
         self._session = session_of(self.connection)
+        self.name = f"{self._session.info.host}/{self._session.info.dbname}"
+        """The database's name in errors, also once the connection is closed."""
         self.connection.info[LACKS_CHARACTERS] = lacks_characters(self._session)
         self._generations = Generations()
         self._own = 0
@@ -129,6 +134,9 @@ class PostgresNode:
         self.places = Places(self._session, schemas)
         self._executions = Executions(engine, self._session, schemas)
         self._writer = PostgresWriter(self._session, self._stored, self._executions, self._refusing)
+        self._meets_locks = False
+        """Whether rows were found locked in the transaction: who holds them may be silent."""
+        self._limits_of_time = limits_of_time(self._session)
         self._parts = 0
         """How many transactions are open as parts of another."""
         self.tables = PostgresTables(Committing(engine), self.connection, self._session, self.places, self._executions)
@@ -157,17 +165,20 @@ class PostgresNode:
         self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
         queries = [compile_query(self.connection.dialect, each) for each in statements]
-        requests: list[tuple[str, Mapping[str, Any] | None]] = [each.request(values) for each in queries]
+        requests: list[tuple[str, Parameters]] = [each.request(values) for each in queries]
+        if not self._is_complete:
+            requests += [(FORM, None), ending_silent(self._session.silence_s)]
         try:
-            answers = self._session.read(*requests, *(() if self._is_complete else ((FORM, None),)))
+            answers = self._session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
             if self._is_complete or not self.tables.is_prepared():
                 return [[] for _ in statements]
             self._is_complete = True
             return self.read_together(*statements, values=values)
         if not self._is_complete:
-            (((written,),),) = answers[len(statements) :]
+            ((written,),), ended = answers[len(statements) :]
             self._is_complete = True
+            report_ended(ended)
             if written != form():
                 self.tables.complete()
         return [
@@ -205,13 +216,8 @@ class PostgresNode:
     def require_session(self, subscription: Subscription) -> None:
         self._session.put(require_session(subscription))
 
-    @property
-    def name(self) -> str:
-        """The database's name in errors."""
-        return f"{self._session.info.host}/{self._session.info.dbname}"
-
     @contextmanager
-    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
         with self._failing("the transaction"):
             if self._session.is_in_transaction:
                 # A part of it.
@@ -221,15 +227,27 @@ class PostgresNode:
                 return
             self._writer.begin()
             try:
-                self._session.begin(*_BEGIN, *(() if is_durable else (_NOT_DURABLE,)))
+                opening = (*_BEGIN, *self._limits_of_time, *(() if is_durable else (_NOT_DURABLE,)))
+                self._session.begin(*opening, is_repeatable=is_repeatable)
                 yield
                 if self._session.is_open:
                     failpoint("postgres_merge_commit.before")
                     self._session.commit_open()
+            except NotReceived as missing:
+                self._writer.forget_staging()
+                self._session.roll_back()
+                # What no server takes is refused when it is sent within the transaction.
+                with suppress(psycopg.DataError):
+                    self._session.receive(missing.texts, is_more=True)
+                raise ToRepeat from missing
             except BaseException:
                 self._writer.forget_staging()
                 self._session.roll_back()
                 raise
+            finally:
+                if self._meets_locks and not self._session.closed:
+                    self._meets_locks = False
+                    end_silent(self._session, self._session.silence_s)
         failpoint("postgres_merge_commit.after")
 
     @contextmanager
@@ -510,6 +528,12 @@ class PostgresNode:
         self._writer.spared = {article.nickname for article in articles}
 
     @here
+    def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
+        if not self._session.is_in_transaction:
+            with self._failing(self.name):
+                self._writer.receive(parts)
+
+    @here
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         self._writer.write(article, writes)
 
@@ -532,7 +556,9 @@ class PostgresNode:
         late: Collection[str] | None = None,
         commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
-        return self._writer.write_each(parts, bounds=bounds, late=late, commits=commits and not self._parts)
+        refused = self._writer.write_each(parts, bounds=bounds, late=late, commits=commits and not self._parts)
+        self._meets_locks |= any(refusal.is_locked for each in refused for refusal in each.values())
+        return refused
 
     @contextmanager
     def _refusing(self, subject: str) -> Iterator[None]:
@@ -588,6 +614,7 @@ class PostgresNode:
 
     def forget_tables(self) -> None:
         self._session.execute("discard temp")
+        self._session.discard_received()
         self._stored.forget()
         self._executions.forget()
         self.places.forget()
@@ -666,7 +693,7 @@ class PostgresNode:
         """Return our error for one of the server's."""
         found = failure(error, subject, self.name)
         if isinstance(found, NodeBusy):
-            self._is_log_known = False
+            self._is_log_known, self._meets_locks = False, True
         return found
 
 

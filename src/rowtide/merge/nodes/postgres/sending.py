@@ -87,10 +87,13 @@ class Cursor:
     _first: list[tuple[Any, ...]] = field(default_factory=list)
 
     def declare(self) -> None:
-        """Open the cursor and ask for the first rows, within `sending`."""
+        """Open the cursor, within `sending`."""
         psycopg.Cursor(self.session).execute(
             sql.SQL(f"declare {self.name} no scroll cursor with hold for {self.query}")
         )
+
+    def ask(self) -> None:
+        """Ask for the first rows, within `sending`: once nothing is locked, as the network may take long for them."""
         self._reading = self._fetch()
 
     def take(self) -> None:
@@ -141,6 +144,8 @@ class Closing:
                 for cursor in cursors:
                     cursor.declare()
                 self._send("commit", _UNLOCK)
+                for cursor in cursors:
+                    cursor.ask()
         except BaseException:
             unlock_all(self.session)
             raise

@@ -12,6 +12,10 @@ from sqlalchemy import Connection, Select
 from rowtide.merge.articles import Subscription
 
 
+class ToRepeat(Exception):
+    """Nothing was written: a transaction is to be repeated, now that the node has received what is long in it."""
+
+
 class Transactions(Protocol):
     """A node whose tables of `definitions` are read and written over one connection, in transactions.
 
@@ -22,8 +26,10 @@ class Transactions(Protocol):
     @property
     def connection(self) -> Connection: ...
 
-    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[None]:
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, rolled back on an error.
+
+        One that is repeatable may raise `ToRepeat`: a server receives what is long without locks, and then again.
 
         Isolation is snapshot: raises `NodeBusy` if another session changed the same rows first, or holds a lock too
         long. If it is not durable, a machine failure may undo it until the next durable transaction commits.

@@ -10,7 +10,7 @@ from typing import Protocol
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import Write
+from rowtide.merge.versions.changes import RowChange, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ class RowWriter(Protocol):
 
         What was deleted with a row comes by itself. Otherwise a node that publishes acts as its programs' deletes do.
         """
+
+    def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
+        """Send rows that are about to be written to a server, before the transaction, if they are long."""
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         """Write rows and their metadata, all or none; our triggers do not log them as users' changes.

@@ -67,7 +67,7 @@ from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import require_session
-from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -162,7 +162,12 @@ class SqliteNode:
         return nullcontext()
 
     @contextmanager
-    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
+    def transaction(
+        self,
+        *,
+        is_durable: bool = True,
+        is_repeatable: bool = False,  # noqa: ARG002 - nothing is sent
+    ) -> Iterator[None]:
         if self._session.in_transaction:
             # A part of it, as on PostgreSQL.
             with self._savepoint("merge_part"):
@@ -347,6 +352,9 @@ class SqliteNode:
             self.write(article, writes)
         for article, writes in parts:
             self._require_inside(article, writes, bounds)
+
+    def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
+        """No effect: nothing is sent."""
 
     def write_each(
         self,

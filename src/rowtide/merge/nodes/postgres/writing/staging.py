@@ -5,9 +5,8 @@ A value is parsed by its column's own type as it gets there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.owners import Owner
@@ -21,7 +20,7 @@ from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import Write, number_alike
+from rowtide.merge.versions.changes import Row, RowChange, Write, number_alike
 
 _METADATA = {
     "rowtide_number": "integer",
@@ -62,6 +61,29 @@ class Staged:
         """Return the expression of a staged row's value, of its column's type."""
         name = f"{row}.v{place}"
         return name if self.execution.owner is None else self.table.columns[place].parse(name)
+
+
+@dataclass(slots=True)
+class Received:
+    """Rows that the session has received before the transaction, by rowguid with their places from 1, and as arrays."""
+
+    rows: dict[str, tuple[int, Row]] = field(default_factory=dict)
+    arrays: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, article: Article, changes: Sequence[RowChange]) -> Received:
+        """Return the rows of changes; none if a text is among them that no server takes."""
+        listed = [(one.rowguid, one.row) for one in changes if one.row is not None]
+        values = rows_as_stored_by_server(article, [row for _, row in listed])
+        try:
+            arrays = [array_of([row[place] for row in values]) for place in range(len(article.columns))]
+        except ValueError:
+            return cls()
+        return cls({rowguid: (place, row) for place, (rowguid, row) in enumerate(listed, 1)}, arrays)
+
+    def has(self, rowguid: str, row: Row | None) -> bool:
+        """Whether a row was received as it is."""
+        return rowguid in self.rows and self.rows[rowguid][1] == row
 
 
 def make_staging(session: BatchingConnection, article: Article, execution: Execution) -> None:
@@ -109,53 +131,85 @@ def share_lists(session: BatchingConnection, owner: Owner) -> None:
     session.put(f"grant insert on {MOVED} to {role}")
 
 
-def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_tolerant: bool = False) -> None:
+def stage(
+    session: BatchingConnection,
+    staged: Staged,
+    stamp: int,
+    received: Received | None = None,
+    *,
+    is_tolerant: bool = False,
+) -> None:
     """Send rows with their metadata to the staging tables, in the caller's transaction, in place of what was there.
 
-    With `is_tolerant`, rows with values that their columns' types do not take are listed in `INVALID` instead.
+    Of rows that were received before only the places are sent. With `is_tolerant`, rows with values that their columns'
+    types do not take are listed in `INVALID` instead.
 
     Raises `ValueError` for a text that no server takes.
     """
     article = staged.article
     numbers, firsts = number_alike(staged.writes)
-    nothing = (None,) * len(article.columns)
-    values = rows_as_stored_by_server(article, [nothing if one.row is None else one.row for one in staged.writes])
-    rows = [
-        uuid_array([one.rowguid for one in staged.writes]),
-        *(array_of([row[place] for row in values]) for place in range(len(article.columns))),
-    ]
-    parsed = {"rowtide_guid": "rowtide_guid::uuid"}
-    number = "0"
-    if len(firsts) > 1:
-        rows.append(array_of(map(str, numbers)))
-        number = "number::integer"
-    known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
-    described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
-    names = [f"v{place}" for place in range(len(article.columns))]
-    # Types of other roles are left to these: what they do not take is refused when it is written.
-    is_parsed = staged.execution.owner is None
-    own = {
-        name: column.parse(name) if is_parsed else name
-        for name, column in zip(names, staged.table.columns, strict=True)
-    }
-    place = f"{staged.first - 1} + {_ORDINAL}"
-    others = {
-        "rowtide_place": place,
-        "rowtide_number": number,
-        "rowtide_sent": digest_of([(name, name) for name in own]),
-    }
+    listed = list(enumerate(staged.writes))
+    there = [(place, one) for place, one in listed if received is not None and received.has(one.rowguid, one.row)]
     session.put(f"delete from {rows_table(article)}")
     session.put(f"delete from {_known_table(article)}")
-    unread = () if len(firsts) == 1 else ("number",)
-    condition = ""
-    if is_tolerant and is_parsed:
-        values_of = rows[1 : 1 + len(article.columns)]
-        session.put(_finding_invalid(staged.table.columns, place), values_of)
-        condition = f" where {place} not in (select rowtide_place from {INVALID})"
-    session.put(_insertion(rows_table(article), parsed | own, others, unread) + condition, rows)
+    if received is not None and there:
+        at = dict(there)
+        listed = [(place, one) for place, one in listed if place not in at]
+        told = {
+            "rowtide_guid": uuid_array([one.rowguid for _, one in there]),
+            "rowtide_row": array_of(str(received.rows[one.rowguid][0]) for _, one in there),
+            "rowtide_ordinal": array_of(str(place + 1) for place, _ in there),
+            "number": array_of(str(numbers[place]) for place, _ in there),
+        }
+        names = _names(article)
+        source = (
+            f"unnest({_arrays(names)}) with ordinality r ({', '.join([*names, 'rowtide_at'])}) "
+            f"join unnest({_arrays(told)}) u ({', '.join(told)}) on r.rowtide_at = u.rowtide_row::bigint"
+        )
+        place = f"{staged.first - 1} + rowtide_ordinal::integer"
+        session.put(_insertion(staged, source, place, "number::integer"), [*received.arrays, *told.values()])
+    if listed:
+        _send(session, staged, listed, [numbers[place] for place, _ in listed], is_tolerant=is_tolerant)
+    known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
+    described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
+    columns = ", ".join(_METADATA)
+    values = ", ".join(f"{name}::{kind}" for name, kind in _METADATA.items())
     session.put(
-        _insertion(_known_table(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described
+        f"insert into {_known_table(article)} ({columns}) select {values} "
+        f"from unnest({_arrays(_METADATA)}) u ({columns})",
+        described,
     )
+
+
+def _send(
+    session: BatchingConnection,
+    staged: Staged,
+    listed: Sequence[tuple[int, Write]],
+    numbers: Sequence[int],
+    *,
+    is_tolerant: bool,
+) -> None:
+    """Send rows, each with its place among the writes and the number of its metadata, to the staging table."""
+    article, names = staged.article, _names(staged.article)
+    nothing = (None,) * len(names)
+    values = rows_as_stored_by_server(article, [nothing if one.row is None else one.row for _, one in listed])
+    arrays = [array_of([row[place] for row in values]) for place in range(len(names))]
+    told = {"rowtide_guid": uuid_array([one.rowguid for _, one in listed])}
+    number, place = "0", f"{staged.first - 1} + {_ORDINAL}"
+    if any(numbers):
+        told["number"] = array_of(map(str, numbers))
+        number = "number::integer"
+    if len(listed) < len(staged.writes):
+        told["rowtide_nth"] = array_of(str(nth) for nth, _ in listed)
+        place = f"{staged.first} + rowtide_nth::integer"
+    own = [*names, *told]
+    source = f"unnest({_arrays(own)}) with ordinality u ({', '.join([*own, _ORDINAL])})"
+    condition = ""
+    # Types of other roles are left to these: what they do not take is refused when it is written.
+    if is_tolerant and staged.execution.owner is None:
+        session.put(_finding_invalid(staged.table.columns, place), arrays)
+        condition = f" where {place} not in (select rowtide_place from {INVALID})"
+    session.put(_insertion(staged, source, place, number) + condition, [*arrays, *told.values()])
 
 
 def staging_view(article: Article) -> str:
@@ -177,21 +231,32 @@ def _known_table(article: Article) -> str:
     return f"pg_temp.{quote(f'rowtide_in_{article.nickname}_known')}"
 
 
-def _insertion(
-    table: str, parsed: Mapping[str, str], others: Mapping[str, str] = MappingProxyType({}), unread: Sequence[str] = ()
-) -> str:
-    """Return the statement that fills a table from arrays of texts, one per column; others are expressions of them.
+def _names(article: Article) -> list[str]:
+    return [f"v{place}" for place in range(len(article.columns))]
 
-    `unread` are the names of further arrays. Each text is parsed by the type without a length: the assignment checks
-    that, as it does for any insert.
+
+def _arrays(names: Iterable[str]) -> str:
+    return ", ".join("%s::text[]" for _ in names)
+
+
+def _insertion(staged: Staged, source: str, place: str, number: str) -> str:
+    """Return the statement that fills the staging table from arrays of texts, one per column.
+
+    Each text is parsed by the type without a length: the assignment checks that, as it does for any insert.
     """
-    names = [*parsed, *unread]
-    values = [value.replace("%", "%%") for value in parsed.values()]
-    arrays = ", ".join("%s::text[]" for _ in names)
-    return (
-        f"insert into {table} ({', '.join([*parsed, *others])}) select {', '.join([*values, *others.values()])} "
-        f"from unnest({arrays}) with ordinality u ({', '.join([*names, _ORDINAL])})"
-    )
+    names, is_parsed = _names(staged.article), staged.execution.owner is None
+    values = {
+        "rowtide_guid": "rowtide_guid::uuid",
+        **{
+            name: escaped(column.parse(name)) if is_parsed else name
+            for name, column in zip(names, staged.table.columns, strict=True)
+        },
+        "rowtide_place": place,
+        "rowtide_number": number,
+        "rowtide_sent": digest_of([(name, name) for name in names]),
+    }
+    selected = ", ".join(values.values())
+    return f"insert into {rows_table(staged.article)} ({', '.join(values)}) select {selected} from {source}"
 
 
 def _finding_invalid(columns: Sequence[StoredColumn], place: str) -> str:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import psycopg
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.batching import MOST_SENT, BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
 from rowtide.merge.nodes.postgres.execution import Execution, Executions
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
-from rowtide.merge.nodes.postgres.writing.staging import Staged, make_lists, make_staging, share_lists, stage
+from rowtide.merge.nodes.postgres.writing.staging import Received, Staged, make_lists, make_staging, share_lists, stage
 from rowtide.merge.nodes.postgres.writing.statements import put_holders, require_inside, write, write_each
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import Write
+from rowtide.merge.versions.changes import RowChange, Write
 
 Parts = Sequence[tuple[Article, Sequence[Write]]]
 
@@ -45,11 +45,27 @@ class PostgresWriter:
         self._tables = tables
         self._executions = executions
         self._refusing = refusing
+        self._received: dict[int, Received] = {}
         self._prepared: set[int] = set()
         """The articles that have staging tables in this session.
 
         0 stands for the tables that all share, a negative number for an owner who may use these.
         """
+
+    def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
+        """Send long rows before a transaction writes them; those of the last call stay until there are others."""
+        rows = [(article.nickname, one) for article, changes in parts for one in changes if one.row is not None]
+        nothing = Received()
+        if sum(len(value) for _, one in rows for value in one.row or () if value) <= MOST_SENT or all(
+            self._received.get(nickname, nothing).has(one.rowguid, one.row) for nickname, one in rows
+        ):
+            return
+        self._received = {}
+        received = {article.nickname: Received.of(article, changes) for article, changes in parts}
+        # What no server takes is refused when it is written.
+        with suppress(psycopg.DataError):
+            self._session.receive([text for each in received.values() for text in each.arrays])
+            self._received = received
 
     def begin(self) -> None:
         """Note that a transaction begins."""
@@ -193,6 +209,7 @@ class PostgresWriter:
             staged.append(Staged(article, self._tables.of(article), writes, first, execution, bound, self.spared))
             if is_tolerant and not first:
                 self._session.put(f"delete from {INVALID}")
-            stage(self._session, staged[-1], self.stamp, is_tolerant=is_tolerant)
+            received = None if is_tolerant else self._received.get(article.nickname)
+            stage(self._session, staged[-1], self.stamp, received, is_tolerant=is_tolerant)
             first += len(writes)
         return staged

@@ -1,0 +1,257 @@
+"""Sessions that are silent: a program waits for an answer that does not come, or a server for a program that is gone.
+
+Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that goes on
+acknowledging, and no timeout of the server's ends a session that waits in the middle of a message, up to PostgreSQL 16.
+So who waits looks, by a connection of its own: whether the server works for it, and whether sessions of rowtide's are
+silent. These are ended, as each role may end its own (docs/decisions/0111).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, LiteralString, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.waiting import Ready
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+log = logging.getLogger("rowtide.databases")
+
+SILENCE_S = 60
+"""After this time without a word a session is silent, unless `SETTING` says otherwise."""
+SETTING = "rowtide.silence_timeout"
+"""A setting of a session, role, database or server: seconds."""
+SLOWEST_BYTES_S = 8_000
+"""The rate of the slowest network: so much longer is an answer waited for as what was sent takes."""
+MERGE = "rowtide merge"
+"""The application_name of merge's sessions: their transactions wait for nothing but short messages of their program."""
+SESSION = f"pg_catalog.pg_backend_pid(), pg_catalog.current_setting('{SETTING}', true)"
+"""Expressions that a session is asked as it begins: see `WatchedConnection.begin_watch`."""
+
+_TRANSACTION_TIMES = 10
+"""How many times the time of silence a transaction of a merge may take."""
+_LEAST_S, _MOST_S = 1, 86_400
+_LOOKS = 4
+"""How many times within the time of silence a program looks that has heard nothing."""
+_MOST_LOOK_S = 10
+"""The most that each step of a look takes: never longer than silence itself."""
+_TRANSACTION_TIMEOUT_FROM = 170000
+_BYTES_ACKED = struct.Struct("=Q")
+_BYTES_ACKED_AT = 120
+"""Where Linux has `tcpi_bytes_acked` in its tcp_info."""
+
+Answer = TypeVar("Answer")
+
+
+class NotAnswered(psycopg.OperationalError):
+    """The server did not answer in time."""
+
+    def __init__(self, silence_s: int, reason: str) -> None:
+        super().__init__(reason)
+        self.silence_s = silence_s
+        self.reason = reason
+
+
+def read_silence(setting: str | None) -> int:
+    """Return the seconds that a setting means; `SILENCE_S` if it has no number."""
+    try:
+        return min(max(int(setting or SILENCE_S), _LEAST_S), _MOST_S)
+    except ValueError:
+        return SILENCE_S
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection with a deadline for each answer. A server that works for it is waited for, however long.
+
+    Raises `NotAnswered` where the server waits too, or cannot be reached.
+    """
+
+    minds_blockers: ClassVar[bool] = False
+    """Whether it stops waiting for a lock that a silent session holds which is not rowtide's."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.silence_s = SILENCE_S
+        self._pid = self.pgconn.backend_pid
+        self._heard = self._counted_at = time.monotonic()
+        self._counted = 0
+        """The bytes that the other end had acknowledged at `_counted_at`."""
+
+    def begin_watch(self, pid: int, setting: str | None) -> None:
+        """Take what the session answered to `SESSION`: a pooler may have told another number."""
+        self._pid, self.silence_s = pid, read_silence(setting)
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        self._note_answer()
+        noting, pause_s = self._noting(gen), self.silence_s / _LOOKS
+        while True:
+            try:
+                return super().wait(noting, interval, pause_s)
+            except psycopg.errors._WaitTimeout:  # noqa: SLF001 - it has no other name
+                if time.monotonic() - self._heard >= pause_s:
+                    self._look()
+
+    def _noting(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
+        """Go through what psycopg waits for, and note each time that something comes from the server."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready and ready & Ready.R:
+                    self._note_answer()
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            answer: Answer = ended.value
+            return answer
+
+    def _note_answer(self) -> None:
+        self._heard = time.monotonic()
+        if self._heard - self._counted_at > 1:
+            self._counted, self._counted_at = _count_acknowledged(self.pgconn.socket), self._heard
+
+    def _look(self) -> None:
+        unheard_s = time.monotonic() - self._heard
+        sent = _count_acknowledged(self.pgconn.socket) - self._counted
+        limit_s = self.silence_s + max(sent, 0) / SLOWEST_BYTES_S
+        try:
+            with _open_look(self) as looking:
+                reason = self._judge(looking, unheard_s, limit_s)
+        except psycopg.Error as error:
+            # An error with a number is an answer: that nobody may connect now says nothing of this session.
+            is_reached = error.sqlstate is not None or unheard_s < limit_s
+            reason = None if is_reached else f"and cannot be reached: {' '.join(str(error).split())}"
+        if reason is not None:
+            self.pgconn.finish()
+            raise NotAnswered(self.silence_s, reason)
+
+    def _judge(self, looking: psycopg.Connection[tuple[Any, ...]], unheard_s: float, limit_s: float) -> str | None:
+        """End silent sessions; return why this one gets no answer, None if it may get one."""
+        end_silent(looking, self.silence_s)
+        found = looking.execute(sql.SQL(_OWN_STATE), [self._pid]).fetchone()
+        if found is None:
+            return f"pid {self._pid} is gone"
+        description, waits_for_program, waits_for_lock, since_s = found
+        if waits_for_program and min(unheard_s, since_s) >= limit_s:
+            looking.execute("select pg_terminate_backend(%s)", [self._pid])
+            return f"{description} waited for its program, and was ended"
+        if self.minds_blockers and waits_for_lock and unheard_s >= limit_s:
+            blockers = [name for (name,) in looking.execute(sql.SQL(_SILENT_BLOCKERS), [self._pid, self.silence_s])]
+            return f"{description} waits for {', '.join(blockers)}" if blockers else None
+        return None
+
+
+class _Looking(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that waits for no answer longer than a look may take."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        return super().wait(gen, interval, _MOST_LOOK_S if timeout is None else timeout)
+
+
+def _open_look(of: WatchedConnection) -> _Looking:
+    info, look_s = of.info, min(of.silence_s, _MOST_LOOK_S)
+    options = f"{info.get_parameters().get('options', '')} -c search_path=pg_catalog -c statement_timeout={look_s}s"
+    conninfo = make_conninfo(
+        info.dsn,
+        password=info.password or None,
+        options=options.lstrip(),
+        application_name="rowtide look",
+        connect_timeout=look_s,
+    )
+    return _Looking.connect(conninfo, autocommit=True)
+
+
+def _count_acknowledged(descriptor: int) -> int:
+    """Return how many bytes the other end of a TCP connection has acknowledged; 0 where that is not known."""
+    option = getattr(socket, "TCP_INFO", None)
+    if option is None or descriptor < 0:
+        return 0
+    with suppress(OSError, struct.error), socket.socket(fileno=os.dup(descriptor)) as copy:
+        told = copy.getsockopt(socket.IPPROTO_TCP, option, _BYTES_ACKED_AT + _BYTES_ACKED.size)
+        return int(_BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)[0])
+    return 0
+
+
+def limits_of_time(connection: WatchedConnection) -> Sequence[str]:
+    """Return the statements that limit the time of a transaction of short statements, at its beginning.
+
+    No timeout of the server's counts while it waits in the middle of a message, but `transaction_timeout`.
+    """
+    limits = [f"set local idle_in_transaction_session_timeout = '{connection.silence_s}s'"]
+    if connection.info.server_version >= _TRANSACTION_TIMEOUT_FROM:
+        limits.append(f"set local transaction_timeout = '{_TRANSACTION_TIMES * connection.silence_s}s'")
+    return limits
+
+
+def end_silent(connection: psycopg.Connection[tuple[Any, ...]], silence_s: int) -> int:
+    """End sessions of rowtide's and of this role that hold locks and are silent; return how many."""
+    query, parameters = ending_silent(silence_s)
+    ended = connection.execute(sql.SQL(query), parameters).fetchall()
+    report_ended(ended)
+    return len(ended)
+
+
+def ending_silent(silence_s: int) -> tuple[LiteralString, Sequence[int]]:
+    """Return the query that ends silent sessions, for `report_ended`."""
+    return _END_SILENT, [silence_s]
+
+
+def report_ended(ended: Sequence[Sequence[str]]) -> None:
+    """Log the sessions that were ended."""
+    for (description,) in ended:
+        log.warning("silent_session_ended: %s", description)
+
+
+def end_silent_beside(connection: Connection) -> int:
+    """End silent sessions as `end_silent` does, by a connection of an engine of `open_engine`."""
+    session = session_of(connection)
+    return end_silent(session, session.silence_s)
+
+
+def session_of(connection: Connection) -> WatchedConnection:
+    """Return the driver's connection of an engine of `open_engine`: several threads may use it, one at a time."""
+    session = connection.connection.driver_connection
+    assert isinstance(session, WatchedConnection)
+    return session
+
+
+_NAME = "format('pid %%s (%%s, %%s)', a.pid, a.usename, coalesce(nullif(a.application_name, ''), a.backend_type))"
+_SINCE = "extract(epoch from clock_timestamp() - a.state_change)::float8"
+_WAITS_FOR_PROGRAM = "(a.state is distinct from 'active' or a.wait_event in ('ClientRead', 'ClientWrite'))"
+_HAS_ADVISORY = "exists (select from pg_locks l where l.pid = a.pid and l.locktype = 'advisory' and l.granted)"
+
+_OWN_STATE = f"""
+select {_NAME}, {_WAITS_FOR_PROGRAM}, a.wait_event_type = 'Lock', coalesce({_SINCE}, 'infinity')
+from pg_stat_activity a where a.pid = %s
+"""
+_SILENT_BLOCKERS = f"""
+select format('%%s, which is silent', {_NAME})
+from pg_stat_activity a
+where a.pid = any (pg_blocking_pids(%s)) and a.state <> 'active' and {_SINCE} >= %s
+"""
+# Whoever reads a copy slowly is in the middle of one statement: only who holds more than reading takes is ended.
+_END_SILENT = f"""
+with silent as materialized (
+    select a.pid, format('%%s, silent for %%s s', {_NAME}, round({_SINCE})) as description
+    from pg_stat_activity a
+    where a.datname = current_database() and a.usename = session_user and a.pid <> pg_backend_pid()
+      and a.application_name = '{MERGE}' and {_SINCE} >= %s
+      and (a.xact_start is not null or {_HAS_ADVISORY})
+      and (a.state <> 'active' or a.wait_event = 'ClientRead' or a.wait_event = 'ClientWrite' and exists (
+          select from pg_locks l where l.pid = a.pid and l.granted
+          and (l.locktype = 'advisory' or l.locktype = 'relation' and l.mode <> 'AccessShareLock')))
+      and not exists (select from pg_stat_progress_copy c where c.pid = a.pid)
+)
+select description from silent where pg_terminate_backend(pid)
+"""

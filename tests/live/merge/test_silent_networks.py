@@ -1,0 +1,144 @@
+"""A device whose network is gone, which nobody tells the server: its session stops neither programs nor other devices.
+
+The time of silence is short here, by the setting that users have.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.faults.slow_network import SlowNetwork, slow_network
+from builders.merge.merged_databases import Merge, open_file_member, open_server_member
+from rowtide.core.errors import RowtideError
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.session.history import Summary
+
+pytestmark = pytest.mark.live
+
+SILENCE_S = 2
+ROWS = 100
+ITEM = "create table item (id bigint primary key, name text, qty integer)"
+PARTS = 12
+
+
+@pytest.fixture
+def network(database: str) -> Iterator[SlowNetwork]:
+    with slow_network(database) as network:
+        yield network
+
+
+@pytest.fixture
+def merged(network: SlowNetwork, tmp_path: Path) -> Iterator[Merge]:
+    """A hub behind a network, and two devices, synchronised."""
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_server_member(network.database_url))
+        files = [opened.enter_context(open_file_member(tmp_path / f"device{number}.db")) for number in (1, 2)]
+        merged = Merge(hub, files)
+        hub.execute(ITEM, f"insert into item select n, 'item', 0 from generate_series(1, {ROWS}) n")
+        merged.begin(item={})
+        merged.sync()
+        yield merged
+
+
+def change(merged: Merge, number: int) -> None:
+    """Change rows at both ends."""
+    merged.subscribers[0].execute(f"update item set name = 'device {number}' where id <= 50")
+    merged.hub.execute(f"update item set qty = {number} where id > 60")
+
+
+def synchronise(network: SlowNetwork, merged: Merge, place: int = 0) -> Summary:
+    """Synchronise a device over the network."""
+    return MergeReplication(network.within(SILENCE_S)).sync("shop", merged.subscribers[place].url)
+
+
+@contextmanager
+def takes_at_most(seconds: float) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_vanished_device_stops_nobody(network: SlowNetwork, merged: Merge, part: int) -> None:
+    change(merged, 1)
+    network.reset()
+    synchronise(network, merged)
+    whole = network.sent + network.received
+    change(merged, 2)
+    network.reset()
+    network.silent_after = whole * part // PARTS + part * 7
+    with takes_at_most(20), pytest.raises(RowtideError):
+        synchronise(network, merged)
+    # Another session of the same role looks; the network to it is another one.
+    with takes_at_most(12), slow_network(network.database_url) as other:
+        synchronise(other, merged, 1)
+        with psycopg.connect(network.database_url, autocommit=True) as program:
+            program.execute("set lock_timeout = '5s'")
+            program.execute("alter table item add column note text")
+    network.silent_after = None
+    with slow_network(network.database_url) as other:
+        for place in (0, 1, 0):
+            synchronise(other, merged, place)
+    merged.require_equal("item", columns="id, name, qty")
+
+
+LONG = 1_500_000
+SLOW_BYTES_S = 150_000
+
+
+@pytest.fixture
+def slow(merged: Merge) -> Iterator[SlowNetwork]:
+    """A network on which a long value takes many times as long as a session may be silent."""
+    with slow_network(merged.hub.url, bytes_per_s=SLOW_BYTES_S) as network:
+        yield network
+
+
+def own_text(letter: str) -> str:
+    return f"update item set name = replace(hex(zeroblob({LONG // 2})), '0', '{letter}') where id = 1"
+
+
+def hubs_text(letter: str) -> str:
+    return f"update item set name = repeat('{letter}', {LONG}) where id = 1"
+
+
+def synchronise_slowly(slow: SlowNetwork, merged: Merge) -> Summary:
+    """Synchronise one device slowly, while another one does again and again, and a program alters the table."""
+    done: list[Summary] = []
+    syncing = threading.Thread(target=lambda: done.append(synchronise(slow, merged)))
+    syncing.start()
+    with slow_network(merged.hub.url) as other, psycopg.connect(merged.hub.url, autocommit=True) as program:
+        program.execute("set lock_timeout = '1500ms'")
+        while syncing.is_alive():
+            program.execute("alter table item alter column qty set default 1")
+            synchronise(other, merged, 1)
+            syncing.join(0.3)
+    return done[0]
+
+
+def test_a_long_value_arrives_slowly_and_stops_nobody(slow: SlowNetwork, merged: Merge) -> None:
+    merged.subscribers[0].execute(own_text("d"))
+    synchronise_slowly(slow, merged)
+    assert merged.hub.execute(f"select name = repeat('d', {LONG}) from item where id = 1") == [(True,)]
+    merged.hub.execute(hubs_text("h"))
+    synchronise_slowly(slow, merged)
+    assert merged.subscribers[0].execute("select substr(name, 1, 3), length(name) from item where id = 1") == [
+        ("hhh", LONG)
+    ]
+
+
+@pytest.mark.exhaustive
+def test_a_long_value_that_loses_is_in_the_conflict(slow: SlowNetwork, merged: Merge) -> None:
+    merged.hub.execute("update item set name = 'hub' where id = 1")
+    merged.subscribers[0].execute(own_text("d"))
+    synchronise_slowly(slow, merged)
+    (conflict,) = merged.merge.list_conflicts()
+    assert "d" * LONG in str(conflict)
+    merged.sync()
+    merged.require_equal("item", columns="id, name, qty")
