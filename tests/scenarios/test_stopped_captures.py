@@ -189,3 +189,46 @@ def test_the_server_frees_what_a_stopped_process_holds(
             assert other.terminate() == 0
     if stops[0] not in REMOVALS:
         require_everything_once(logged)
+
+
+@pytest.mark.exhaustive
+def test_a_log_reader_that_is_stopped_is_replaced(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logged.execute(*(f"create table {name} (id int generated always as identity primary key)" for name in SOURCES))
+    logged.enable(*SOURCES)
+    (tmp_path / "parent").mkdir()
+    with CaptureProcess(within_seconds(logged.url), tmp_path / "parent") as parent:
+        publish(logged, parent)
+        stopped = parent.wait_child(LOG_READER)
+        os.kill(stopped, signal.SIGSTOP)
+        write(logged)
+        # After a minute without a word.
+        wait_until(lambda: stopped not in find_children(parent.process.pid, LOG_READER), what="killed")
+        parent.wait_published(logged)
+        assert parent.terminate() == 0
+    require_everything_once(logged)
+
+
+def test_a_machine_that_is_paused_frees_slot_and_leases(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logged.execute(*(f"create table {name} (id int generated always as identity primary key)" for name in SOURCES))
+    logged.enable(*SOURCES)
+    for name in ("paused", "other"):
+        (tmp_path / name).mkdir()
+    # No server would end the stream by itself.
+    url = f"{within_seconds(logged.url)}%20-c%20wal_sender_timeout%3D0"
+    with CaptureProcess(url, tmp_path / "paused") as paused:
+        publish(logged, paused)
+        stopped = (paused.wait_child(LOG_READER), paused.process.pid)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        write(logged)
+        wait_until(lambda: logged.execute(HOLDS_LAKE) == [(0,)], what="the server ends the session")
+        with CaptureProcess(logged.url, tmp_path / "other") as other:
+            publish(logged, other)
+            before = lake_files(logged)
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            wait_until(lambda: REFUSED in paused.messages(), what="it asks for the lease again")
+            assert lake_files(logged) == before
+            publish(logged, other)
+            assert other.terminate() == 0
+    require_everything_once(logged)

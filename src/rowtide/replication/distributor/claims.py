@@ -1,7 +1,8 @@
 """Which process delivers a subscription: session-level advisory locks in the distribution database.
 
 A run claims a subscription before it starts its agent. Other runs, on any machine, leave it alone while the session
-lasts, and claim it once that has ended. Exactness does not depend on it: the epoch at the subscriber fences agents.
+lasts, and claim it once that has ended, as the server ends it while its process is stopped. Exactness does not depend on
+it: the epoch at the subscriber fences agents.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.heartbeat import Heartbeat
 from rowtide.replication.distributor.location import distributor
 
 _CLASS = 0x726F7776
@@ -23,6 +25,8 @@ class Claims:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = distributor(connection)
+        # A run that is stopped would have its subscriptions for ever.
+        self._heartbeat = Heartbeat(self._connection)
         self._held: set[int] = set()
 
     def are_at(self, connection: Connection) -> bool:
