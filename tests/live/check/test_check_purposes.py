@@ -17,6 +17,7 @@ from rowtide.databases.postgres.errors import NoReplicationRight
 from rowtide.databases.postgres.quoting import quote
 from rowtide.findings.finding import Command, Finding
 from rowtide.handle import connect
+from rowtide.merge.errors.nodes import OwnerNotHeld
 
 ITEM = "create table item (id int primary key, name text)"
 MakeRole = Callable[[str], str]
@@ -160,6 +161,27 @@ def test_a_nodes_role_owns_its_tables(make_role: MakeRole, logged: LoggedDatabas
         run_mend(finding, logged.url)
     assert check(url, Purpose.MERGE, "item") == ()
     logged.execute(f"drop owned by {quote(role)}, {quote(owner)}")
+
+
+def test_a_hubs_role_is_granted_the_owner_of_its_table(make_role: MakeRole, logged: LoggedDatabase) -> None:
+    owner, role = make_role("nologin"), make_role("login")
+    logged.execute(
+        f"grant create on schema public to {quote(role)}",
+        f"grant create on database {quote(str(make_url(logged.url).database))} to {quote(role)}",
+    )
+    url = as_role(logged, role)
+    with opened_as(logged, role) as session:
+        session.execute(ITEM)
+    merge = connect(url).merge
+    merge.add_publication("m")
+    merge.add_article("m", "item")
+    logged.execute(f"alter table item owner to {quote(owner)}")
+    finding = only(connect(url).check(), f"RT-{OwnerNotHeld.number}")
+    assert finding.subject == "public.item"
+    run_mend(finding, logged.url)
+    assert stopping(matching(connect(url).check(), "public.item: belongs to")) == []
+    merge.drop_article("m", "item")
+    logged.execute(f"drop owned by {quote(role)}, {quote(owner)} cascade")
 
 
 def may_replicate(url: str) -> bool:

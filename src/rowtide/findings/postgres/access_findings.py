@@ -13,6 +13,7 @@ from rowtide.findings.postgres.access_facts import NodeFacts, ReaderFacts, Table
 from rowtide.findings.postgres.facts import RoleFacts, TrackingFacts
 from rowtide.findings.postgres.role_findings import find_others_tables
 from rowtide.findings.quantities import format_names
+from rowtide.replication.errors.rights import TableOwnerNotHeld
 
 
 def find_for_monitor(role: RoleFacts, *, sees_others: bool) -> Iterator[Finding]:
@@ -104,7 +105,8 @@ def _find_others_tables(facts: NodeFacts, severity: Severity) -> Iterator[Findin
             advice = Advice("If the owner is to be trusted with this role's rights, subscribe with --run-as agent.")
             yield Finding(Severity.TELLS, f"role {facts.role.name}", fact, advice)
         else:
-            fact = f"it is no member of {owner}, which owns {names}: they are not delivered to (RT-7190)"
+            number = TableOwnerNotHeld.number
+            fact = f"it is no member of {owner}, which owns {names}: they are not delivered to (RT-{number})"
             mend = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
             yield Finding(severity, f"role {facts.role.name}", fact, mend)
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote
 from rowtide.findings.finding import Advice, Finding, Mend, Severity, Sql
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 
 _DOCUMENTED = "see the reference of merge, tables of other roles"
 _TRUST = "or trust the owners with --run-as agent"
@@ -63,13 +64,17 @@ def _judge(facts: MergedFacts, owner: Owner) -> tuple[Severity, str, Mend | None
     if owner.others:
         others = ", ".join(owner.others)
         advice = Advice(f"Give its partitions and descendants to one role, {_TRUST}.")
-        return Severity.STOPS, f", partitions or descendants of it to {others} (RT-8141)", advice
+        return Severity.STOPS, f", partitions or descendants of it to {others} (RT-{OwnersDiffer.number})", advice
     if not owner.is_held:
         grant = Sql((f"grant {quote(owner.name)} to {quote(facts.role)};",), _TRUST)
-        return Severity.STOPS, f', whose rights "{facts.role}" may not use (RT-8140)', grant
+        return Severity.STOPS, f', whose rights "{facts.role}" may not use (RT-{OwnerNotHeld.number})', grant
     if facts.deferred:
         advice = Advice(f"Make the trigger's function security definer, upgrade to PostgreSQL 18, {_TRUST}.")
-        return Severity.STOPS, f"; with more rights would run at the commit {facts.deferred[0]} (RT-8142)", advice
+        return (
+            Severity.STOPS,
+            f"; with more rights would run at the commit {facts.deferred[0]} (RT-{DeferredCodeOfOwner.number})",
+            advice,
+        )
     return Severity.TELLS, f": its triggers, defaults and checks run with that role's rights ({_DOCUMENTED})", None
 
 
