@@ -29,7 +29,7 @@ an x) and its bytes in hexadecimal.
 `__$absent_mask` marks, and for generated columns, which are null as in SQL Server.
 
 **`rowtide cdc changes`** prints decimals, dates, timestamps and what stands in `__$exact` as text, binary values in
-hexadecimal digits; in JSON also integers beyond 2^53, infinities and NaN, which its numbers lack, are text. In CSV null
+hexadecimal digits; in JSON also infinities and NaN, which its numbers lack, are text. In CSV null
 is an empty field and an empty text is `""`: what PostgreSQL's `copy` reads. Parquet is typed, with `__$exact` beside.
 
 Python's own dates end with the year 9999, its timestamps have not all of year 1: collect columns that may go beyond as

@@ -38,7 +38,7 @@ def _single(text: str) -> object:
 AS_PRESENTED: Mapping[str, Callable[[str], object]] = {
     "smallint": int,
     "integer": int,
-    "bigint": lambda text: int(text) if abs(int(text)) <= 2**53 else text,
+    "bigint": int,
     "oid": int,
     "real": _single,
     "double precision": _number,

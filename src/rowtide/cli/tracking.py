@@ -10,7 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import reduce
 from itertools import groupby
-from math import isfinite
+from math import isfinite, isnan
 from operator import or_
 from typing import Annotated
 from uuid import UUID
@@ -211,14 +211,14 @@ def _as_object(change: Change) -> Mapping[str, object]:
 
 
 def _as_json(value: object) -> object:
-    """Return a value for JSON: bytes in hexadecimal; as text what JSON lacks or does not hold exactly."""
+    """Return a value for JSON: bytes in hexadecimal; numerics and what JSON lacks as texts."""
     match value:
         case bytes():
             return value.hex()
-        case float() if not isfinite(value):
-            return str(value)
+        case float() | Decimal() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case Decimal():
-            return float(value) if str(value) == str(float(value)) else str(value)
+            return format(value, "f")
         case list():
             return [_as_json(item) for item in value]
         case None | bool() | int() | float() | str() | dict():

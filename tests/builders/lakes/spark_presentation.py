@@ -13,7 +13,6 @@ from rowtide.lake.sql_text import quote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LARGEST_EXACT_INTEGER = 2**53
 _NUMBERS = ("smallint", "int", "bigint", "float", "double", "boolean")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _METADATA = {
@@ -59,7 +58,4 @@ def _present_row(row: tuple[Any, ...], metadata: int) -> Row:
 
 
 def _exact_number(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return _NOT_FINITE[str(value)]
-    is_inexact = type(value) is int and abs(value) > _LARGEST_EXACT_INTEGER
-    return str(value) if is_inexact else value
+    return _NOT_FINITE[str(value)] if isinstance(value, float) and not math.isfinite(value) else value

@@ -30,7 +30,7 @@ def test_changes_are_printed_with_the_next_anchor_last(sqlite_file: TrackedFile,
     lines = [json.loads(line) for line in rowtide(*command, "--format", "jsonl").output.splitlines()]
     assert lines[:-1] == [
         {"operation": "insert", "table": "t", "id": 1, "name": "a", "qty": None},
-        {"operation": "insert", "table": "odd", "operation_": "inf", "bytes": "00ff"},
+        {"operation": "insert", "table": "odd", "operation_": "Infinity", "bytes": "00ff"},
     ]
     assert list(lines[-1]) == ["anchor"]
     assert rowtide(*command).output.splitlines()[-1] == f"anchor {lines[-1]['anchor']}"

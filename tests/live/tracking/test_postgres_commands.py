@@ -8,7 +8,10 @@ import psycopg
 
 from builders.commands.command_lines import rowtide
 
-COLUMNS = "id uuid primary key, n numeric, d date, ts timestamptz, j jsonb, a int[], f float8, r int4range, b bytea"
+COLUMNS = (
+    "id uuid primary key, n numeric, m numeric, big bigint, d date, ts timestamptz, j jsonb, a int[], f float8, "
+    "r int4range, b bytea"
+)
 UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 
 
@@ -18,7 +21,8 @@ def test_every_value_has_a_form_in_json(database: str) -> None:
         rowtide("tracking", "enable", "t", "--index", "btree", "--storage", "side", "--db", database)
         program.execute(
             "insert into t values "
-            "(%s, 1.10, '2026-11-22', '2026-11-22 12:00:00.5+01', %s, '{1,2}', 'nan', '[1,3)', %s)",
+            "(%s, 1.10, 1.5, 9007199254740993, '2026-11-22', '2026-11-22 12:00:00.5+01', %s, "
+            "'{1,2}', 'nan', '[1,3)', %s)",
             [UUID, json.dumps({"k": [1, None]}), b"\x00\xff"],
         )
     first = rowtide("tracking", "changes", "t", "--format", "jsonl", "--db", database).output.splitlines()
@@ -28,11 +32,13 @@ def test_every_value_has_a_form_in_json(database: str) -> None:
         "table": "public.t",
         "id": UUID,
         "n": "1.10",
+        "m": "1.5",
+        "big": 9007199254740993,
         "d": "2026-11-22",
         "ts": "2026-11-22T11:00:00.500000+00:00",
         "j": {"k": [1, None]},
         "a": [1, 2],
-        "f": "nan",
+        "f": "NaN",
         "r": "[1, 3)",
         "b": "00ff",
     }

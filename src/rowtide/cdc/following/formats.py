@@ -20,7 +20,7 @@ from rowtide.cdc.following.json_images import (
     take,
 )
 from rowtide.cdc.following.row_events import Origin, RowEvents, lsn_texts
-from rowtide.cdc.lake_readers.json_texts import as_json, quoted, with_whole_numbers
+from rowtide.cdc.lake_readers.json_texts import as_json, quoted
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.presentation import PresentedColumn
 from rowtide.cdc.lake_readers.value_texts import kernels
@@ -152,11 +152,11 @@ def _debezium_images(origin: Origin, events: RowEvents) -> Any:
 
 
 def _debezium_value(column: PresentedColumn, *, is_time: bool) -> Any:
-    """Return values as Debezium has them: integers are numbers, whatever their size; times as `isostring` has them."""
+    """Return values as Debezium has them: times as `isostring` has them."""
     if is_time:
         iso = kernels.replace_substring_regex(column.texts, _TIME_TEXT, r"\1T\2Z")
         column = PresentedColumn(column.name, column.kind, iso, column.is_text)
-    return as_json(with_whole_numbers(column))
+    return as_json(column)
 
 
 def _debezium_source(origin: Origin, events: RowEvents, ids: Any, making: Making) -> dict[str, Texts]:

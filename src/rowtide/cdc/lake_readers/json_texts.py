@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,14 +21,6 @@ def as_json(column: PresentedColumn) -> Any:
     elif column.is_text is not None:
         texts = kernels.if_else(column.is_text, quoted(texts), texts)
     return kernels.fill_null(texts, "null")
-
-
-def with_whole_numbers(column: PresentedColumn) -> PresentedColumn:
-    """Return a column whose integers are numbers, whatever their size."""
-    if column.kind is not Kind.NUMBER or column.is_text is None:
-        return column
-    is_integer = kernels.match_substring_regex(kernels.fill_null(column.texts, ""), r"^-?\d+$")
-    return replace(column, is_text=kernels.and_(column.is_text, kernels.invert(is_integer)))
 
 
 def quoted(texts: Any) -> Any:

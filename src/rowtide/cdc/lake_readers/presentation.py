@@ -21,10 +21,9 @@ from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
 from rowtide.delta.data_files import CALENDAR
 
-_LARGEST_EXACT_INTEGER = 2**53
-_LSN = "__$start_lsn"
+_INTEGER = "^(0|-?[1-9][0-9]*)$"
 _METADATA = (
-    _LSN,
+    "__$start_lsn",
     "__$seqval",
     "__$operation",
     "__$update_mask",
@@ -49,7 +48,7 @@ class Kind(Enum):
 class PresentedColumn:
     """A column's values as texts, null where they are null; `is_text` marks those that are not of the column's kind.
 
-    None: no value is marked. Of numbers, those that JSON lacks or readers of JSON would round are marked.
+    None: no value is marked. Marked are infinities and NaN, which JSON lacks, and exact texts that are no integers.
     """
 
     name: str
@@ -88,8 +87,8 @@ def present(changes: ArrowChanges) -> PresentedChanges:
     """Return all or net changes, or a table as of an LSN, for programs outside Arrow, in their order.
 
     Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
-    its type in the lake cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for
-    instances whose log may leave values out.
+    its type in the lake cannot hold its exact text. Integers are numbers, whatever their size: what a column's values
+    are in JSON follows from its type. `__$absent_mask` is there for instances whose log may leave values out.
     """
     instance = changes.instance
     there = set(changes.schema.names)
@@ -135,10 +134,13 @@ def _present(
 
 def _present_column(name: str, values: Any, exact: ExactTexts | None) -> PresentedColumn:
     kind, texts = _kind(values.type), as_texts(values)
-    is_text = _find_inexact(values) if kind is Kind.NUMBER and name != _LSN else None
+    is_text = _find_endless(values) if pa.types.is_floating(values.type) else None
     if exact is not None:
         texts = exact.put_into(texts)
         is_text = exact.is_there if is_text is None else kernels.or_(is_text, exact.is_there)
+        if pa.types.is_integer(values.type):
+            is_integer = kernels.fill_null(kernels.match_substring_regex(texts, _INTEGER), False)  # noqa: FBT003 - Arrow's
+            is_text = kernels.and_(is_text, kernels.invert(is_integer))
     return PresentedColumn(name, kind, texts, is_text if kind is not Kind.TEXT else None)
 
 
@@ -148,16 +150,7 @@ def _kind(values: pa.DataType) -> Kind:
     return Kind.NUMBER if pa.types.is_integer(values) or pa.types.is_floating(values) else Kind.TEXT
 
 
-def _find_inexact(values: Any) -> Any:
-    """Return which numbers are not exact in JSON; None if all are."""
-    if pa.types.is_floating(values.type):
-        is_inexact = kernels.invert(kernels.is_finite(values))
-    elif pa.types.is_int64(values.type):
-        # Two comparisons: the absolute value of the least integer is none.
-        is_inexact = kernels.or_(
-            kernels.greater(values, _LARGEST_EXACT_INTEGER), kernels.less(values, -_LARGEST_EXACT_INTEGER)
-        )
-    else:
-        return None
-    is_inexact = kernels.fill_null(is_inexact, False)  # noqa: FBT003 - Arrow's own order
-    return is_inexact if kernels.any(is_inexact).as_py() else None
+def _find_endless(values: Any) -> Any:
+    """Return which numbers are infinite or none, which JSON lacks; None if all are finite."""
+    is_endless = kernels.fill_null(kernels.invert(kernels.is_finite(values)), False)  # noqa: FBT003 - Arrow's own order
+    return is_endless if kernels.any(is_endless).as_py() else None

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rowtide.cdc.following.json_images import make_partial_images
 from rowtide.cdc.following.row_events import RowValues, find_absent
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.json_texts import as_json, with_whole_numbers
+from rowtide.cdc.lake_readers.json_texts import as_json
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.presentation import pieces, present_values
 from rowtide.cdc.lake_readers.table_changes import as_united
@@ -120,7 +120,7 @@ def require_columns(expected: Columns, found: Columns) -> None:
 
 
 def _as_objects(rows: pa.RecordBatch, instance: Instance) -> Any:
-    columns = [with_whole_numbers(column) for column in present_values(rows, instance)]
+    columns = present_values(rows, instance)
     values = RowValues(columns, find_absent(rows, len(columns)))
     objects = make_partial_images([column.name for column in columns], [as_json(column) for column in columns], values)
     is_truncate = pa.array(np.asarray(rows.column(ORDER[2]).to_numpy() == TRUNCATE))
