@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.listing import KeptConflict
 from rowtide.merge.conflicts.records import ConflictType
@@ -96,9 +97,9 @@ def test_a_row_that_is_gone_returns_only_when_asked_for(merged: Merge) -> None:
     merged.subscribers[1].execute("delete from item")
     merged.settle()
 
-    with pytest.raises(ChangedSince, match="it was deleted"):
-        resolve(merged, Winner.SUBSCRIBER, conflict)
-    assert resolve(merged, Winner.SUBSCRIBER, conflict, over=True)
+    asked = ("merge", "resolve", conflict.conflict_id, "--winner", "subscriber", "--db", merged.hub.url)
+    assert "it was deleted" in rowtide(*asked).require_error(8170)
+    assert rowtide(*asked, "--over-later-changes").code == 0
     assert everywhere(merged) == [(1, "dev", 0, "")]
     kinds = [each.conflict_type for each in merged.merge.list_conflicts(PUBLICATION)]
     assert sorted(kinds) == [ConflictType.UPDATE_CONFLICT, ConflictType.UPDATE_WINS_DELETE_CONFLICT]
