@@ -18,11 +18,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
 from rowtide.replication.distribution.watchers import DeliveryReport
-from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor import history, subscription_records
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.publishing import PublicationUnknown
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.status.subscriptions import describe
 
 ORDERS = "create table orders (id int primary key, qty int)"
 
@@ -151,6 +153,31 @@ def test_agent_writes_progress_and_retries_once_a_minute(replicated: ReplicatedD
         ("retry", 30, 30, "RT-1101"),
         ("in progress", 20, 20, "The age"),
     ]
+
+
+def test_status_tells_how_far_a_copy_is_and_what_is_left(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i", "analyze orders")
+    engine, url = open_engine(replicated.publisher.url), replicated.subscriber.url
+    with engine.connect() as connection:
+        (subscription,) = subscription_records.list_subscriptions(connection)
+    agent = AgentHistory(engine, subscription)
+    copied = []
+    for chunks in (1, 2, 4):
+        agent.note_copy(SnapshotReport(url, "public.orders", chunks, 4, 100, 1.0))
+        copied.append(listed(replicated, "status")[0]["copied"])
+    assert copied == [
+        "1 of 4 chunks (25%), about 250 of 1,000 rows",
+        "1 of 4 chunks (25%), about 250 of 1,000 rows",
+        None,
+    ]
+    agent.note_batch(DeliveryReport(url, Position(100), 1, 10, 0.1, 250))
+    agent.succeed("")
+    with engine.connect() as connection:
+        last = history.list_last(connection)[subscription.agent_id]
+    state = replicated.publisher.manifest().state
+    ahead = [describe(subscription, state, last, 500, delivered_by=where).catch_up_s for where in ("here 1", None)]
+    assert ahead == [5.0, None]
 
 
 def test_delivery_goes_on_where_history_cannot_be_written(replicated: ReplicatedDatabase) -> None:

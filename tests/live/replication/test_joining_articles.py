@@ -197,6 +197,8 @@ def test_article_whose_table_is_there_stops_alone(customers: ReplicatedDatabase)
         customers.replication.run(once=True)
 
     customers.require_equal("customers")
+    states = [one.state for one in customers.replication.status()]
+    assert states == ["active without public.orders", "stopped: public.orders is to be copied"]
 
 
 @pytest.mark.exhaustive

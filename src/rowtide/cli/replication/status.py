@@ -23,6 +23,8 @@ _SUBSCRIPTION_STATUS = {
     "delivered_by": "delivered_by",
     "latency_s": "latency_s",
     "queued": "undelivered_commands",
+    "catch_up_s": "catch_up_s",
+    "copied": "copied",
 }
 _HISTORIC_STATE = {
     "time": "time",

@@ -40,6 +40,8 @@ from rowtide.replication.errors.delivery import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
 """Retention of the history (SQL Server: @history_retention)."""
+COPYING = "The agent copies: "
+"""How the comments of an agent begin that copies rows."""
 LOG_READER = "log reader"
 """Source name of errors in reading the log, which affect every subscription."""
 
@@ -87,7 +89,7 @@ distribution_history = Table(
     Column("xact_seqno", BigInteger, comment="everything below is delivered"),
     Column("delivered_transactions", BigInteger, nullable=False, comment="since the start"),
     Column("delivered_commands", BigInteger, nullable=False, comment="since the start"),
-    Column("delivery_rate", Float, nullable=False, comment="commands per second, since the start"),
+    Column("delivery_rate", Float, nullable=False, comment="commands per second of batches, since the start"),
     Column("delivery_latency", BigInteger, comment="milliseconds from the publisher's commit to the subscriber's"),
     Column("total_delivered_commands", BigInteger, nullable=False, comment="of the subscription"),
     Column("error_id", BigInteger),
@@ -96,7 +98,10 @@ distribution_history = Table(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An agent's work since it started; `unrecorded_commands` are those since its last history row."""
+    """An agent's work since it started; `unrecorded_commands` are those since its last history row.
+
+    Its batches took `delivering_s`.
+    """
 
     agent_id: int
     subscriber: str
@@ -106,6 +111,7 @@ class Session:
     commands: int
     unrecorded_commands: int
     latency_ms: int | None
+    delivering_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +231,7 @@ def _insert(
     total = select(func.coalesce(func.max(columns.total_delivered_commands), 0)).where(
         columns.agent_id == session.agent_id
     )
-    seconds = (now - session.began_at).total_seconds()
+    seconds, delivering_s = (now - session.began_at).total_seconds(), session.delivering_s
     values = {
         "agent_id": session.agent_id,
         "runstatus": int(status),
@@ -236,7 +242,7 @@ def _insert(
         "xact_seqno": session.position.value if session.position is not None else None,
         "delivered_transactions": session.transactions,
         "delivered_commands": session.commands,
-        "delivery_rate": round(session.commands / seconds, 2) if seconds > 0 else 0.0,
+        "delivery_rate": round(session.commands / delivering_s, 2) if delivering_s > 0 else 0.0,
         "delivery_latency": session.latency_ms,
         "total_delivered_commands": total.scalar_subquery() + session.unrecorded_commands,
         "error_id": error_id,

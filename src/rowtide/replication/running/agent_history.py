@@ -16,9 +16,11 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.distribution.watchers import DeliveryReport
-from rowtide.replication.distributor import definitions, history
+from rowtide.replication.distributor import definitions, history, subscription_records
 from rowtide.replication.distributor.history import RunStatus, Session
 from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.snapshot.table_details import count_rows
 
 log = logging.getLogger("rowtide.replication")
 
@@ -38,6 +40,8 @@ class AgentHistory:
         self._commands = 0
         self._recorded_commands = 0
         self._latency_ms: int | None = None
+        self._delivering_s = 0.0
+        self._is_copying = False
         self._last_retry: type[RowtideError] | None = None
         self._next_message = time.monotonic() + MESSAGE_INTERVAL_S
 
@@ -51,9 +55,38 @@ class AgentHistory:
         self._transactions += report.transactions
         self._commands += report.commands
         self._latency_ms = report.latency_ms
+        self._delivering_s += report.seconds
         self._last_retry = None
-        if time.monotonic() >= self._next_message:
+        if self._is_copying or time.monotonic() >= self._next_message:
+            self._is_copying = False
             self._record(RunStatus.IN_PROGRESS, "The agent delivers.")
+
+    def note_copy(self, report: SnapshotReport) -> None:
+        """Record how far a copy is: its begin, its end, and at most once a minute between."""
+        is_over = report.chunks == report.of_chunks and not report.waits_for
+        if self._is_copying and not is_over and time.monotonic() < self._next_message:
+            return
+        self._is_copying = not is_over
+        if report.waits_for:
+            self._record(RunStatus.IN_PROGRESS, f"The copy waits for {', '.join(report.waits_for)}.")
+        elif is_over:
+            self._record(RunStatus.IN_PROGRESS, "The agent has copied all rows.")
+        else:
+            self._record(RunStatus.IN_PROGRESS, f"{history.COPYING}{self._describe_copied(report)}.")
+
+    def _describe_copied(self, report: SnapshotReport) -> str:
+        """Return how many chunks and rows are copied; chunks have about as many rows."""
+        share = report.chunks / max(report.of_chunks, 1)
+        chunks = f"{report.chunks} of {report.of_chunks} chunks ({share:.0%})"
+        try:
+            with translated(), self._engine.connect() as connection:
+                rows = count_rows(
+                    connection, subscription_records.list_subscribed(connection, self._subscription.agent_id)
+                )
+        except RowtideError as error:
+            log.warning("rows_not_counted: %s", error)
+            return chunks
+        return f"{chunks}, about {rows * share:,.0f} of {rows:,} rows"
 
     def retry(self, error: RowtideError) -> None:
         """Record an error after which the agent tries again; a repeated one at most once a minute."""
@@ -98,6 +131,7 @@ class AgentHistory:
             commands=self._commands,
             unrecorded_commands=self._commands - self._recorded_commands,
             latency_ms=self._latency_ms,
+            delivering_s=self._delivering_s,
         )
 
 

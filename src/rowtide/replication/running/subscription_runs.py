@@ -22,6 +22,7 @@ from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.snapshot.agent import SnapshotReport
 
 IDLE_S = 0.03
 IDLE_AT_BUCKET_S = 0.1
@@ -226,6 +227,10 @@ class SubscriptionRuns:
             # Between batches: a step may have many.
             run.require_wanted()
 
+        def on_snapshot(report: SnapshotReport) -> None:
+            history.note_copy(report)
+            of_all.on_snapshot(report)
+
         def on_skipped(skipped: SkippedCommand) -> None:
             history.go_on(skipped.error)
             of_all.on_skipped(skipped)
@@ -241,7 +246,12 @@ class SubscriptionRuns:
             of_all.on_trouble(trouble)
 
         watchers = replace(
-            of_all, on_batch=on_batch, on_trouble=on_trouble, on_skipped=on_skipped, on_dropped=on_dropped
+            of_all,
+            on_batch=on_batch,
+            on_trouble=on_trouble,
+            on_snapshot=on_snapshot,
+            on_skipped=on_skipped,
+            on_dropped=on_dropped,
         )
         return replace(self._context, stop=run.stop, watchers=watchers)
 

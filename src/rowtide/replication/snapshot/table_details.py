@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
@@ -63,6 +64,19 @@ def read_table_details(connection: Connection, article: Article) -> TableDetails
     )
 
 
+def count_rows(connection: Connection, articles: Iterable[Article]) -> int:
+    """Return how many rows articles' tables have, as estimated when they were analyzed last."""
+    given = {"tables": [article.source_id for article in articles]}
+    return int(connection.execute(text(_ROWS), given).scalar_one())
+
+
+_ROWS = """
+select coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint
+from pg_class c
+where c.relkind = 'r' and exists (
+    select from unnest(cast(:tables as bigint[])) wanted(id)
+    where c.oid = wanted.id or c.oid in (select relid from pg_partition_tree(wanted.id::oid)))
+"""
 _COLLATIONS = """
 select a.attname::text as name, quote_ident(n.nspname) || '.' || quote_ident(l.collname) as collation
 from pg_attribute a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,7 +36,9 @@ class SubscriptionStatus:
 
     `agent` describes its agent's last state, or that the agent was killed; `delivered_by` is the host and process that
     it runs in, None while it runs in none; `latency_s` is the latency then, from commit
-    to commit; None before the first delivery. `last_error` is the error that stopped it or that it retries after; else
+    to commit; None before the first delivery. `copied` tells how far its copy is, None if nothing is copied;
+    `catch_up_s` estimates how long what waits takes, by the rate at which its agent has delivered since it started;
+    None while none delivers. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended or is about to.
     `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
     will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
@@ -63,6 +65,8 @@ class SubscriptionStatus:
     joining: str | None = None
     streams: int = 1
     promise: str = ""
+    copied: str | None = None
+    catch_up_s: float | None = None
 
 
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
@@ -95,6 +99,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             delivered_by=claims.get(subscription.agent_id),
             reading_error=reading_error,
             joining=describe_joining(subscription, subscribed),
+            stopped=_find_stopped(subscription, subscriptions, articles, last, state),
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
@@ -110,11 +115,12 @@ def describe(
     delivered_by: str | None = None,
     reading_error: str | None = None,
     joining: str | None = None,
+    stopped: Sequence[str] = (),
 ) -> SubscriptionStatus:
     """Build the status of a subscription from what was read. Pure.
 
     `ended` are tables that ended, or are about to, with reasons; `delivered_by` is where its agent runs;
-    `reading_error` is why the log cannot be read.
+    `reading_error` is why the log cannot be read; `stopped` are its tables of which nothing is delivered.
     """
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
@@ -124,7 +130,7 @@ def describe(
         publication=subscription.publication,
         subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
-        state=joining or _describe_state(subscription, is_read=reader is not None),
+        state=_describe_joining(joining, stopped) or _describe_state(subscription, stopped, is_read=reader is not None),
         agent=_describe_agent(last, is_running=delivered_by is not None) if last is not None else None,
         delivered_by=delivered_by,
         last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
@@ -139,6 +145,8 @@ def describe(
         joining=joining,
         streams=subscription.settings.streams,
         promise=_describe_promise(subscription.settings.streams),
+        copied=_describe_copied(last),
+        catch_up_s=_estimate_catch_up(last, undelivered_commands) if delivered_by is not None else None,
     )
 
 
@@ -162,10 +170,49 @@ def _describe_promise(streams: int) -> str:
     return f"only between batches are commits visible whole: {streams} streams commit one after the other"
 
 
-def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
+def _describe_joining(joining: str | None, stopped: Sequence[str]) -> str | None:
+    return f"stopped: {joining}" if joining is not None and stopped else joining
+
+
+def _describe_state(subscription: Subscription, stopped: Sequence[str], *, is_read: bool) -> str:
     if not is_read:
         return "deactivated"
-    return "paused" if subscription.state is SubscriptionState.INACTIVE else "active"
+    state = "paused" if subscription.state is SubscriptionState.INACTIVE else "active"
+    return f"{state} without {', '.join(stopped)}" if stopped else state
+
+
+def _find_stopped(
+    subscription: Subscription,
+    subscriptions: Sequence[Subscription],
+    articles: Sequence[Sequence[Article]],
+    last: Mapping[int, HistoricState],
+    state: ManifestState,
+) -> tuple[str, ...]:
+    """Return the tables of a subscription, or of an article that joins one, of which nothing is delivered any more."""
+    found: dict[str, None] = {}
+    for one, subscribed in zip(subscriptions, articles, strict=True):
+        if subscription.agent_id not in (one.agent_id, one.joins):
+            continue
+        newest = last.get(one.agent_id)
+        has_failed = one.joins is not None and newest is not None and newest.runstatus == RunStatus.FAIL.words
+        lacking = {each.member_id for each in state.lacking(one.reader)}
+        for article in subscribed:
+            if has_failed or article.article_id in lacking:
+                found[article.qualified_name] = None
+    return tuple(found)
+
+
+def _describe_copied(last: HistoricState | None) -> str | None:
+    if last is None or not last.comments.startswith(history.COPYING):
+        return None
+    return last.comments.removeprefix(history.COPYING).rstrip(".")
+
+
+def _estimate_catch_up(last: HistoricState | None, undelivered_commands: int) -> float | None:
+    if undelivered_commands == 0:
+        return 0.0
+    rate = None if last is None else last.delivery_rate
+    return round(undelivered_commands / rate, 1) if rate else None
 
 
 def _find_ended(
