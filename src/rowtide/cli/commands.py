@@ -55,6 +55,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "resume",
             "recover",
             "change-distribution",
+            "change-publication",
         ),
         "replication.running": ("deliver-backlogs", "run", "restart-log"),
         "replication.status": (

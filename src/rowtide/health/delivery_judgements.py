@@ -12,7 +12,7 @@ from rowtide.log.postgres.status import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
-AT_RISK_SHARE = 0.75
+AT_RISK_PERCENT = 75
 """Of the retention: a subscription that has waited for so much of it is soon deactivated."""
 
 
@@ -47,7 +47,8 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tupl
     if subscription.is_deactivated:
         fact = "it is deactivated: what it lacks may be gone from the log store"
         return State.FAILING, fact, _of_one("reinitialize", subscription)
-    if subscription.oldest_waiting is not None and waits_s > retention_s * AT_RISK_SHARE:
+    at_risk_s = retention_s * (subscription.thresholds.expiration_percent or AT_RISK_PERCENT) / 100
+    if subscription.oldest_waiting is not None and waits_s > at_risk_s:
         fact = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied again"
         return (State.FAILING if waits_s > retention_s else State.WARNING), fact, _go_on(subscription, run)
     if subscription.is_paused:
@@ -60,7 +61,7 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tupl
         return State.WARNING, f"its agent tries again after {_sentence(subscription)}; {waiting}", Advice(advice)
     if subscription.runstatus is None and subscription.delivered_by is None:
         return State.WARNING, f"its agent has never run; {waiting}", run
-    if subscription.oldest_waiting is not None and waits_s > LATE_S:
+    if subscription.oldest_waiting is not None and waits_s > (subscription.thresholds.latency_s or LATE_S):
         if subscription.delivered_by is None:
             return State.WARNING, f"no agent runs: {waiting}", run
         return State.WARNING, f"its agent runs on {subscription.delivered_by}, late: {waiting}", _look_again()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from rowtide.replication.distributor.definitions import SubscriptionState
     from rowtide.replication.distributor.history import HistoricError, HistoricState
+    from rowtide.replication.distributor.publication_records import Thresholds
     from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
@@ -106,6 +107,7 @@ __all__ = [
     "SubscriptionStatus",
     "SyncType",
     "SyncedSequence",
+    "Thresholds",
     "TracerArrival",
     "TransactionalReplication",
     "Triggers",
@@ -166,6 +168,7 @@ _HOMES = {
     "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",
     "SyncedSequence": "rowtide.replication.targets.sequences",
+    "Thresholds": "rowtide.replication.distributor.publication_records",
     "TracerArrival": "rowtide.replication.distributor.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",

@@ -19,9 +19,10 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.distributor import retention, tracers
+from rowtide.replication.distributor import publication_records, retention, tracers
 from rowtide.replication.distributor.claims import APPLICATION_NAME
 from rowtide.replication.distributor.custom_scripts import CustomScript
+from rowtide.replication.distributor.publication_records import Thresholds
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
@@ -308,6 +309,18 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Raises `DistributionRetentionInvalid`.
         """
         retention.change_max_retention(self._engine, self._url, max_retention_hours)
+
+    def change_publication(
+        self, publication: str, *, latency_threshold_s: int | None = None, expiration_threshold: int | None = None
+    ) -> Thresholds:
+        """Set from where on `health` warns of a publication's subscriptions; return it.
+
+        (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes wait for so many seconds, or so many percent of
+        the retention are over; 0 is the default. Raises `PublicationThresholdInvalid`.
+        """
+        return publication_records.change_thresholds(
+            self._engine, self._url, publication, latency_threshold_s, expiration_threshold
+        )
 
     def post_tracer_token(self, publication: str) -> int:
         """Write a token to the log, and return its id (SQL Server: sp_posttracertoken)."""

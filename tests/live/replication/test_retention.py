@@ -14,10 +14,16 @@ from builders.faults.failpoints import DEACTIVATION_FAILPOINTS
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.handle import connect
 from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.publication_records import Thresholds
 from rowtide.replication.distributor.retention import deactivate_expired
 from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated
-from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
+from rowtide.replication.errors.distribution import (
+    DistributionRetentionInvalid,
+    NotADistributor,
+    PublicationThresholdInvalid,
+)
 
 ORDERS = "create table orders (id int primary key, qty int)"
 KEEP_NOTHING = 'update distribution."MSdistributiondbs" set max_distretention = 0'
@@ -45,6 +51,26 @@ def test_three_days_are_kept_and_no_more(replicated: ReplicatedDatabase) -> None
     assert deactivate(replicated, timedelta(hours=73)) == [replicated.subscriber.url]
     assert states(replicated) == ["deactivated"]
     assert deactivate(replicated, timedelta(hours=73)) == []
+
+
+def test_a_publication_warns_from_its_thresholds_on(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(
+        'alter table distribution."MSpublications" drop latency_threshold_s, drop expiration_threshold',
+        "insert into orders values (1, 1)",
+    )
+    replicated.publisher.read_log()
+
+    def said() -> str:
+        return " ".join(one.fact for one in connect(replicated.publisher.url).health() if "shop to" in one.subject)
+
+    assert "late" not in said()
+    words = ("change-publication", "shop", "--expiration-threshold", "1", "--db", replicated.publisher.url)
+    assert rowtide("replication", *words).code == 0
+    assert replicated.replication.change_publication("shop", latency_threshold_s=60) == Thresholds(60, 1)
+    assert replicated.replication.change_publication("shop", expiration_threshold=0) == Thresholds(60, None)
+    with pytest.raises(PublicationThresholdInvalid):
+        replicated.replication.change_publication("shop", expiration_threshold=101)
 
 
 def test_a_longer_retention_keeps_longer(replicated: ReplicatedDatabase) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rowtide.health import Judgement, State
 from rowtide.health.delivery_judgements import judge_delivery
+from rowtide.replication.distributor.publication_records import Thresholds
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -32,6 +33,15 @@ def judge(**changes: Any) -> Judgement:
 def test_a_subscription_that_lacks_nothing_is_well() -> None:
     assert judge().state is State.WELL
     assert judge().subject == "subscription shop to postgresql://b/shop"
+
+
+def test_a_publication_has_thresholds_of_its_own() -> None:
+    patient = {"oldest_waiting": NOW - HOUR, "thresholds": Thresholds(latency_s=7200)}
+    assert judge(**patient).state is State.WELL
+    eager = {"oldest_waiting": NOW - 60 * timedelta(seconds=1), "thresholds": Thresholds(latency_s=30)}
+    assert "no agent runs: changes wait" in judge(**eager).fact
+    soon = {"oldest_waiting": NOW - HOUR, "thresholds": Thresholds(expiration_percent=1)}
+    assert "after 3 days it is deactivated" in judge(**soon).fact
 
 
 @pytest.mark.parametrize(

@@ -250,3 +250,34 @@ def change_distribution(
     """Set how long undelivered changes are kept (SQL Server: sp_changedistributiondb)."""
     connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
     notes.print(f"Changed: undelivered changes are kept for {max_retention_hours} hours.")
+
+
+@app.command(
+    epilog="Example: rowtide replication change-publication shop --latency-threshold 60 --db postgresql://localhost/shop"
+)
+def change_publication(
+    db: Db,
+    publication: Publication,
+    latency_threshold: Annotated[
+        int | None,
+        typer.Option(help="Seconds that changes may wait; 300 at first, 0: as at first.", min=0, show_default=False),
+    ] = None,
+    expiration_threshold: Annotated[
+        int | None,
+        typer.Option(
+            help="Percent of the retention that may be over; 75 at first, 0: as at first.",
+            min=0,
+            max=100,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Set from where on `health` and `status` warn of a publication's subscriptions.
+
+    (SQL Server: sp_replmonitorchangepublicationthreshold.)
+    """
+    change = connect(db).replication.change_publication
+    now = change(publication, latency_threshold_s=latency_threshold, expiration_threshold=expiration_threshold)
+    latency = "after the default time" if now.latency_s is None else f"after {now.latency_s} s"
+    share = "the default share" if now.expiration_percent is None else f"{now.expiration_percent} %"
+    notes.print(f"Changes of {publication} that wait are a warning {latency}, and at {share} of the retention.")

@@ -61,6 +61,12 @@ publications = Table(
     Column("publication", Text, nullable=False, unique=True),
     Column("publisher_db", Text, nullable=False),
     Column("replicate_ddl", Boolean, nullable=False, server_default=text("true")),
+    Column("latency_threshold_s", Integer, comment="changes that wait for longer are a warning; null: the default"),
+    Column(
+        "expiration_threshold",
+        Integer,
+        comment="percent of the retention after which waiting changes are a warning; null: the default",
+    ),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
@@ -123,6 +129,8 @@ subscriptions = Table(
 )
 _NEW_COLUMNS = (
     (publications.name, "replicate_ddl", "boolean not null default true"),
+    (publications.name, "latency_threshold_s", "integer"),
+    (publications.name, "expiration_threshold", "integer"),
     (subscriptions.name, "definition", "text"),
     (agents.name, "settings", "text"),
     (agents.name, "forwards", "boolean not null default true"),
@@ -166,6 +174,11 @@ def complete(connection: Connection) -> None:
 REPLICATES_DDL: ColumnElement[bool] = literal_column(
     """coalesce((to_jsonb("MSpublications") ->> 'replicate_ddl')::boolean, true)""", Boolean
 ).label("replicate_ddl")
+
+LATENCY_THRESHOLD, EXPIRATION_THRESHOLD = (
+    literal_column(f"""(to_jsonb("MSpublications") ->> '{name}')::int""", Integer).label(name)
+    for name in ("latency_threshold_s", "expiration_threshold")
+)
 
 FORWARDS: ColumnElement[bool] = literal_column(
     """coalesce((to_jsonb("MSdistribution_agents") ->> 'forwards')::boolean, true)""", Boolean

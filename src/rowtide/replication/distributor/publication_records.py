@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Executable, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Executable, delete, insert, select, update
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
+from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
-from rowtide.replication.distributor.definitions import articles, is_made, publications, subscriptions
+from rowtide.replication.distributor.definitions import (
+    EXPIRATION_THRESHOLD,
+    LATENCY_THRESHOLD,
+    articles,
+    complete,
+    is_made,
+    publications,
+    subscriptions,
+)
 from rowtide.replication.distributor.location import distributor
+from rowtide.replication.errors.distribution import PublicationThresholdInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
+from rowtide.replication.publisher import read_source
+
+MOST_PERCENT = 100
 
 
 def find_publication(connection: Connection, name: str) -> int | None:
@@ -41,6 +54,47 @@ def list_publications(connection: Connection) -> Sequence[str]:
         .scalars()
         .all()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on a publication's subscriptions are a warning; None: by default.
+
+    Changes wait for so many seconds, or so many percent of the retention are over.
+    """
+
+    latency_s: int | None = None
+    expiration_percent: int | None = None
+
+
+BY_DEFAULT = Thresholds()
+
+
+def read_thresholds(connection: Connection) -> dict[str, Thresholds]:
+    """Return the thresholds of all publications."""
+    query = select(publications.c.publication, LATENCY_THRESHOLD, EXPIRATION_THRESHOLD)
+    return {name: Thresholds(*values) for name, *values in distributor(connection).execute(query)}
+
+
+def change_thresholds(
+    engine: Engine, database: str, publication: str, latency_s: int | None, expiration_percent: int | None
+) -> Thresholds:
+    """Change those thresholds of a publication that are given, 0 to the default; return them all.
+
+    Raises `PublicationThresholdInvalid`, `PublicationUnknown`, `DatabaseNotPublished`.
+    """
+    if (latency_s or 0) < 0 or not 0 <= (expiration_percent or 0) <= MOST_PERCENT:
+        raise PublicationThresholdInvalid
+    given = {"latency_threshold_s": latency_s, "expiration_threshold": expiration_percent}
+    values = {name: value or None for name, value in given.items() if value is not None}
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        publication_id = get_publication(connection, publication)
+        complete(connection)
+        if values:
+            of_one = update(publications).where(publications.c.publication_id == publication_id)
+            distributor(connection).execute(of_one.values(**values))
+        return read_thresholds(connection)[publication]
 
 
 def drop_publication_step(publication_id: int) -> Executable:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         DistributionRetentionInvalid,
         DistributorUnreachable,
         NotADistributor,
+        PublicationThresholdInvalid,
     )
     from rowtide.replication.errors.publishing import (
         ArticleExists,
@@ -225,6 +226,7 @@ __all__ = [
     "PublicationBeingDropped",
     "PublicationExists",
     "PublicationSubscribed",
+    "PublicationThresholdInvalid",
     "PublicationUnknown",
     "PublishedColumnListedTwice",
     "PublishedColumnUnknown",
@@ -317,6 +319,7 @@ _HOMES = {
     "DistributionMissing": "rowtide.replication.errors.distribution",
     "DistributionMoved": "rowtide.replication.errors.distribution",
     "DistributionRetentionInvalid": "rowtide.replication.errors.distribution",
+    "PublicationThresholdInvalid": "rowtide.replication.errors.distribution",
     "DistributorUnreachable": "rowtide.replication.errors.distribution",
     "ExecutionsNotLogged": "rowtide.replication.errors.publishing",
     "FilterColumnUnpublished": "rowtide.replication.errors.publishing",

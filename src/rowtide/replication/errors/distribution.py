@@ -63,6 +63,15 @@ class NotADistributor(NotFound):
 
 
 @numbered
+class PublicationThresholdInvalid(Invalid):
+    """A threshold of a publication is out of range."""
+
+    number = 7196
+    fact = "a threshold of latency is a number of seconds, one of expiration 0 to 100 percent of the retention"
+    hint = "Use whole numbers; 0 stands for the default, 300 seconds and 75 percent."
+
+
+@numbered
 class DistributionRetentionInvalid(Invalid):
     """A retention is at least one hour."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from rowtide.replication.distributor import history, publication_records, subscr
 from rowtide.replication.distributor.claims import list_claims
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.history import HistoricState
+from rowtide.replication.distributor.publication_records import BY_DEFAULT, Thresholds
 from rowtide.replication.distributor.retention import read_max_retention
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
@@ -33,7 +34,7 @@ class SubscriptionDelivery:
     `runstatus` and `comments` are those of the newest row of its agent's history, None before the first; `delivered_by`
     is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
     store, None where none does; the log store keeps them for the retention. `joining` tells what is copied of an
-    article that joins a subscription, None of a subscription.
+    article that joins a subscription, None of a subscription. `thresholds` are those of the publication.
     """
 
     publication: str
@@ -45,6 +46,7 @@ class SubscriptionDelivery:
     oldest_waiting: datetime | None
     delivered_by: str | None = None
     joining: str | None = None
+    thresholds: Thresholds = BY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +67,23 @@ def read_delivery_status(
     if not publications:
         return None
     last = history.list_last(connection)
-    claims = list_claims(connection)
+    claims, thresholds = list_claims(connection), publication_records.read_thresholds(connection)
     now, store = read_server_time(connection), open_store(source.log_store)
     return DeliveryStatus(
         now=now,
         retention=read_max_retention(connection),
         publications=publications,
         subscriptions=tuple(
-            _describe(
-                subscription,
-                store,
-                state,
-                last.get(subscription.agent_id),
-                claims.get(subscription.agent_id),
-                subscription_records.list_subscribed(connection, subscription.agent_id),
+            replace(
+                _describe(
+                    subscription,
+                    store,
+                    state,
+                    last.get(subscription.agent_id),
+                    claims.get(subscription.agent_id),
+                    subscription_records.list_subscribed(connection, subscription.agent_id),
+                ),
+                thresholds=thresholds.get(subscription.publication, BY_DEFAULT),
             )
             for subscription in subscription_records.list_subscriptions(connection)
         ),
