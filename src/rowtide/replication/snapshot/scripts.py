@@ -51,6 +51,16 @@ def read_used(connection: Connection, source_id: int) -> Sequence[UsedObject]:
     return [UsedObject(*row) for row in connection.execute(text(_USED), {"id": source_id})]
 
 
+def find_used(connection: Connection, source_id: int) -> set[int]:
+    """Return all that a view uses, also by other views and functions, as oids."""
+    found, waiting = set[int](), [source_id]
+    while waiting:
+        new = {used.source_id for used in read_used(connection, waiting.pop())} - found
+        found |= new
+        waiting += new
+    return found
+
+
 def _read(connection: Connection, article: SchemaArticle) -> Script | None:
     row = connection.execute(text(_TEXTS[article.type]), {"id": article.source_id}).one_or_none()
     if row is None:

@@ -21,14 +21,17 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
+from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.distributor import joining, subscription_records
+from rowtide.replication.distributor import joining, publication_records, schema_articles, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.needs import read_type_needs
+from rowtide.replication.snapshot.scripts import find_used
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscribing.other_databases import Ends, plan_originators
@@ -128,7 +131,9 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 originators,
                 settings=wanted.settings,
                 constraints=wanted.constraints,
-                snapshot=plan_snapshot(connection, tables, articles, request),
+                snapshot=plan_snapshot(
+                    connection, tables, articles, request, _list_refreshed(connection, wanted, articles)
+                ),
                 needs=read_type_needs(connection, articles),
                 beside=others,
                 replaced=replaced,
@@ -174,6 +179,21 @@ def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: S
         return False
     shapes = ({column.number: column.key_ordinal for column in one.columns} for one in (followed.article, article))
     return next(shapes) == next(shapes)
+
+
+def _list_refreshed(
+    connection: Connection, wanted: Subscription, articles: Sequence[Article]
+) -> tuple[SchemaArticle, ...]:
+    """Return the published materialized views of a table that is kept, which are filled again when it is copied."""
+    if wanted.if_exists in (IfExists.FAIL, IfExists.DROP):
+        return ()
+    publication_id = publication_records.get_publication(connection, wanted.publication)
+    tables = {article.source_id for article in articles}
+    return tuple(
+        each
+        for each in schema_articles.list_schema_articles(connection, publication_id)
+        if each.type is ArticleType.MATERIALIZED_VIEW and not tables.isdisjoint(find_used(connection, each.source_id))
+    )
 
 
 def _follow_all(
