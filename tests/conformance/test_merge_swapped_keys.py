@@ -147,3 +147,26 @@ def test_a_row_and_its_parent_swap_unique_values(merged: Merge) -> None:
     assert merged.conflicts() == []
     assert merged.hub.rows("part", "id, place") == [(1, 2), (2, 1), (3, 3)]
     merged.require_equal("part", columns="id, whole, place")
+
+
+def test_children_stay_with_parents_that_swap_codes(merged: Merge) -> None:
+    merged.begin(
+        "create table customer (id integer primary key, code text unique, name text)",
+        "create table orders (id integer primary key, name text, "
+        "code text references customer (code) on update cascade)",
+        "insert into customer values (1, 'a', 'one'), (2, 'b', 'two')",
+        "insert into orders values (10, 'one', 'a'), (20, 'two', 'b')",
+        customer={},
+        orders={},
+    )
+    device, other = merged.subscribers
+    other.execute("insert into orders (id, code, name) values (11, 'a', 'one')")
+    merged.sync(1)
+    codes = ((1, "x"), (2, "a"), (1, "b"))
+    device.execute(*(f"update customer set code = '{code}' where id = {key}" for key, code in codes))
+    merged.settle(3)
+
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+    for member in merged.members:
+        pairs = member.rows("orders o join customer c on c.code = o.code", "o.id, o.name, c.name")
+        assert pairs == [(10, "one", "one"), (11, "one", "one"), (20, "two", "two")]

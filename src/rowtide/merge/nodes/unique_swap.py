@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 
 from rowtide.merge.articles import Article, ArticleColumn
@@ -25,23 +25,30 @@ class TemporaryKind(Enum):
     ROWGUID = auto()
 
 
-def temporary_kinds(article: Article) -> dict[str, TemporaryKind]:
-    """Return the kinds of an article's temporary values; a column whose type has no such value keeps its own."""
-    kinds = {column.name: _kind(column) for column in article.columns if column.name in article.unique_columns}
+def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, TemporaryKind]:
+    """Return the kinds of an article's temporary values; a column whose type has no such value keeps its own.
+
+    `referenced` are the columns that foreign keys reference: NULL would go on to the rows that reference them by
+    `on update cascade`, and stay there.
+    """
+    unique = [column for column in article.columns if column.name in article.unique_columns]
+    kinds = {column.name: _kind(column, is_referenced=column.name in referenced) for column in unique}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
-def temporary_values(article: Article, rowguids: Sequence[str]) -> dict[str, TemporaryValues]:
-    """Return each row's temporary values of unique columns."""
-    kinds = temporary_kinds(article)
+def temporary_values(
+    article: Article, rowguids: Sequence[str], referenced: Collection[str]
+) -> dict[str, TemporaryValues]:
+    """Return each row's temporary values of unique columns; see `temporary_kinds`."""
+    kinds = temporary_kinds(article, referenced)
     return {
         rowguid: {name: _value(kind, rowguid, place) for name, kind in kinds.items()}
         for place, rowguid in enumerate(rowguids)
     }
 
 
-def _kind(column: ArticleColumn) -> TemporaryKind | None:
-    if column.is_nullable:
+def _kind(column: ArticleColumn, *, is_referenced: bool) -> TemporaryKind | None:
+    if column.is_nullable and not is_referenced:
         return TemporaryKind.NULL
     if column.type_text in _WHOLE_NUMBERS:
         return TemporaryKind.NUMBER

@@ -31,9 +31,15 @@ def list_referrers(session: sqlite3.Connection, table_name: str, actions: Sequen
     keys = [] if table is None else [column.name for column in table.key_columns]
     found: dict[tuple[str, int], list[tuple[str, str]]] = {}
     for child, number, place, column, referenced in session.execute(_KEYS, (table_name, json.dumps(actions or _ALL))):
-        found.setdefault((child, number), []).append((column, referenced or keys[place]))
+        named = None if table is None or referenced is None else table.find_column(referenced)
+        found.setdefault((child, number), []).append((column, keys[place] if named is None else named.name))
     for (child, _), pairs in found.items():
         yield child, pairs
+
+
+def find_referenced(session: sqlite3.Connection, article: Article) -> set[str]:
+    """Return the columns of an article that foreign keys reference."""
+    return {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
 
 
 def renumber(session: sqlite3.Connection, article: Article, keys: Mapping[str, str]) -> None:
@@ -52,7 +58,7 @@ def move_received(
     along: others come as their sender has them, and may mean the row that gets the old key. That is a change of a
     publisher's: others have these rows already. A subscriber's are to be uploaded yet, or come back.
     """
-    referenced = {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
+    referenced = find_referenced(session, article)
     places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
     waiting = [
         (one.rowguid, column.name, from_text(one.row[place], column.type_text))
@@ -63,12 +69,12 @@ def move_received(
     only = f"and tablenick = {article.nickname} " if is_publisher else ""
     with _unlogged(session, only):
         _move_to_free(session, article, waiting)
-    kinds = temporary_kinds(article)
+    kinds = temporary_kinds(article, referenced)
     for _, column in places:
         of_column = [each for each in waiting if each[1] == column.name]
         going_round = _going_round(session, article, column.name, of_column)
         if going_round and kinds.get(column.name, TemporaryKind.NULL) is not TemporaryKind.NULL:
-            values = temporary_values(article, going_round)
+            values = temporary_values(article, going_round, referenced)
             with _unlogged(session, only):
                 for rowguid in going_round:
                     value = from_text(values[rowguid][column.name], column.type_text)

@@ -36,7 +36,7 @@ from rowtide.merge.nodes.sqlite import links
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
-from rowtide.merge.nodes.sqlite.key_moves import move_received, renumber
+from rowtide.merge.nodes.sqlite.key_moves import find_referenced, move_received, renumber
 from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
 from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.metadata.own_changes import log_own, log_update
@@ -62,7 +62,7 @@ from rowtide.merge.nodes.sqlite.tables.filling import fill
 from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.tables.tables import NO_FUNCTIONS, SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
-from rowtide.merge.nodes.unique_swap import temporary_values
+from rowtide.merge.nodes.unique_swap import TemporaryValues, temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
@@ -346,15 +346,28 @@ class SqliteNode:
         self.defer_constraints()
         for article, writes in parts:
             self._move(article, writes)
-            updated = [one.rowguid for one in writes if one.row is not None and one.is_live]
-            temporary = temporary_values(article, updated)
-            self._attempt(article, partial(write_temporary, self._session, article, temporary))
+            self._attempt(article, partial(write_temporary, self._session, article, self._temporary(article, writes)))
             self.write(article, writes)
         for article, writes in parts:
             self._require_inside(article, writes, bounds)
 
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         """No effect: nothing is sent."""
+
+    def _temporary(self, article: Article, writes: Sequence[Write]) -> Mapping[str, TemporaryValues]:
+        """Return temporary values of the unique columns that change, by row."""
+        updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
+        values = temporary_values(article, list(updated), find_referenced(self._session, article))
+        found: dict[str, TemporaryValues] = {}
+        for rowguid, row in self.read_rows(article, list(updated)).items():
+            names = [
+                column.name
+                for column, here, sent in zip(article.columns, row, updated[rowguid], strict=True)
+                if here != sent and column.name in values[rowguid]
+            ]
+            if names:
+                found[rowguid] = {name: values[rowguid][name] for name in names}
+        return found
 
     def write_each(
         self,

@@ -161,7 +161,7 @@ def _moves(staged: Staged, within: str) -> Iterator[str]:
         types = {column.name: column.base_type for column in table.columns}
         temporary = {
             name: _TEMPORARY[kind](types[name])
-            for name, kind in temporary_kinds(article).items()
+            for name, kind in temporary_kinds(article, table.referenced).items()
             if kind is not TemporaryKind.NULL
         }
         keys = StagedKeys(
@@ -190,7 +190,7 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
     settings = ", ".join(
         f"{quote(name)} = case when row(t.{quote(name)})::record operator(pg_catalog.*<>) "
         f"row({staged.value(places[name])})::record then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
-        for name, kind in temporary_kinds(article).items()
+        for name, kind in temporary_kinds(article, staged.table.referenced).items()
     )
     if settings:
         live = f"rowtide_live and not rowtide_gone and {within}"

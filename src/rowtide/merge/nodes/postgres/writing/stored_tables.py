@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,11 @@ class StoredTable:
     columns: Sequence[StoredColumn]
     sequences: dict[str, str]
     referrers: Sequence[Referrer]
+
+    @property
+    def referenced(self) -> Set[str]:
+        """The columns that foreign keys reference."""
+        return {name for each in self.referrers for name in each.columns.values()}
 
 
 Answer = Sequence[tuple[Any, ...]]
