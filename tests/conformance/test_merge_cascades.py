@@ -169,6 +169,24 @@ def test_a_delete_that_is_let_through_later_records_children(merged: Merge) -> N
     assert (gone, "orders", "new") in lost(merged)
 
 
+@pytest.mark.parametrize("unseen", ["refuse", "record"])
+def test_a_new_key_clears_no_unseen_reference(merged: Merge, unseen: str) -> None:
+    begin(merged, "on delete restrict on update set null", on_unseen_children=UnseenChildren(unseen))
+    device, other = merged.subscribers
+    other.execute("insert into orders (id, cid, v) values (11, 1, 'new')")
+    merged.sync(1)
+    device.execute("update customer set id = 3 where id = 1")
+    merged.sync(0)
+
+    require_rest(merged)
+    if unseen == "refuse":
+        assert (11, 1, "new") in rows(merged.hub)
+        assert (ConflictType.UPLOAD_UPDATE_FAILED, "customer", None) in lost(merged)
+    else:
+        assert (11, None, "new") in rows(merged.hub)
+        assert lost(merged) == [(ConflictType.UPDATE_CONFLICT, "orders", "new")]
+
+
 def test_children_that_the_deleter_knew_go_without_a_word(merged: Merge) -> None:
     begin(merged)
     device, other = merged.subscribers

@@ -23,6 +23,7 @@ ACTIONS = (
     "on delete cascade on update cascade",
     "on delete set null on update cascade",
     "on delete restrict on update cascade",
+    "on delete cascade on update set null",
 )
 TABLES = ("parent", "child", "leaf")
 _KEYS = (1, 2, 3)

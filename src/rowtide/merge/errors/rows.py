@@ -110,13 +110,13 @@ CHILDREN_NOT_SEEN = "RT-8160"
 
 @numbered
 class ChildrenNotSeen(RowsRefused):
-    """A delete would reach rows, by foreign keys' actions, that the subscriber had not seen."""
+    """A delete, or a new key, would reach rows, by foreign keys' actions, that the subscriber had not seen."""
 
     number = 8160
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
-        "The row returns to the subscriber, with those that were deleted with it. Delete it again once the subscriber "
-        "has the rows that reference it, or run `rowtide merge change-article --on-unseen-children record`: each row "
+        "The row returns to the subscriber, with those that were deleted with it. Do it again once the subscriber has "
+        "the rows that reference it, or run `rowtide merge change-article --on-unseen-children record`: each row "
         "that is lost becomes a conflict then."
     )
 
@@ -131,10 +131,6 @@ class ChildrenNotSeen(RowsRefused):
     def together(cls, table: str, parent: str, rowguid: str) -> ChildrenNotSeen:
         """Return the error of a row that was deleted with another one whose delete is refused."""
         return cls(table, CHILDREN_NOT_SEEN, f"it was deleted with row {rowguid} of {parent}, which stays")
-
-
-REFERENCED_CODES = (*FOREIGN_KEY_CODES, CHILDREN_NOT_SEEN)
-"""Codes of refused deletes of rows that others reference, or that were deleted with such: they return at once."""
 
 
 @numbered

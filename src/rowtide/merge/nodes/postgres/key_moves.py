@@ -40,8 +40,9 @@ class Referrer:
     """A foreign key to a table: the referencing table, quoted, and its columns with those that they reference.
 
     `operators` compare the columns, the referenced one on the left. `has_action`: a delete changes the rows that
-    reference the deleted one; `is_deleting`: it deletes them. `is_alike`: the referencing table's code may do what the
-    other one's may. `nickname` is the table's, if it is merged here, `article` what is known of it then.
+    reference the deleted one; `is_deleting`: it deletes them. `is_clearing`: a change of the key sets theirs to NULL or
+    its default. `is_alike`: the referencing table's code may do what the other one's may. `nickname` is the table's, if
+    it is merged here, `article` what is known of it then.
     """
 
     table: str
@@ -49,6 +50,7 @@ class Referrer:
     operators: Mapping[str, str]
     has_action: bool
     is_deleting: bool
+    is_clearing: bool
     is_alike: bool
     nickname: int | None
     article: Article | None = None
@@ -81,11 +83,12 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
             json.loads(operators),
             has_action == "t",
             is_deleting == "t",
+            is_clearing == "t",
             is_alike == "t",
             None if nickname is None else int(nickname),
             articles.get(nickname),
         )
-        for table, columns, operators, has_action, is_deleting, is_alike, nickname in rows
+        for table, columns, operators, has_action, is_deleting, is_clearing, is_alike, nickname in rows
     )
 
 
@@ -267,7 +270,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
         from unnest(c.conkey, c.conpfeqop) k (own, operator)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_operator o on o.oid = k.operator join pg_namespace m on m.oid = o.oprnamespace)::text,
-       c.confdeltype in ('c', 'n', 'd'), c.confdeltype = 'c',
+       c.confdeltype in ('c', 'n', 'd'), c.confdeltype = 'c', c.confupdtype in ('n', 'd'),
        r.relowner = p.relowner
            or (select bool_and(w.rolsuper or w.rolname = current_user) from pg_roles w
                where w.oid in (r.relowner, p.relowner)),

@@ -590,9 +590,18 @@ class PostgresNode:
         )
         return {article.nickname for article in acting}
 
+    def find_clearing(self, article: Article) -> Set[str]:
+        self.find_acting([article])
+        return {
+            name for each in self._stored.of(article).referrers if each.is_clearing for name in each.columns.values()
+        }
+
     @here
-    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
-        return find_reach(self._session, article, rowguids, merged, self._executions.of(article))
+    def find_reach(
+        self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article], *, is_update: bool = False
+    ) -> Reach:
+        execution = self._executions.of(article)
+        return find_reach(self._session, article, rowguids, merged, execution, is_update=is_update)
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         self._know_generation(since)

@@ -25,6 +25,8 @@ def find_reach(
     rowguids: Sequence[str],
     merged: Mapping[int, Article],
     execution: Execution,
+    *,
+    is_update: bool,
 ) -> Reach:
     """See `ReachReader.find_reach`."""
     found = Reach()
@@ -34,7 +36,7 @@ def find_reach(
     while left:
         parent, rows = left.popitem()
         (listed,) = session.read(referrers_of(parent.name), texts=True)
-        acting = [each for each in read_referrers(listed) if each.has_action]
+        acting = [each for each in read_referrers(listed) if (each.is_clearing if is_update else each.has_action)]
         children = {each.table: _child(session, each, merged) for each in acting}
         for each in acting:
             child = children[each.table]
@@ -45,7 +47,7 @@ def find_reach(
                 if isinstance(child.key, str):
                     found.others[child.key, below] = dict(zip(child.columns, values, strict=False))
                 known = seen.setdefault(child, set())
-                if each.is_deleting and below not in known:
+                if each.is_deleting and not is_update and below not in known:
                     known.add(below)
                     left.setdefault(child, set()).add(below)
     return found

@@ -48,8 +48,14 @@ class ReachReader(Protocol):
     def find_acting(self, articles: Sequence[Article]) -> Set[int]:
         """Return the nicknames of those articles that foreign keys with an action on delete reference."""
 
-    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
+    def find_clearing(self, article: Article) -> Set[str]:
+        """Return the columns whose change sets what references them to NULL or a default, by a foreign key's action."""
+
+    def find_reach(
+        self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article], *, is_update: bool = False
+    ) -> Reach:
         """Return what would be changed with an article's rows if these were deleted, at any depth.
 
-        `merged` are the articles by nickname; of other tables the rows that this node may read are found.
+        With `is_update`, what would be set to NULL or a default if their keys were changed. `merged` are the articles
+        by nickname; of other tables the rows that this node may read are found.
         """

@@ -25,12 +25,15 @@ Move = tuple[str, str, SqliteValue]
 """A row, a column of it, and the value that this is to get."""
 
 
-def list_referrers(session: sqlite3.Connection, table_name: str, actions: Sequence[str] = ()) -> Iterator[Referrer]:
-    """Yield the foreign keys to a table, or only those with one of some actions on delete."""
+def list_referrers(
+    session: sqlite3.Connection, table_name: str, actions: Sequence[str] = (), *, is_update: bool = False
+) -> Iterator[Referrer]:
+    """Yield the foreign keys to a table, or only those with one of some actions on delete, or on update."""
     table = find_table(session, table_name)
     keys = [] if table is None else [column.name for column in table.key_columns]
+    listed = json.dumps(actions or _ALL)
     found: dict[tuple[str, int], list[tuple[str, str]]] = {}
-    for child, number, place, column, referenced in session.execute(_KEYS, (table_name, json.dumps(actions or _ALL))):
+    for child, number, place, column, referenced in session.execute(_KEYS, (table_name, is_update, listed)):
         named = None if table is None or referenced is None else table.find_column(referenced)
         found.setdefault((child, number), []).append((column, keys[place] if named is None else named.name))
     for (child, _), pairs in found.items():
@@ -178,6 +181,7 @@ DELETING, SETTING = ("CASCADE",), ("SET NULL", "SET DEFAULT")
 _ALL = ("NO ACTION", "RESTRICT", *DELETING, *SETTING)
 _KEYS = """
 select m.name, f.id, f.seq, f."from", f."to" from main.sqlite_schema m, pragma_foreign_key_list(m.name) f
-where m.type = 'table' and lower(f."table") = lower(?) and f.on_delete in (select value from json_each(?))
+where m.type = 'table' and lower(f."table") = lower(?)
+  and case when ? then f.on_update else f.on_delete end in (select value from json_each(?))
 order by m.name, f.id, f.seq
 """

@@ -49,7 +49,7 @@ from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     table_of,
 )
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, CONTENTS
-from rowtide.merge.nodes.sqlite.reach import find_acting, find_reach
+from rowtide.merge.nodes.sqlite.reach import find_acting, find_clearing, find_reach
 from rowtide.merge.nodes.sqlite.rows import (
     find_key_holder,
     highest_key,
@@ -470,8 +470,13 @@ class SqliteNode:
     def find_acting(self, articles: Sequence[Article]) -> Set[int]:
         return find_acting(self._session, articles)
 
-    def find_reach(self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]) -> Reach:
-        return find_reach(self._session, article, rowguids, merged)
+    def find_clearing(self, article: Article) -> Set[str]:
+        return find_clearing(self._session, article)
+
+    def find_reach(
+        self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article], *, is_update: bool = False
+    ) -> Reach:
+        return find_reach(self._session, article, rowguids, merged, is_update=is_update)
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         return links.read_buried(self._session, article.nickname, since, source)

@@ -24,8 +24,19 @@ def find_acting(session: sqlite3.Connection, articles: Sequence[Article]) -> set
     }
 
 
+def find_clearing(session: sqlite3.Connection, article: Article) -> set[str]:
+    """See `ReachReader.find_clearing`."""
+    listed = list_referrers(session, article.file_table, SETTING, is_update=True)
+    return {referenced for _, pairs in listed for _, referenced in pairs}
+
+
 def find_reach(
-    session: sqlite3.Connection, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article]
+    session: sqlite3.Connection,
+    article: Article,
+    rowguids: Sequence[str],
+    merged: Mapping[int, Article],
+    *,
+    is_update: bool,
 ) -> Reach:
     """See `ReachReader.find_reach`."""
     nicknames = {each.file_table.lower(): nickname for nickname, each in merged.items()}
@@ -35,8 +46,8 @@ def find_reach(
     while left:
         name, rows = left.popitem()
         parent = _Side.of(session, name, nicknames)
-        for actions in (DELETING, SETTING):
-            for table, pairs in list(list_referrers(session, name, actions)):
+        for actions in (SETTING,) if is_update else (DELETING, SETTING):
+            for table, pairs in list(list_referrers(session, name, actions, is_update=is_update)):
                 child = _Side.of(session, table, nicknames)
                 for above, below, values in _referencing(session, parent, child, pairs, rows):
                     found.below.setdefault((parent.key, above), set()).add((child.key, below))

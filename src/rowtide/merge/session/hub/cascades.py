@@ -38,7 +38,7 @@ class Judged:
 
     def of(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the refusals of an article's writes."""
-        places = ((one.rowguid, (article.nickname, one.rowguid)) for one in writes if one.row is None)
+        places = ((one.rowguid, (article.nickname, one.rowguid)) for one in writes)
         return {rowguid: Refusal(self.refused[place], None) for rowguid, place in places if place in self.refused}
 
 
@@ -62,6 +62,7 @@ class Cascades:
     staying: set[Place] = field(default_factory=set)
     _below_returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
     _acting: dict[int, bool] = field(default_factory=dict)
+    _clearing: dict[int, Set[str]] = field(default_factory=dict)
     _refused_there: frozenset[Place] | None = None
 
     def group(self, deletes: Iterable[Part]) -> Iterable[Sequence[Part]]:
@@ -98,17 +99,25 @@ class Cascades:
             for one in writes
             if one.row is None and one.is_live
         }
+        rekeyed = self._find_rekeyed(parts)
         is_acting = self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted})
-        if not is_acting and deleted.isdisjoint(self.returning) and deleted.isdisjoint(self._below_returning):
+        if (
+            not is_acting
+            and not rekeyed
+            and deleted.isdisjoint(self.returning)
+            and deleted.isdisjoint(self._below_returning)
+        ):
             return Judged()
-        reach = self._reach(deleted)
-        reached = reach.under(deleted) - deleted
+        reach, cleared = self._reach(deleted), self._reach(rekeyed, is_update=True)
+        reached = (reach.under(deleted) | cleared.under(rekeyed)) - deleted
         known = self._read_known([place for place in reached if isinstance(place[0], int)], reading)
         unseen = {place for place, here in known.items() if self._is_unseen(place, here)}
         elsewhere = self._find_elsewhere(unseen, known)
         tops = _tops(deleted, reach)
-        below = {top: reach.under([top]) for top in tops}
+        below = {place: set(cleared.below.get(place, ())) for place in rekeyed}
+        below |= {top: set(reach.under([top])) for top in tops}
         refused = self._refuse(deleted, below, unseen - elsewhere)
+        reach.add(cleared)
         running = {top: rows for top, rows in below.items() if top not in refused}
         lost = {
             place: frozenset(top for top, rows in running.items() if place in rows)
@@ -133,14 +142,32 @@ class Cascades:
             self._acting.update((nickname, nickname in acting) for nickname in unknown)
         return any(self._acting[each.nickname] for each in listed)
 
-    def _reach(self, places: Iterable[Place]) -> Reach:
+    def _find_rekeyed(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> set[Place]:
+        """Return the updates of keys that what references them does not follow, but loses."""
+        found: set[Place] = set()
+        for article, writes in parts:
+            updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
+            places = [place for name in self._find_clearing(article) if (place := article.place_of(name)) is not None]
+            present = self.node.read_rows(article, list(updated)) if updated and places else {}
+            for rowguid, row in present.items():
+                if any(row[place] != updated[rowguid][place] for place in places):
+                    found.add((article.nickname, rowguid))
+        return found
+
+    def _find_clearing(self, article: Article) -> Set[str]:
+        if article.nickname not in self._clearing:
+            self._clearing[article.nickname] = self.node.find_clearing(article)
+        return self._clearing[article.nickname]
+
+    def _reach(self, places: Iterable[Place], *, is_update: bool = False) -> Reach:
         rowguids: dict[int, list[str]] = {}
         for nickname, rowguid in places:
             rowguids.setdefault(nickname, []).append(rowguid)
         found = Reach()
         for nickname, some in rowguids.items():
-            if self.are_acting([self.articles[nickname]]):
-                found.add(self.node.find_reach(self.articles[nickname], some, self.articles))
+            article = self.articles[nickname]
+            if is_update or self.are_acting([article]):
+                found.add(self.node.find_reach(article, some, self.articles, is_update=is_update))
         return found
 
     def _read_known(self, places: Iterable[AnyPlace], reading: Reading) -> dict[Place, Known]:
@@ -192,7 +219,7 @@ class Cascades:
     ) -> dict[Place, ChildrenNotSeen]:
         """Return the deletes that are refused: with one, those of all rows that it reaches, which keeps others."""
         known = self._below_returning | self.returning
-        refused = {place: known[place] for place in deleted if place in known}
+        refused = {place: known[place] for place in {*deleted, *below} if place in known}
         is_more = True
         while is_more:
             is_more = False
@@ -205,13 +232,17 @@ class Cascades:
                 child = self.articles[int(kept[0])].name
                 refused[top] = ChildrenNotSeen.reaching(article.name, child, kept[1])
                 # Some of the rows below may come later, as those of logical records come first.
-                for nickname, rowguid in [(key, each) for key, each in rows if isinstance(key, int)]:
+                for nickname, rowguid in [place for place in _merged(rows) if top in deleted]:
                     error = ChildrenNotSeen.together(self.articles[nickname].name, article.name, top[1])
                     self._below_returning.setdefault((nickname, rowguid), error)
                     if (nickname, rowguid) in deleted:
                         refused.setdefault((nickname, rowguid), error)
         self.returning.update(refused)
         return refused
+
+
+def _merged(places: Iterable[AnyPlace]) -> list[Place]:
+    return [(key, rowguid) for key, rowguid in places if isinstance(key, int)]
 
 
 def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:

@@ -9,7 +9,7 @@ from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, record
 from rowtide.merge.errors.reading import reading
-from rowtide.merge.errors.rows import REFERENCED_CODES, ParentNotThere, PartitionMoved, RowNotHeld
+from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
@@ -166,7 +166,7 @@ class HubReceiver(HubDecisions):
 
     def _judge(self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, Known]]) -> Judged:
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
-        if self.cascades is None or not any(change.row is None for _, changes in parts for change in changes):
+        if self.cascades is None:
             return Judged()
         writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
         for (article, changes), (_, said), found in zip(parts, writes, known, strict=True):
@@ -437,8 +437,9 @@ def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
 
 
 def _is_undone(refused: Refused) -> bool:
-    """Whether a delete was refused because the hub has rows that reference the row, or one that was deleted with it.
+    """Whether a change was refused because the hub has rows that reference the row, or one that was deleted with it.
 
     The row returns to the subscriber, which would otherwise lack the parent of rows that it receives.
     """
-    return refused.change.row is None and refused.error.code in REFERENCED_CODES
+    code = refused.error.code
+    return code == CHILDREN_NOT_SEEN or (refused.change.row is None and code in FOREIGN_KEY_CODES)

@@ -93,7 +93,7 @@ class HubRecordDecisions:
         """Refuse deletes that would reach rows which the subscriber had not seen; see `Cascades`."""
         cascades = self.receiver.cascades
         deleting = [(article, change) for one in records for article, change in one.rows if change.row is None]
-        if cascades is None or not deleting:
+        if cascades is None:
             return
         writes = {
             (article.nickname, one.rowguid): (one, outcome)

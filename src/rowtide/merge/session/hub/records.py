@@ -9,7 +9,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
-from rowtide.merge.errors.rows import REFERENCED_CODES, ParentNotThere
+from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
@@ -263,8 +263,8 @@ class HubRecords(HubRecordDecisions):
         if isinstance(error, ParentNotThere) and change is not None:
             parents = parents_of(refused.article, change, self.receiver.articles)
             return not any((reference.parent, rowguid) in self.receiver.asking for reference, rowguid in parents)
-        is_referenced = change is not None and change.row is None and error.code in REFERENCED_CODES
-        return is_referenced or refused.article.compensate_for_errors
+        is_referenced = change is not None and change.row is None and error.code in FOREIGN_KEY_CODES
+        return is_referenced or error.code == CHILDREN_NOT_SEEN or refused.article.compensate_for_errors
 
     def _ask_again(self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]) -> GivenUp:
         """Request the whole record again in the next synchronisation."""
