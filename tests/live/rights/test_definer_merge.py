@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.servers.hostile_owners import HostileOwner, hostile_owner
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.api import MergeReplication
 
 
 @pytest.fixture
@@ -93,3 +97,35 @@ def test_a_node_of_an_earlier_build_gets_functions_of_this_one(owner: HostileOwn
         assert ended.code == 0, ended
 
         assert admin.execute(read.encode()).fetchall() == before
+
+
+def test_what_a_cascade_reaches_is_read_without_the_owners_code(owner: HostileOwner, tmp_path: Path) -> None:
+    spring = "language plpgsql immutable as $$ begin perform app.spring(); return"
+    owner.run(
+        "create table app.p (id int primary key, v text)",
+        "create table app.c (id int primary key, p int references app.p on delete cascade, v text)",
+        "create table app.own (p int references app.p on delete cascade, c int references app.c on delete cascade)",
+        f"create function app.of_text(text) returns int {spring} 1; end $$",
+        "create index on app.own (p) where app.of_text('x') = 1",
+        "insert into app.p values (1, 'a')",
+        "insert into app.c values (1, 1, 'a')",
+        "insert into app.own values (1, 1)",
+    )
+    device = f"sqlite:///{tmp_path / 'device.db'}"
+    merge = MergeReplication(owner.url)
+    merge.add_publication("n")
+    merge.add_article("n", "app.p")
+    merge.add_article("n", "app.c")
+    merge.add_subscription("n", device)
+    owner.run("insert into app.c values (2, 1, 'new')")
+    with closing(sqlite3.connect(tmp_path / "device.db", isolation_level=None)) as program:
+        program.execute("pragma foreign_keys = on")
+        program.execute("delete from p")
+        merge.sync("n", device)
+        assert program.execute("select id from c order by id").fetchall() == [(1,), (2,)]
+        program.execute("delete from p")
+        merge.sync("n", device)
+
+    assert owner.session.execute("select count(*) from app.c").fetchone() == (0,)
+    assert {each.article for each in merge.list_conflicts()} == {"p", "c", "app.own"}
+    assert owner.sprung() == 0

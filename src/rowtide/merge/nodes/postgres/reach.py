@@ -33,13 +33,17 @@ def find_reach(
     first = _Table(table_of(article), article.nickname)
     left = {first: set(rowguids)}
     seen = {first: set(rowguids)}
+    acting: dict[_Table, list[tuple[Referrer, _Table]]] = {}
     while left:
         parent, rows = left.popitem()
-        (listed,) = session.read(referrers_of(parent.name), texts=True)
-        acting = [each for each in read_referrers(listed) if (each.is_clearing if is_update else each.has_action)]
-        children = {each.table: _child(session, each, merged) for each in acting}
-        for each in acting:
-            child = children[each.table]
+        if parent not in acting:
+            (listed,) = session.read(referrers_of(parent.name), texts=True)
+            acting[parent] = [
+                (each, _child(session, each, merged))
+                for each in read_referrers(listed)
+                if (each.is_clearing if is_update else each.has_action)
+            ]
+        for each, child in acting[parent]:
             query = _referencing(parent, child, each, rows, execution)
             may_read = isinstance(child.key, int) or bool(child.columns)
             for above, below, *values in session.read((query, None), texts=True)[0] if may_read else ():
@@ -77,6 +81,9 @@ class _Table:
 def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int, Article]) -> _Table:
     if referrer.nickname is not None and referrer.nickname in merged:
         return _Table(referrer.table, referrer.nickname)
+    if not referrer.is_alike:
+        # Whoever owns it may have functions that the planner would call with the rights of the session.
+        return _Table(referrer.table, referrer.table)
     ((columns,),) = session.read((_COLUMNS, [referrer.table] * 3), texts=True)[0]
     return _Table(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))
 
@@ -96,9 +103,9 @@ def _referencing(parent: _Table, child: _Table, referrer: Referrer, rows: set[st
         f"select {', '.join(listed.values())} from {parent.name} t "
         f"join {child.name} c on {referrer.matches('t', 'c')} where {parent.are_of(rows)}"
     )
-    is_built_in = all(each.startswith(_BUILT_IN) for each in referrer.operators.values())
-    # Other operators are code of whoever owns the tables.
-    reader = None if is_built_in or execution.owner is None else execution.owner.reading
+    is_harmless = isinstance(child.key, int) and all(each.startswith(_BUILT_IN) for each in referrer.operators.values())
+    # Other operators, and what the planner calls, are code of whoever owns the tables.
+    reader = None if is_harmless or execution.owner is None else execution.owner.reading
     return read_by(reader, query, [(name, "text") for name in listed])
 
 
