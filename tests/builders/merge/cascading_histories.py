@@ -123,10 +123,10 @@ class Cascading:
         return summary
 
     def _cut(self, member: int) -> None:
-        merge, number, upper = self.merges[member]
-        if not merge.cut_sync(number, self.random.randint(1, 9), is_before=self.random.random() < 0.5):
-            both = self.seen[member] | self.seen[upper]
-            self.seen[member], self.seen[upper] = set(both), set(both)
+        """Synchronise, cut off at some commit, and again: between the two, what each has seen is not known."""
+        merge, number, _ = self.merges[member]
+        merge.cut_sync(number, self.random.randint(1, 9), is_before=self.random.random() < 0.5)
+        self.synchronise(member)
 
     def _change(self, member: int, step: int) -> None:
         before = rows_of(self.members[member])
