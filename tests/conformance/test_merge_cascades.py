@@ -298,6 +298,22 @@ def test_rows_of_other_partitions_and_tables_are_recorded(merged: Merge) -> None
     assert all(member.rows("orders") == [] for member in merged.members)
 
 
+@pytest.mark.parametrize("dropped", ["line", "orders"])
+def test_rows_of_dropped_articles_are_recorded(merged: Merge, dropped: str) -> None:
+    begin(merged)
+    merged.subscribers[0].execute("delete from customer where id = 1")
+    merged.subscribers[1].execute("insert into line (id, oid, v) values (101, 10, 'new')")
+    merged.sync(1)
+    merged.merge.drop_article("shop", "line")
+    if dropped == "orders":
+        merged.merge.drop_article("shop", "orders")
+    merged.sync(0)
+
+    assert [key for (key,) in rows(merged.hub, "customer")] == [2, 9]
+    assert rows(merged.hub, "line") == []
+    assert (ConflictType.UPDATE_DELETE_WINS_CONFLICT, "new") in {(kind, text) for kind, _, text in lost(merged)}
+
+
 def test_many_customers_return_with_their_orders(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute(

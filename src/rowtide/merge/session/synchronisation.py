@@ -256,7 +256,14 @@ def receive_at_hub(
         filters=pairing.filters,
         articles=articles,
         claims=claims,
-        cascades=Cascades(hub, articles, pairing.filters, pairing.at_hub.nickname, sent, pairing.publication),
+        cascades=Cascades(
+            hub,
+            articles | {article.nickname: article for article in pairing.leaving},
+            pairing.filters,
+            pairing.at_hub.nickname,
+            sent,
+            pairing.publication,
+        ),
     )
 
 

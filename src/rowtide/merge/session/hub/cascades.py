@@ -46,9 +46,10 @@ class Judged:
 class Cascades:
     """Judges a subscriber's deletes at the hub.
 
-    `articles` are the publication's, by nickname, `filters` those of the subscriber's partition. `sent` is the hub's
-    generation that the subscriber has; `unreceived` returns what it refused of that. `returning` are the deletes
-    refused in this synchronisation, `staying` the rows whose deletes the hub has decided against.
+    `articles` are the publication's, with those that were dropped, by nickname, `filters` those of the subscriber's
+    partition. `sent` is the hub's generation that the subscriber has; `unreceived` returns what it refused of that.
+    `returning` are the deletes refused in this synchronisation, `staying` the rows whose deletes the hub has decided
+    against.
     """
 
     node: Node
@@ -205,7 +206,7 @@ class Cascades:
         asked: dict[int, list[str]] = {}
         found: set[Place] = set()
         for nickname, rowguid in places:
-            if self.articles[nickname].is_upload_only:
+            if not _is_sent(self.articles[nickname]):
                 found.add((nickname, rowguid))
             elif not known[nickname, rowguid].is_held:
                 asked.setdefault(nickname, []).append(rowguid)
@@ -239,6 +240,11 @@ class Cascades:
                         refused.setdefault((nickname, rowguid), error)
         self.returning.update(refused)
         return refused
+
+
+def _is_sent(article: Article) -> bool:
+    """Whether subscribers are sent the hub's rows."""
+    return not article.is_upload_only and not article.is_dropped
 
 
 def _merged(places: Iterable[AnyPlace]) -> list[Place]:
