@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from builders.log.log_stores import NOW, open_state, range_to, segment
+from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.status import Status
-from rowtide.cdc.status.database import describe
+from rowtide.cdc.status.database import _describe_snapshots, describe
 from rowtide.core.lsn import Position
 from rowtide.log.postgres.backlog import Backlog
 from rowtide.log.source_definition import SourceDefinition
@@ -59,3 +60,37 @@ def test_capture_lag_without_unread_rows_equals_reading_lag() -> None:
 def test_lag_in_seconds_is_none_before_the_first_known_time() -> None:
     status = status_of(open_state())
     assert (status.lag_bytes, status.lag_seconds, status.capture_lag_seconds) == (800, None, None)
+
+
+def test_many_copies_are_counted() -> None:
+    copies = [request(place, RequestState.COPYING if place == 9 else RequestState.REQUESTED) for place in range(300)]
+
+    first, *_, last = _describe_snapshots(copies)
+
+    assert first.startswith("public_t9: copying")
+    assert last == "295 more (295 requested): `rowtide cdc snapshots` lists them"
+
+
+def request(place: int, state: RequestState) -> SnapshotRequest:
+    return SnapshotRequest(
+        request_id=place,
+        capture_instance=f"public_t{place}",
+        member_id=str(place),
+        condition=None,
+        state=state,
+        is_paused=False,
+        is_cancelled=False,
+        rows_per_second=None,
+        snapshot=None,
+        chunks=0,
+        of_chunks=None,
+        copied_rows=0,
+        estimated_rows=None,
+        copied_bytes=0,
+        estimated_bytes=None,
+        rows_a_second=None,
+        requested_at=NOW,
+        began_at=None,
+        finished_at=None,
+        outcome=None,
+    )

@@ -10,6 +10,7 @@ from typing import TypedDict
 from rowtide.cdc.definitions import FEATURE, EnabledTable
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.cdc.errors.enabling import (
+    BeforeImagesUnknown,
     ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,
@@ -60,6 +61,12 @@ class InstanceRequest:
     supports_net_changes: bool | None = None
     snapshot: bool = True
     rows_per_second: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take before images by their names too. Raises `BeforeImagesUnknown`."""
+        if self.before_images not in tuple(BeforeImages):
+            raise BeforeImagesUnknown(str(self.before_images))
+        object.__setattr__(self, "before_images", BeforeImages(self.before_images))
 
 
 class SharedOptions(TypedDict, total=False):

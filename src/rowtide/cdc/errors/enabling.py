@@ -258,6 +258,16 @@ class VirtualColumnUnloggable(Invalid):
 
 
 @numbered
+class BeforeImagesUnknown(Invalid):
+    """Before images are full or key."""
+
+    number = 22863
+    fact = "{before_images} names no before images"
+    hint = "Choose full or key, or a member of rowtide.cdc.BeforeImages."
+    before_images: str
+
+
+@numbered
 class BeforeImagesNeedKey(Invalid):
     """Without full before images, the key identifies the old row."""
 

@@ -66,10 +66,11 @@ class TableCopy:
         self._began = time.monotonic()
 
     def take(self, chunk: int, rows: int) -> None:
-        """Count a batch of a chunk, and wait as the rate wants it. Raises `CopyInterrupted`."""
-        with self._lock:
-            self._in_flight[chunk] = self._in_flight.get(chunk, 0) + rows
-        self.throttle.take(rows)
+        """Count a batch of a chunk as the rate lets its rows pass. Raises `CopyInterrupted`."""
+        for piece in self.throttle.divide(rows):
+            self.throttle.take(piece)
+            with self._lock:
+                self._in_flight[chunk] = self._in_flight.get(chunk, 0) + piece
 
     def pop_ended(self) -> Iterable[tuple[int, Future[ChunkReport]]]:
         """Return the chunks whose threads are done with them, and forget these."""

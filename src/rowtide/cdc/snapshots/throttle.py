@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 
 _LONGEST_WAIT_S = 0.5
+_PIECE_S = 0.25
 
 
 class CopyInterrupted(Exception):
@@ -34,14 +36,21 @@ class Throttle:
         else:
             self._stopped.clear()
 
+    def divide(self, rows: int) -> Iterator[int]:
+        """Yield rows in pieces, each of which takes a moment at the rate."""
+        while rows > 0:
+            rate = self._rows_per_second
+            piece = rows if rate is None else min(rows, max(1, int(rate * _PIECE_S)))
+            yield piece
+            rows -= piece
+
     def take(self, rows: int) -> None:
-        """Wait until so many more rows may be copied. Raises `CopyInterrupted`."""
+        """Wait as long as so many rows take at the rate. Raises `CopyInterrupted`."""
         with self._lock:
             now = time.monotonic()
-            begins = max(self._free_at, now)
             rate = self._rows_per_second
-            self._free_at = begins + rows / rate if rate else now
-        while (wait_s := begins - time.monotonic()) > 0 and self._rows_per_second is not None:
+            self._free_at = ends = max(self._free_at, now) + rows / rate if rate else now
+        while (wait_s := ends - time.monotonic()) > 0 and self._rows_per_second is not None:
             if self._stopped.wait(min(wait_s, _LONGEST_WAIT_S)):
                 break
         if self._stopped.is_set():

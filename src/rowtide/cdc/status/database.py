@@ -6,6 +6,7 @@ published, at most ten seconds old.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from sqlalchemy import Engine
 
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import READER, list_catalogue, read_source
-from rowtide.cdc.snapshot_requests import SnapshotRequest, list_visible
+from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
@@ -25,6 +26,8 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
+
+_SNAPSHOTS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +131,29 @@ def describe(
         instances=instances,
         gaps=describe_gaps(state),
         consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
-        snapshots=tuple(_describe_snapshot(request) for request in snapshots if request.is_open),
+        snapshots=_describe_snapshots([request for request in snapshots if request.is_open]),
     )
+
+
+def _describe_snapshots(open_ones: Sequence[SnapshotRequest]) -> tuple[str, ...]:
+    """Return some in words, those that are being copied first, and how many others there are by their states."""
+    ordered = sorted(open_ones, key=lambda request: request.state is not RequestState.COPYING)
+    shown = tuple(map(_describe_snapshot, ordered[:_SNAPSHOTS_SHOWN]))
+    others = Counter(_state_of(request) for request in ordered[_SNAPSHOTS_SHOWN:])
+    if not others:
+        return shown
+    counts = ", ".join(f"{count} {state}" for state, count in others.most_common())
+    return (*shown, f"{others.total()} more ({counts}): `rowtide cdc snapshots` lists them")
+
+
+def _state_of(request: SnapshotRequest) -> str:
+    return "paused" if request.is_paused else request.state.value
 
 
 def _describe_snapshot(request: SnapshotRequest) -> str:
     about = f" of about {request.estimated_rows:,}" if request.estimated_rows else ""
     left = f", about {request.remaining_s} s left" if request.remaining_s is not None else ""
-    state = "paused" if request.is_paused else request.state.value
+    state = _state_of(request)
     outcome = f": {request.outcome}" if request.outcome else ""
     return f"{request.capture_instance}: {state}, {request.copied_rows:,} rows{about}{left}{outcome}"
 

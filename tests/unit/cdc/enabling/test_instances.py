@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis.strategies import text
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable
-from rowtide.cdc.enabling.instances import as_member, require_room
+from rowtide.cdc.enabling.instances import InstanceRequest, as_member, require_room
 from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
+    BeforeImagesUnknown,
     ColumnUnknown,
     InstanceNameInvalid,
     InstanceNameTaken,
@@ -172,3 +174,11 @@ def test_a_member_needs_the_captured_columns() -> None:
     table = source_table([("id", "integer"), ("a", "text"), ("secret", "text")])
 
     assert as_member(instance(table=table, columns=["id", "a"])).columns == ("id", "a")
+
+
+def test_before_images_may_be_named() -> None:
+    named: Any = "key"
+    assert InstanceRequest(before_images=named).before_images is BeforeImages.KEY
+    unknown: Any = "most"
+    with pytest.raises(BeforeImagesUnknown, match="RT-22863"):
+        InstanceRequest(before_images=unknown)

@@ -26,6 +26,17 @@ def test_rows_beyond_the_rate_wait() -> None:
     assert time.monotonic() - began >= 0.2
 
 
+def test_a_batch_takes_as_long_as_its_rows() -> None:
+    throttle = Throttle()
+    throttle.set(1000, is_stopped=False)
+    began, passed = time.monotonic(), 0
+    for piece in throttle.divide(600):
+        throttle.take(piece)
+        passed += piece
+        assert passed <= 1000 * (time.monotonic() - began) + 1
+    assert passed == 600
+
+
 def test_what_is_stopped_is_interrupted_until_it_is_not() -> None:
     throttle = Throttle()
     throttle.set(None, is_stopped=True)
