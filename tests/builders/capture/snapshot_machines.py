@@ -25,8 +25,9 @@ from builders.faults.failpoints import (
 from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.errors.consuming import ConsumersBehind
-from rowtide.cdc.errors.querying import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown, KeyLost
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
 from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
@@ -48,7 +49,7 @@ PLACES = (
     *ROLLING_FAILPOINTS,
 )
 Machine = TypeVar("Machine", bound="SnapshotMachine")
-NOT_READABLE = (BeforeSnapshot, InstanceUnknown, NeverCopied, OutsideInterval, RewrittenSinceSnapshot)
+NOT_READABLE = (BeforeSnapshot, InstanceUnknown, KeyLost, NeverCopied, OutsideInterval, RewrittenSinceSnapshot)
 
 
 class Cut(Exception):
@@ -65,6 +66,7 @@ class SnapshotMachine:
     """Sets an attribute, until the test ends."""
     odd_columns: int = 3
     all_images: bool = False
+    loses_keys: bool = True
     shadow: SourceShadow = field(init=False)
     log: list[str] = field(default_factory=list)
     places: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ class SnapshotMachine:
         """Return what may be done next, as often as it is likely."""
         steps: list[Callable[[], None]] = [self._transact] * 8 + [self._capture] * 4 + [self._copy] * 4
         steps += [self._clean_up] * 2 + [self._request] * 2 + [self._change_request] + [self._alter]
+        steps += [self._alter_beside_a_copy] + [self._lose_key] * (self.loses_keys and self.chosen.random() < 0.2)
         return steps + [self._bridge] * (self.chosen.random() < 0.3)
 
     def _do(self, act: Callable[[], None]) -> None:
@@ -160,7 +163,10 @@ class SnapshotMachine:
         for lsn in self.published():
             usable = [one for one in covered if one.covered is not None and one.covered <= lsn]
             rewritten = self._rewritten.get(table.name, [])
-            if recorded.lsn <= lsn and usable and not any(usable[-1].begin.value < at < lsn.value for at in rewritten):
+            is_rewritten = usable and any(usable[-1].begin.value < at < lsn.value for at in rewritten)
+            lost_above = table.key_lost_above if recorded.instance.index_columns else None
+            has_key = lost_above is None or lsn.value <= lost_above
+            if recorded.lsn <= lsn and usable and not is_rewritten and has_key:
                 found.append(lsn)
         return found
 
@@ -183,6 +189,29 @@ class SnapshotMachine:
 
     def _alter(self) -> None:
         self._note_rewriting(self.shadow.alter())
+
+    def _alter_beside_a_copy(self) -> None:
+        """Alter a table between two chunks of copies; the lake has new types before capture publishes them."""
+        self._request()
+        self._capture()
+        with self.captured.open_snapshots(CopyLimits(chunk_bytes=2048, workers=1)) as runner:
+            for _ in range(self.chosen.choice((3, 6))):
+                runner.step()
+                runner.wait(0.05)
+        self._alter()
+        self.captured.read_log()
+        self._cut_at, self._passes = "types_carried.after", 0
+        try:
+            with self.captured.open_capture() as capture:
+                while capture.step():
+                    pass
+        except Cut:
+            self.cuts += 1
+        self._cut_at = None
+        self._copy()
+
+    def _lose_key(self) -> None:
+        self.log.append(self.shadow.lose_key())
 
     def _note_rewriting(self, statement: str) -> None:
         self.log.append(statement)
@@ -233,7 +262,8 @@ class SnapshotMachine:
 
     def _request(self) -> None:
         table = self.chosen.choice(self.shadow.tables)
-        condition = f"id % 2 = {self.chosen.randint(0, 1)}" if table.key and self.chosen.random() < 0.4 else None
+        has_key = table.key and table.key_lost_above is None
+        condition = f"id % 2 = {self.chosen.randint(0, 1)}" if has_key and self.chosen.random() < 0.4 else None
         self.log.append(f"resnapshot {table.name} {condition}")
         try:
             self.captured.cdc.resnapshot(table.instance, where=condition)
@@ -258,10 +288,15 @@ class SnapshotMachine:
                 self.captured.cdc.cleanup(CleanupOrder(low_water_mark=mark))
             except ConsumersBehind:
                 self.log.append("targets are behind")
+            except LowWaterMarkUnknown:
+                self.log.append("a cleanup that was cut has removed it first")
 
     def may_bridge(self) -> bool:
         """Tell whether a table can be compared."""
-        return any(table.key and self.readable(table) for table in self.shadow.tables)
+        return any(
+            table.key and not table.gone and table.key_lost_above is None and self.readable(table)
+            for table in self.shadow.tables
+        )
 
     def _bridge(self) -> None:
         """Lose the slot, and what is not read yet; and begin again with the difference."""

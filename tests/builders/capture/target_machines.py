@@ -24,6 +24,7 @@ class TargetMachine(SnapshotMachine):
     """`check_targets` compares rows and slices with what the source had."""
 
     all_images: bool = True
+    loses_keys: bool = False
     form: TargetFormat = TargetFormat.DELTA
     applied: AppliedTargets = field(init=False)
     _first: dict[str, CommitLsn] = field(default_factory=dict)

@@ -27,11 +27,12 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table's columns and rows, as the server prints them, above a log position."""
+    """A table's columns and rows, as the server prints them, above a log position; `gone` were dropped by then."""
 
     above: int
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -44,6 +45,8 @@ class ShadowedTable:
     odd: dict[str, TypeSamples]
     images: BeforeImages
     states: list[State] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    key_lost_above: int | None = None
 
     @property
     def instance(self) -> str:
@@ -95,7 +98,9 @@ class SourceShadow:
         """
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
         kinds = [f"add column extra_{number} int default {number}"]
-        droppable = [name for name in table.types if name.startswith("odd")]
+        droppable = [name for name in table.types if name.startswith("odd") and name not in table.gone]
+        # Another column, which is not captured.
+        kinds += [f"add column {name} int default {number}" for name in table.gone - set(table.types)]
         if droppable:
             kinds.append(f"drop column {self._chosen.choice(droppable)}")
         if table.types["code"] != "text":
@@ -112,15 +117,36 @@ class SourceShadow:
         match chosen.split():
             case ["drop", _, column]:
                 del table.types[column]
+                table.gone.add(column)
+            case ["add", _, column, *_] if column in table.gone:
+                table.types[column] = "int"
             case ["alter", column, "type", widened, *_]:
                 table.types[column] = widened
+        self._record([table], above)
+        return f"{table.name}: {chosen}"
+
+    def lose_key(self) -> str:
+        """Let a table lose its key, unless a copy holds it. Return the statement."""
+        [table] = [table for table in self.tables if table.name == "pairs"]
+        drop = "drop constraint pairs_pkey"
+        chosen = self._chosen.choice([drop, f"{drop}, add primary key (id, part) deferrable"])
+        above = self._log_end()
+        if table.key_lost_above is not None:
+            return f"{table.name}: it has none"
+        try:
+            self._execute(f"alter table public.{table.name} {chosen}")
+        except LockNotAvailable:
+            return f"{table.name}: it is held"
+        table.key_lost_above = above
         self._record([table], above)
         return f"{table.name}: {chosen}"
 
     def differences(self, table: ShadowedTable, found: pa.Table, lsn: CommitLsn) -> tuple[list[Row], list[Row]]:
         """Return the rows that only the lake's, and only the source's table has at an LSN; none of unknown values."""
         state = table.at(lsn)
-        columns = [name for name in state.columns if name in found.schema.names]
+        columns = [name for name in state.columns if name in found.schema.names and name not in state.gone]
+        for name in state.gone & set(found.schema.names):
+            assert found.column(name).null_count == found.num_rows, f"{name} was dropped"
         texts = [self._canonical(table, name, arrow_texts(found.column(name))) for name in columns]
         rows = list(zip(*texts, strict=True)) if found.num_rows else []
         places = [state.columns.index(name) for name in columns]
@@ -164,7 +190,7 @@ class SourceShadow:
             columns = tuple(table.types)
             printed = ", ".join(f"case when num_nonnulls({name}) = 1 then format('%s', {name}) end" for name in columns)
             rows = self.session.execute(f"select {printed} from public.{table.name}".encode()).fetchall()
-            table.states.append(State(above, columns, tuple(rows)))
+            table.states.append(State(above, columns, tuple(rows), frozenset(table.gone)))
 
     def _statement(self, table: ShadowedTable) -> str:
         chance, some = self._chosen, self._chosen.randrange(_KEYS)
@@ -172,11 +198,17 @@ class SourceShadow:
         row = f"where id = {some}"
         if not table.key and chance.random() < 0.7:
             row = f"where ctid = (select ctid from public.{table.name} {row} limit 1)"
-        column = chance.choice([name for name in table.types if name not in ("id", "part")])
+        column = chance.choice([name for name in table.types if name not in ("id", "part") and name not in table.gone])
         free, above = self._chosen.randrange(_KEYS), some + 1000
+        of = f"public.{table.name}"
         return chance.choice(
             [
                 *[self._insert(table, some)] * 4,
+                f"delete from {of} where id = {some}; {target} id = {some} where id = {free}",
+                (
+                    f"{target} id = 2000 {row}; {target} id = {some} where id = {free}; "
+                    f"{target} id = {free} where id = 2000"
+                ),
                 *[f"{target} {column} = {self._value(table, column)} {row}"] * 4,
                 f"{target} total = total + 1 where id % 3 = {some % 3}",
                 f"{target} total = total {row}",
@@ -190,9 +222,9 @@ class SourceShadow:
         )
 
     def _insert(self, table: ShadowedTable, some: int) -> str:
-        columns = list(table.types)
+        columns = [name for name in table.types if name not in table.gone]
         values = ", ".join(str(some) if column == "id" else self._value(table, column) for column in columns)
-        ignored = " on conflict do nothing" if table.key else ""
+        ignored = " on conflict do nothing" if table.key and table.key_lost_above is None else ""
         return f"insert into public.{table.name} ({', '.join(columns)}) values ({values}){ignored}"
 
     def _value(self, table: ShadowedTable, column: str) -> str:

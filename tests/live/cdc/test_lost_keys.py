@@ -84,6 +84,7 @@ def test_a_lost_key_is_refused_from_then_on(captured: CapturedDatabase, loss: st
     assert f"instance {instance}" in health.output
 
 
+@pytest.mark.exhaustive
 def test_a_key_that_is_replaced_in_one_transaction_stays(captured: CapturedDatabase) -> None:
     captured.execute(*TABLES, "insert into plain values (1, 'a')")
     captured.enable("plain", snapshot=True)

@@ -272,7 +272,7 @@ class BeforeImagesNeedKey(Invalid):
     """Without full before images, the key identifies the old row."""
 
     number = 4121
-    fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
+    fact = "table {table} has no primary key, or a deferrable one: the log cannot carry the keys of its rows"
     hint = "Give it a primary key, name a unique index with --index, or use `--before-images full`."
     table: str
 
