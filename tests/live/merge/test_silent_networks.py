@@ -17,6 +17,7 @@ import pytest
 from builders.faults.slow_network import SlowNetwork, slow_network
 from builders.merge.merged_databases import Merge, open_file_member, open_server_member
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import ServerSilent
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.session.history import Summary
 
@@ -140,5 +141,31 @@ def test_a_long_value_that_loses_is_in_the_conflict(slow: SlowNetwork, merged: M
     synchronise_slowly(slow, merged)
     (conflict,) = merged.merge.list_conflicts()
     assert "d" * LONG in str(conflict)
+    merged.sync()
+    merged.require_equal("item", columns="id, name, qty")
+
+
+@pytest.mark.exhaustive
+def test_no_other_session_is_needed_from_17_on(network: SlowNetwork, merged: Merge) -> None:
+    change(merged, 1)
+    network.reset()
+    synchronise(network, merged)
+    whole = network.sent + network.received
+    change(merged, 2)
+    network.reset()
+    network.silent_after = whole * 7 // PARTS
+    with pytest.raises(RowtideError):
+        MergeReplication(network.within(1)).sync("shop", merged.subscribers[0].url)
+    with psycopg.connect(merged.hub.url, autocommit=True) as program:
+        program.execute("set lock_timeout = '15s'")
+        program.execute("alter table item add column note text")
+
+
+def test_a_program_that_is_silent_is_named(network: SlowNetwork, merged: Merge) -> None:
+    change(merged, 1)
+    with psycopg.connect(merged.hub.url) as program:
+        program.execute("lock table item in access exclusive mode")
+        with takes_at_most(10), pytest.raises(ServerSilent, match=f"pid {program.info.backend_pid}"):
+            synchronise(network, merged)
     merged.sync()
     merged.require_equal("item", columns="id, name, qty")

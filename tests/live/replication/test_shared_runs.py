@@ -162,3 +162,27 @@ def test_killed_process_is_replaced_by_the_other(
         for subscriber in six_subscribers:
             wait_rows(subscriber, [(1, 1), (2, 2)])
         wait_at_work(replicated, *six_subscribers, pid=other.process.pid)
+
+
+def test_a_stopped_run_holds_nothing(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.subscriber.execute(ORDERS)
+    replicated.subscribe()
+    for database in (replicated.publisher, replicated.subscriber):
+        ((name,),) = database.execute("select current_database()")
+        database.execute(f"alter database {name} set rowtide.silence_timeout = 3")
+    for name in ("stopped", "other"):
+        (tmp_path / name).mkdir()
+    with CaptureProcess(replicated.publisher.url, tmp_path / "stopped", DELIVERY) as stopped:
+        rows: list[tuple[object, ...]] = [(1, 1)]
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_rows(replicated.subscriber, rows)
+        # In the subscriber's transaction, which has locks there.
+        insertion = "insert into orders values (2, 2)"
+        stopped.stop_at("subscriber_commit.before", cause=lambda: replicated.publisher.execute(insertion))
+        with CaptureProcess(replicated.publisher.url, tmp_path / "other", DELIVERY) as other:
+            wait_rows(replicated.subscriber, [*rows, (2, 2)])
+            stopped.resume()
+            replicated.publisher.execute("insert into orders values (3, 3)")
+            wait_rows(replicated.subscriber, [*rows, (2, 2), (3, 3)])
+            assert other.terminate() == 0

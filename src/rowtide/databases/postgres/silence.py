@@ -146,6 +146,8 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         if waits_for_program and min(unheard_s, since_s) >= limit_s:
             looking.execute("select pg_terminate_backend(%s)", [self._pid])
             return f"{description} waited for its program, and was ended"
+        if waits_for_lock and unheard_s >= limit_s:
+            report_ended(looking.execute(sql.SQL(_END_BLOCKERS), [self._pid, self.silence_s]).fetchall())
         if self.minds_blockers and waits_for_lock and unheard_s >= limit_s:
             blockers = [name for (name,) in looking.execute(sql.SQL(_SILENT_BLOCKERS), [self._pid, self.silence_s])]
             return f"{description} waits for {', '.join(blockers)}" if blockers else None
@@ -241,12 +243,12 @@ from pg_stat_activity a
 where a.pid = any (pg_blocking_pids(%s)) and a.state <> 'active' and {_SINCE} >= %s
 """
 # Whoever reads a copy slowly is in the middle of one statement: only who holds more than reading takes is ended.
-_END_SILENT = f"""
+_ENDING = f"""
 with silent as materialized (
     select a.pid, format('%%s, silent for %%s s', {_NAME}, round({_SINCE})) as description
     from pg_stat_activity a
     where a.datname = current_database() and a.usename = session_user and a.pid <> pg_backend_pid()
-      and a.application_name = '{MERGE}' and {_SINCE} >= %s
+      and {{chosen}} and {_SINCE} >= %s
       and (a.xact_start is not null or {_HAS_ADVISORY})
       and (a.state <> 'active' or a.wait_event = 'ClientRead' or a.wait_event = 'ClientWrite' and exists (
           select from pg_locks l where l.pid = a.pid and l.granted
@@ -255,3 +257,8 @@ with silent as materialized (
 )
 select description from silent where pg_terminate_backend(pid)
 """
+_END_SILENT = _ENDING.format(chosen=f"a.application_name = '{MERGE}'")
+# Agents of deliveries may wait in a transaction for more of it: only one that keeps another from its work is ended.
+_END_BLOCKERS = _ENDING.format(
+    chosen="a.application_name ~ '^rowtide (distribution|snapshot) on ' and a.pid = any (pg_blocking_pids(%s))"
+)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from rowtide.core.errors import describe
+from rowtide.core.errors import Retryable, describe
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.roles.transactions import Transactions
@@ -104,7 +104,8 @@ def recorded(hub: Transactions, subid: str, summary: Summary, began: datetime, c
     try:
         yield history
     except BaseException as error:
-        with hub.transaction():
+        # The hub may be what failed: that is said, not that it cannot be recorded.
+        with suppress(Retryable), hub.transaction():
             history.put(FAILED, describe(error))
         raise
 

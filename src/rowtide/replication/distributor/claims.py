@@ -1,8 +1,8 @@
 """Which process delivers a subscription: session-level advisory locks in the distribution database.
 
 A run claims a subscription before it starts its agent. Other runs, on any machine, leave it alone while the session
-lasts, and claim it once that has ended, as the server ends it while its process is stopped. Exactness does not depend
-on it: the epoch at the subscriber fences agents.
+lasts, and claim it once that has ended; the server ends it while its process is stopped. Exactness does not depend on
+it: the epoch at the subscriber fences agents.
 """
 
 from __future__ import annotations
