@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -83,10 +83,16 @@ def _carry_types(
     if not retyped:
         return
     failpoint("types_carried.before")
-    if not rewrites_widened and all(column.can_widen for column in retyped) and not _has_exact(snapshot):
+    if not rewrites_widened and all(column.can_widen for column in retyped) and not _has_exact(snapshot, retyped):
         types = {column.column.lake_name: column.new.name for column in retyped}
         tables.widen_columns(path, types, before_commit=before_commit)
+        # A chunk of a copy may have come in between; from now on one that was read for the old types is refused.
+        retyped = [replace(column, old=column.new.name) for column in retyped]
+        widened = open_snapshot(snapshot.location)
+        must_rewrite = widened is not None and _has_exact(widened, retyped)
     else:
+        must_rewrite = True
+    if must_rewrite:
         convert = partial(_convert_batch, instance=instance, retyped=retyped)
         tables.rewrite(path, _columns(instance), convert, before_commit=before_commit)
     failpoint("types_carried.after")
@@ -112,11 +118,12 @@ def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
         yield base
 
 
-def _has_exact(snapshot: Snapshot) -> bool:
+def _has_exact(snapshot: Snapshot, retyped: Sequence[_Retyped]) -> bool:
     """Return whether a base table has values that its types do not hold: a copy may be ahead of what capture knows."""
     if not snapshot.location.path.endswith(BASE_SUFFIX):
         return False
-    return any(batch[_EXACT].null_count < batch.num_rows for batch in snapshot.stream([_EXACT]))
+    ordinals = {column.ordinal for column in retyped}
+    return any(ordinals & texts_by_ordinal(batch[_EXACT]).keys() for batch in snapshot.stream([_EXACT]))
 
 
 def _columns(instance: Instance) -> list[tuple[str, str]]:
