@@ -63,6 +63,7 @@ def test_a_copied_table_is_altered_with_its_keys(replicated_file: ReplicatedFile
     assert replicated_file.subscriber.execute(made) == wanted
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change", ALTERED)
 def test_an_own_table_is_altered_and_keeps_what_is_its_own(replicated_file: ReplicatedFile, change: str) -> None:
     statements = ALTERED[change]
