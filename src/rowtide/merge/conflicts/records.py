@@ -67,7 +67,7 @@ class ConflictRecord:
 
     `origin` is the nickname of the node whose version lost, `origin_datasource` its name; `parents` are the rows that
     the losing row references, as in `RowChange`; `losing_columns` are those that the losing version changed, None for
-    all. `settled_row` is the row as the hub was left with, where that is not the winning one.
+    all. `settled_row` is the row as the hub was left with, where that is not the winning one as it was read there.
     """
 
     conflict_id: str

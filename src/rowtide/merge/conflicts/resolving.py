@@ -179,7 +179,10 @@ class _Resolution:
         """Write a row, unless it is there; return whether it was. Raises `ChangedSince`, `StillReferenced`."""
         conflict, article, row = stored.conflict, stored.article, None
         if restored.later is not None and not self.over_later_changes:
-            raise ChangedSince(conflict.conflict_id, conflict.article, conflict.rowguid, restored.later)
+            # The publisher's row of an update that it refused was not always kept.
+            is_unknown = conflict.conflict_type == ConflictType.UPLOAD_UPDATE_FAILED and stored.settled is None
+            later = "it may have changed" if is_unknown else restored.later
+            raise ChangedSince(conflict.conflict_id, conflict.article, conflict.rowguid, later)
         if restored.row is not None:
             # Columns that the table did not have then get their defaults.
             article = article.only([each.name for each in article.columns if each.name in restored.row])

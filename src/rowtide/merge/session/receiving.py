@@ -129,8 +129,11 @@ class NodeReceiver:
             late = {write.rowguid for _, writes in parts for write in writes}
         return self.node.write_each(parts, bounds=self.bounds, late=late)
 
-    def ask_again(self, refused: Refused, known: Known | None) -> None:
-        """Record a refused change as failed, and request the row again in the next synchronisation."""
+    def ask_again(self, refused: Refused, known: Known | None, present: Row | None = None) -> None:
+        """Record a refused change as failed, and request the row again in the next synchronisation.
+
+        `present` is the row that stays.
+        """
         change, article, error = refused.change, refused.article, refused.error
         is_live = known is not None and known.version.presence is Presence.LIVE
         self.asking.add((article.nickname, change.rowguid))
@@ -140,7 +143,6 @@ class NodeReceiver:
             self.locked.add((article.nickname, change.rowguid))
             return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
-        present = self.node.read_rows(article, [change.rowguid]).get(change.rowguid) if is_live else None
         self.keep(article, change, conflict_type, error.code, error.reason, known=known, winning_row=present)
 
     def ask_no_more(self, refused: Sequence[Refused]) -> None:

@@ -233,7 +233,9 @@ class HubDecisions(NodeReceiver):
             self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
             losing_columns=names_lost(article, versions[loser], versions[winner]),
         )
-        return self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict), kept
+        write = self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict)
+        is_as_it_was = winner is Winner.PUBLISHER and write.row == row
+        return write, kept if is_as_it_was else replace(kept, settled_row=write.row)
 
     def _same(self, article: Article, change: RowChange, known: Known) -> Write:
         """Return a row that both ends have made alike: the hub's own, or the uploading subscriber's."""

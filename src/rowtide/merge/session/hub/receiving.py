@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, record
+from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, failure_type, record
 from rowtide.merge.errors.reading import reading
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
 from rowtide.merge.nodes.roles.metadata import Holder
@@ -34,7 +34,7 @@ from rowtide.merge.session.hub.parents import (
 )
 from rowtide.merge.session.hub.rows_of_others import find_others
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
-from rowtide.merge.versions.changes import Known, RowChange, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.stored import require_uuids
 
 
@@ -155,13 +155,16 @@ class HubReceiver(HubDecisions):
         return received
 
     def record(self, conflicts: Sequence[ConflictRecord]) -> None:
-        """Store conflicts whose outcomes are written, with the rows as the hub has them now."""
+        """Store conflicts whose outcomes are written, with the hub's rows where they are not as they were."""
         asked: dict[int, tuple[Article, list[str]]] = {}
         for each in conflicts:
+            if each.settled_row == AS_WON:
+                continue
             asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
         rows = {nickname: self.node.read_rows(article, rowguids) for nickname, (article, rowguids) in asked.items()}
         for each in conflicts:
-            settled = rows[each.article.nickname].get(each.rowguid)
+            is_read = each.settled_row != AS_WON
+            settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
             record(self.node.connection, replace(each, settled_row=settled))
 
     def _judge(self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, Known]]) -> Judged:
@@ -270,8 +273,10 @@ class HubReceiver(HubDecisions):
         waiting, late, orphans = self._find_parents(refused)
         settled, left = self._try_again(waiting)
         known = self._read_known(list(late.values())) if late else {}
+        present = self._read_present(list(late.values()), known)
         for place, each in late.items():
-            self.ask_again(each, known[each.article.nickname].get(each.change.rowguid))
+            nickname, rowguid = each.article.nickname, each.change.rowguid
+            self.ask_again(each, known[nickname].get(rowguid), present.get((nickname, rowguid)))
             settled[place] = Counts(refused=1)
         if orphans:
             self._compensate_each(list(orphans.values()))
@@ -327,6 +332,7 @@ class HubReceiver(HubDecisions):
         settled: dict[int, Counts] = {}
         contests: dict[int, list[KeyContest]] = {}
         undone: dict[int, Refused] = {}
+        present = self._read_present(list(refused.values()), known)
         self._note_members(list(refused.values()))
         for place, each in refused.items():
             article, change, holder = each.article, each.change, each.refusal.holder
@@ -343,7 +349,7 @@ class HubReceiver(HubDecisions):
             elif _is_undone(each) or (article.compensate_for_errors and not each.refusal.is_locked):
                 undone[place] = each
             else:
-                self.ask_again(each, here.get(change.rowguid))
+                self.ask_again(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
                 settled[place] = Counts(refused=1)
         for several in contests.values():
             article = several[0].refused.article
@@ -387,6 +393,17 @@ class HubReceiver(HubDecisions):
             listed += [each.change.rowguid, *([each.refusal.holder] if each.refusal.holder is not None else [])]
         found = self.read_known(list(asked.values()))
         return dict(zip(asked, found, strict=True))
+
+    def _read_present(
+        self, refused: Sequence[Refused], known: Mapping[int, Mapping[str, Known]]
+    ) -> dict[tuple[int, str], Row]:
+        """Return the hub's rows that refused changes are of, by article and rowguid."""
+        found: dict[tuple[int, str], Row] = {}
+        for article, changes in by_article([each for each in refused if not each.refusal.is_locked]):
+            live = [one.rowguid for one in changes if is_live(known[article.nickname].get(one.rowguid))]
+            rows = self.node.read_rows(article, live) if live else {}
+            found.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
+        return found
 
     def _find_moved(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that the subscriber has moved, though it may not."""

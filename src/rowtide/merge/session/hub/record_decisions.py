@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, names_lost, reason_of
+from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
@@ -305,6 +305,7 @@ class HubRecordDecisions:
             lineage,
             name,
             losing_columns=columns,
+            settled_row=won if winner is Winner.SUBSCRIBER else AS_WON,
         )
 
     def _is_news(self, place: Place, known: Known | None) -> bool:
