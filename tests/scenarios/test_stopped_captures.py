@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import insert
 
@@ -47,10 +50,9 @@ OWN_STOPS = [
     ("delta_vacuum.before",),
 ]
 REMOVALS = ("rows_removal.before", "delta_vacuum.before")
-HOLDS_LAKE = """
-select count(*) from pg_locks l join pg_stat_activity a using (pid)
-where l.locktype = 'advisory' and a.application_name like 'rowtide capture%'
-"""
+SESSIONS_OF = "select count(*) from pg_stat_activity where application_name like 'rowtide % pid {}'"
+HOLDS_LAKE = "select count(*) from pg_locks where locktype = 'advisory' and classid = 1919907700 and objid = 2"
+"""The lake's lease; the other sessions of who had it are ended by who takes it."""
 IMPATIENT = """
 from datetime import timedelta
 from rowtide.delta import checkpoints
@@ -155,6 +157,11 @@ def within_seconds(url: str) -> str:
     return f"{url}&options=-c%20rowtide.silence_timeout%3D{SILENCE_S}"
 
 
+def copy_session(process: CaptureProcess) -> str:
+    """Return the name of the sessions in which a process copies tables."""
+    return f"rowtide snapshot on {socket.gethostname()} pid {process.process.pid}"
+
+
 def bring_about(logged: LoggedDatabase, stops: tuple[str, ...]) -> None:
     """Let a process come to a step: rows are written, or rows are to be removed."""
     write(logged)
@@ -215,15 +222,19 @@ def test_a_machine_that_is_paused_frees_slot_and_leases(logged: LoggedDatabase, 
         (tmp_path / name).mkdir()
     # No server would end the stream by itself.
     url = f"{within_seconds(logged.url)}%20-c%20wal_sender_timeout%3D0"
-    with CaptureProcess(url, tmp_path / "paused") as paused:
+    with CaptureProcess(url, tmp_path / "paused") as paused, ExitStack() as stack:
         publish(logged, paused)
         stopped = (paused.wait_child(LOG_READER), paused.process.pid)
+        # As in the middle of a copy.
+        copying = stack.enter_context(closing(psycopg.connect(logged.url, application_name=copy_session(paused))))
+        copying.execute(f"select from {SOURCES[0]}")
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         write(logged)
         wait_until(lambda: logged.execute(HOLDS_LAKE) == [(0,)], what="the server ends the session")
         with CaptureProcess(logged.url, tmp_path / "other") as other:
             publish(logged, other)
+            assert logged.execute(SESSIONS_OF.format(paused.process.pid)) == [(0,)]
             before = lake_files(logged)
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)

@@ -1,6 +1,6 @@
 """The right to write one lake: an advisory lock in the source database, and a fencing token in the manifest.
 
-The token is in the tables, too, where the last holder did not give the lake up: see `delta.writing.fencing`.
+The tables have the holder's number, too, where the last one did not give the lake up: see `delta.writing.fencing`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from rowtide.core.errors import RowtideError
@@ -16,7 +17,7 @@ from rowtide.delta.writing.fencing import fence_all
 from rowtide.delta.writing.held_lakes import hold
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.log.errors import LeaseLost
-from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder, end_sessions
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
@@ -46,7 +47,8 @@ class LakeLease:
     ) -> LakeLease:
         """Take a new token for the holder of the lake's advisory lock.
 
-        Unless the last holder gave it up, the tables of `lake` are fenced from it: it may be stopped, and wake.
+        Unless the last holder gave it up, its sessions are ended, and the tables of `lake` fenced from it: it may be
+        stopped, and wake.
         `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the session that has the lock
         is gone.
         """
@@ -54,10 +56,16 @@ class LakeLease:
         last = manifest.state.leases.get(LAKE)
         token = manifest.take_lease(LAKE, describe_holder(), verify=lease.verify)
         if lake is not None:
-            hold(lake, token)
-            if last is not None and last.holder != NOBODY:
+            # Not the token: a log store that was lost begins again with low ones.
+            number = _milliseconds(manifest.state.leases[LAKE].taken_at)
+            if last is None or last.holder != NOBODY:
+                if last is not None:
+                    end_sessions(lease.connection, last.holder)
+                    number = max(number, _milliseconds(last.taken_at) + 1)
                 locations = [locate(path) for path in list_tables(lake)]
-                fence_all(locations, token, at_once=calls_at_once(location.store for location in locations))
+                at_once = calls_at_once(location.store for location in locations)
+                number = fence_all(locations, number, at_once=at_once)
+            hold(lake, number)
         return cls(manifest, token, lease.verify)
 
     def give_up(self) -> None:
@@ -77,6 +85,10 @@ class LakeLease:
         lease = (state or self.manifest.refresh()).leases.get(LAKE)
         if lease is None or lease.token != self.token:
             raise LeaseLost(LAKE, lease.holder if lease is not None else "nobody")
+
+
+def _milliseconds(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)

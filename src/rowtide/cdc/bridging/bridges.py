@@ -154,6 +154,7 @@ def _publish_rest(
     capture = Capture(system_tables, store, held)
     while capture.position < held.manifest.refresh().position:
         capture.step()
+    held.give_up()
     return _enabled(system_tables.read().instances)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -132,7 +133,7 @@ class _Run:
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease, source.lake, list_table_paths)
-            stack.callback(held.give_up)
+            stack.push(partial(_give_up, held))
             upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
@@ -283,6 +284,12 @@ class _Supervisor:
         if self._snapshots is None:
             return False
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
+
+
+def _give_up(held: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+    """Give the lake up; after an error the next holder makes sure of it."""
+    if kind is None:
+        held.give_up()
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

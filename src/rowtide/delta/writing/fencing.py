@@ -1,61 +1,60 @@
 """Fences: commits that keep a former holder of a lake's lease from committing, whenever it wakes (docs/decisions/0112).
 
 A process may be stopped between the moment when it verifies its lease and its next commit. So who takes a lake from a
-holder that did not give it up commits its own token to each table, as a transaction's version. A commit of a lower
-token either finds it in the version that it begins with, or loses the race for the next number to it.
+holder that did not give it up commits its own number to each table, as a transaction's version. A commit of a holder
+with a lower number either finds it in the version that it begins with, or loses the race for the next one to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from rowtide.delta.actions import commit_info
-from rowtide.delta.errors import LakeFenced
-from rowtide.delta.snapshot import Location, open_snapshot
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, put_commit
 from rowtide.delta.writing.held_lakes import FENCE
 from rowtide.storage.freshness import read_clock
 
 
-def fence_all(locations: Iterable[Location], token: int, *, at_once: int) -> None:
-    """Commit a token to those of some tables that are there. Raises `LakeFenced` if one has a higher token."""
+def fence_all(locations: Iterable[Location], number: int, *, at_once: int) -> int:
+    """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
+
+    It is above all that the tables have: whoever took them with a clock that was ahead is a former holder.
+    """
+    listed = list(locations)
     with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:
-        for done in [pool.submit(_fence, location, token) for location in locations]:
-            done.result()
+        number = max([number, *(found + 1 for found in pool.map(_read, listed))])
+        list(pool.map(partial(_fence, number), listed))
+    return number
 
 
-def _fence(location: Location, token: int) -> None:
+def _read(location: Location) -> int:
+    return _fence_of(open_snapshot(location))
+
+
+def _fence_of(snapshot: Snapshot | None) -> int:
+    found = None if snapshot is None else snapshot.state.transactions.get(FENCE)
+    return -1 if found is None else found.version
+
+
+def _fence(number: int, location: Location) -> None:
     while True:
         begun = read_clock()
         snapshot = open_snapshot(location)
-        if snapshot is None:
+        if snapshot is None or _fence_of(snapshot) >= number:
             return
-        found = snapshot.state.transactions.get(FENCE)
-        if found is not None and found.version >= token:
-            _require_own(location, found.version, token)
-            return
-        info = commit_info("WRITE", {"mode": "Append"}, tags={"rowtide.token": str(token)})
-        transaction: Mapping[str, object] = {"appId": FENCE, "version": token, "lastUpdated": info["timestamp"]}
+        info = commit_info("WRITE", {"mode": "Append"})
+        transaction = {"appId": FENCE, "version": number, "lastUpdated": info["timestamp"]}
         try:
             put_commit(
                 location,
                 Last(snapshot.version, begun),
                 Entry.of(info, [("txn", transaction)]),
                 pass_by=lambda _passed: None,
-                is_counted=lambda: _is_counted(location, token),
+                is_counted=lambda: _read(location) >= number,
             )
         except CommitLost:
             continue
         return
-
-
-def _is_counted(location: Location, token: int) -> bool:
-    snapshot = open_snapshot(location)
-    found = None if snapshot is None else snapshot.state.transactions.get(FENCE)
-    return found is not None and found.version >= token
-
-
-def _require_own(location: Location, found: int, token: int) -> None:
-    if found > token:
-        raise LakeFenced(location.path)

@@ -40,6 +40,17 @@ def find_holder(connection: Connection, name: str) -> str | None:
     return str(holder) if holder is not None else None
 
 
+def end_sessions(connection: Connection, holder: str) -> None:
+    """End the sessions of a process that had a lease and is gone, or stopped: what they read stays locked otherwise.
+
+    Those that are younger than the connection's are not its: a process may have the name of an earlier one.
+    """
+    if holder != describe_holder():
+        names = [f"rowtide {kind} on {holder}".encode()[:_NAME_BYTES].decode(errors="ignore") for kind in _KINDS]
+        with translated():
+            connection.execute(text(_END), {"names": names})
+
+
 class AdvisoryLease:
     """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
 
@@ -108,6 +119,13 @@ def _parameters(name: str) -> dict[str, int]:
         return {"class": _CLASS, "key": _KEYS[name]}
     return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
 
+
+_KINDS, _NAME_BYTES = ("capture", "snapshot", "difference"), 63
+_END = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where application_name = any(:names) and usename = session_user and datname = current_database()
+  and backend_start < (select backend_start from pg_stat_activity where pid = pg_backend_pid())
+"""
 
 _TRY = "select pg_try_advisory_lock(:class, :key)"
 
