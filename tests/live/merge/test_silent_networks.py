@@ -167,5 +167,6 @@ def test_a_program_that_is_silent_is_named(network: SlowNetwork, merged: Merge) 
         program.execute("lock table item in access exclusive mode")
         with takes_at_most(10), pytest.raises(ServerSilent, match=f"pid {program.info.backend_pid}"):
             synchronise(network, merged)
-    merged.sync()
+    for place in (0, 1):
+        synchronise(network, merged, place)
     merged.require_equal("item", columns="id, name, qty")
