@@ -15,15 +15,16 @@ from rowtide.databases.sqlite.quoting import quote
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """A table, and its user's own columns."""
+    """A table, and its user's own columns; unique keys of the column `beside` alone are left out."""
 
     table: Table
     columns: Sequence[Column]
+    beside: str | None = None
 
     @property
     def condition(self) -> str:
         """The condition that a row `r` conflicts with `new` on a unique key."""
-        return "(" + " or ".join(self._collides(key) for key in self.table.unique_keys) + ")"
+        return "(" + " or ".join(self._collides(key) for key in self._keys) + ")"
 
     @property
     def written_columns(self) -> tuple[str, ...]:
@@ -40,11 +41,24 @@ class Displacement:
     @property
     def displacing_columns(self) -> tuple[str, ...]:
         """The quoted columns whose update can displace other rows."""
-        keys = self.table.unique_keys
+        keys = self._keys
         if not all(key.is_of_columns for key in keys):
             return self.written_columns
         named = (term.expression for key in keys for term in key.terms)
         return tuple(dict.fromkeys([*named, *self.rowid_names]))
+
+    @property
+    def key_condition(self) -> str:
+        """The condition that a row `r` has the primary key of `new`."""
+        wanted = sorted(quote(column.name) for column in self.table.key_columns)
+        keys = (key for key in self.table.unique_keys if key.is_of_columns)
+        found = (key for key in keys if sorted(term.expression for term in key.terms) == wanted)
+        return next((self._collides(key) for key in found), "false")
+
+    @property
+    def _keys(self) -> list[UniqueKey]:
+        beside = None if self.beside is None else [quote(self.beside)]
+        return [key for key in self.table.unique_keys if [term.expression for term in key.terms] != beside]
 
     def _collides(self, key: UniqueKey) -> str:
         """Return the condition that `r` and `new` are equal on a unique key. Names in expressions are those of `r`."""
@@ -59,14 +73,14 @@ class Displacement:
         if not term.is_column:
             return f"(select {term.expression} from {self._new_row()})"
         column = next((column for column in self.columns if quote(column.name) == term.expression), None)
-        return f"new.{term.expression}" if column is None else _new_value(column)
+        return f"new.{term.expression}" if column is None else new_value(column)
 
     def _new_row(self) -> str:
-        values = (f"{_new_value(column)} as {quote(column.name)}" for column in self.columns)
+        values = (f"{new_value(column)} as {quote(column.name)}" for column in self.columns)
         return f"(select {', '.join(values)})"
 
 
-def _new_value(column: Column) -> str:
+def new_value(column: Column) -> str:
     """Return a value of `new`; for a NOT NULL column, REPLACE substitutes the default for null."""
     name = f"new.{quote(column.name)}"
     return name if column.is_nullable or column.default is None else f"coalesce({name}, {column.default})"

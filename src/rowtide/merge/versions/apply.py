@@ -35,7 +35,11 @@ class Logged(IntEnum):
     UPDATED = 2
     DELETED = 3
     DISPLACED = 4
-    """A row with the same key was written, and replaced it if REPLACE was used; SQLite tells triggers neither way."""
+    """Another row was written that conflicts with it: earlier builds' triggers did not know whether it is gone."""
+    REPLACED = 5
+    """REPLACE wrote this row in place of another one, whose rowguid it has now; of a SQLite file."""
+    KEPT = 6
+    """The values of a row that an action of a foreign key changed while another one was replaced; of a SQLite file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +249,12 @@ _IS_PUT_BACK = "(l.deleted = 1 or (l.inserted = 1 and d.rowguid is not null))"
 
 
 def _by_row(article: Article, dialect: Dialect) -> str:
-    said = {kind: f"max(case when kind = {kind.value} then 1 else 0 end)" for kind in Logged}
-    deleted = f"case when {said[Logged.DELETED]} = 1 or {said[Logged.DISPLACED]} + {said[Logged.INSERTED]} = 2 then 1"
-    terms = [f"{dialect.stamp} as stamp", f"{said[Logged.INSERTED]} as inserted", f"{deleted} else 0 end as deleted"]
+    said = {kind: f"max(case when kind = {kind.value} then 1 else 0 end)" for kind in (Logged.INSERTED, Logged.DELETED)}
+    terms = [
+        f"{dialect.stamp} as stamp",
+        f"{said[Logged.INSERTED]} as inserted",
+        f"{said[Logged.DELETED]} as deleted",
+    ]
     if article.column_tracking:
         terms += [f"{dialect.changed(place)} as changed_{place}" for place in range(len(article.columns))]
     if article.additive_column is not None:

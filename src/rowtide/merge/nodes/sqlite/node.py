@@ -40,6 +40,7 @@ from rowtide.merge.nodes.sqlite.key_moves import find_referenced, move_received,
 from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
 from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.metadata.own_changes import log_own, log_update
+from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     FILTERING,
     READER,
@@ -118,8 +119,7 @@ class SqliteNode:
             return
         if not os.access(self.path, os.W_OK):
             raise NodeOutdated(self.path, "the file may not be written")
-        with self.transaction():
-            completing.complete(self.connection, self._session)
+        self.tables.prepare()
 
     def close(self) -> None:
         """Close the file; an uncommitted transaction is rolled back."""
@@ -537,15 +537,25 @@ class SqliteNode:
                 self._apply()
                 yield session, close_generation(self.connection, session, own)
             return
-        # What is committed the reader need not apply once more.
-        self.apply_log()
         with ExitStack() as stack:
-            with self.transaction():
+            with self._settled():
                 self._apply()
                 generation = close_generation(self.connection, session, own)
                 # Opened while nobody else can write: it sees what is in the generation, and nothing later.
                 reader = stack.enter_context(clock.snapshot(session))
             yield reader, generation
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Write in a transaction that begins with a settled log: a snapshot sees the rows that came back by that."""
+        # What is committed a reader need not apply once more.
+        self.apply_log()
+        while True:
+            with self.transaction():
+                if is_settled(self._session):
+                    yield
+                    return
+                settle(self._session, list_merged(self.connection))
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one raised while writing rows."""

@@ -24,6 +24,8 @@ from rowtide.merge.nodes.sqlite.metadata import system_tables
 from rowtide.merge.nodes.sqlite.metadata.documented_tables import file_views
 
 _FORM = "MSmerge_form"
+_TRIGGERS = "triggers of tables 2"
+"""The form of the tables' triggers: a file with another one gets this build's; see `SqliteTables.prepare`."""
 
 
 @cache
@@ -32,7 +34,7 @@ def _form() -> str:
     dialect = sqlite.dialect()
     tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
     raw = [f"{table} {columns}" for table, columns in system_tables.COLUMN_DEFINITIONS.items()]
-    made = [*tables, *raw, *system_tables.DEFINITIONS, *file_views().values(), *_guards()]
+    made = [*tables, *raw, *system_tables.DEFINITIONS, *file_views().values(), *_guards(), _TRIGGERS]
     form = sha256("\n".join(made).encode()).hexdigest()
     return f"CREATE VIEW {_FORM} as select {quote_literal(form[:16])} as form"
 

@@ -26,16 +26,15 @@ from rowtide.merge.partitions.mapped_rows import NOBODY, MappedRows, mapped_filt
 from rowtide.merge.versions.apply import Logged
 
 _LIVE = (Logged.INSERTED.value, Logged.UPDATED.value)
-_LAST = f"select tablenick, rowguid, max(rowid) as place from {LOG} group by tablenick, rowguid"
-# What may have been displaced was, if the line that follows is of the row that was written in its place. A row that was
-# ignored leaves no line, so that it may look like that: until the agent looks at the table.
-_DISPLACING = (
-    f"(select n.tablenick = l.tablenick and n.kind in {_LIVE} from {LOG} n where n.rowid > l.rowid "
-    f"and n.kind <> {Logged.DISPLACED.value} order by n.rowid limit 1)"
+_CHANGES = (*_LIVE, Logged.DELETED.value)
+# A row that REPLACE wrote has the rowguid of the one that it replaced.
+_GIVEN_UP = f"select rowguid from {LOG} where kind = {Logged.REPLACED.value} and rowguid <> columns"
+_LAST = (
+    f"select tablenick, rowguid, max(rowid) as place from {LOG} where kind in {_CHANGES} "
+    f"and rowguid not in ({_GIVEN_UP}) group by tablenick, rowguid"
 )
 _PENDING = (
-    f"select l.tablenick, l.rowguid, case when l.kind in {_LIVE} then 1 when l.kind = {Logged.DELETED.value} then 0 "
-    f"when {_DISPLACING} then 0 else 1 end as is_live, {BSN} as stamp "
+    f"select l.tablenick, l.rowguid, l.kind in {_LIVE} as is_live, {BSN} as stamp "
     f"from ({_LAST}) p cross join {LOG} l on l.rowid = p.place"
 )
 

@@ -21,6 +21,12 @@ TOMBSTONE = definitions.TOMBSTONE
 LOG = "MSmerge_log"
 """Users' changes since the log was last applied, in order; `columns` has 1 for each changed column, else 0."""
 
+DISPLACED = "MSmerge_displaced"
+"""Rows that the row being written may displace, by the packed key of that one and the moment of the statement.
+
+`place` is the log's last line then; the row with `has_key` has the same primary key. Nothing in it lasts.
+"""
+
 AGENT = "MSmerge_agent"
 """Has a row in the agent's write transactions, by which programs' triggers can leave its writes out.
 
@@ -43,6 +49,11 @@ DEFINITIONS = (
         f"create table if not exists {LOG} "
         "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
     ),
+    (
+        f"create table if not exists {DISPLACED} (tablenick integer not null, rowguid text not null, "
+        "written text not null, moment real not null, place integer not null, has_key integer, columns text, base text)"
+    ),
+    f"create index if not exists {DISPLACED}_moment on {DISPLACED} (moment, written)",
 )
 """The statements that create the tables whose columns are never added to."""
 
@@ -70,7 +81,7 @@ COLUMN_DEFINITIONS = {table: columns.split(", ") for table, columns in _COLUMNS.
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
-    for table in (*_COLUMNS, LOG, exact_numbers.EXACT):
+    for table in (*_COLUMNS, LOG, DISPLACED, exact_numbers.EXACT):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)
     # A program's trigger that asks it would fail without it.
@@ -81,5 +92,5 @@ def drop(connection: Connection, session: sqlite3.Connection) -> None:
 
 def forget(session: sqlite3.Connection, nickname: int) -> None:
     """Remove the metadata of a table's rows, in the caller's transaction."""
-    for table in (*_COLUMNS, LOG, exact_numbers.EXACT, row_hashes.name):
+    for table in (*_COLUMNS, LOG, DISPLACED, exact_numbers.EXACT, row_hashes.name):
         session.execute(f"delete from {table} where tablenick = ?", (nickname,))

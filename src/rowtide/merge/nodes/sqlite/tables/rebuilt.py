@@ -16,7 +16,7 @@ from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import READER
 from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
 from rowtide.merge.nodes.sqlite.tables.rowguid import add_rowguid, has_own_rowguid, index_name, require_fit_rowguid
-from rowtide.merge.nodes.sqlite.tables.triggers import trigger_names
+from rowtide.merge.nodes.sqlite.tables.triggers import all_trigger_names
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
 
@@ -57,7 +57,7 @@ class SqliteRebuiltTables:
 
     @contextmanager
     def rewriting(self, article: Article) -> Iterator[None]:
-        session, own = self._session, trigger_names(article)
+        session, own = self._session, all_trigger_names(article)
         triggers = read_triggers(session, article.file_table)
         for name in triggers:
             session.execute(f"drop trigger {quote(name)}")

@@ -16,6 +16,7 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
@@ -64,6 +65,15 @@ class SqliteTables:
         if not completing.is_complete(self._session):
             with self._transaction():
                 completing.complete(self._connection, self._session)
+                for article in list_merged(self._connection):
+                    self._renew_triggers(article)
+
+    def _renew_triggers(self, article: Article) -> None:
+        """Give a table this build's triggers, if it has those of an earlier one and its columns are the article's."""
+        table = find_table(self._session, article.file_table)
+        if table is None or not article.is_tracked or self._find_damage(article, table) is not None:
+            return
+        self.track(article)
 
     def is_prepared(self) -> bool:
         found = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
@@ -268,7 +278,8 @@ class SqliteTables:
 
     def track(self, article: Article) -> None:
         self._drop_triggers(article)
-        for statement in trigger_statements(article, self._find(article.file_table)).values():
+        table = self._find(article.file_table)
+        for statement in trigger_statements(article, table, self._references(table)).values():
             self._session.execute(statement)
 
     def untrack(self, article: Article) -> None:

@@ -1,34 +1,39 @@
 """Triggers that log which rows of a SQLite table change (SQL Server: MSmerge_ins_, _upd_, _del_).
 
 They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
-schema. They read no other table. They log the agent's writes too, and the agent removes those entries; see `writing`.
+schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Those that follow REPLACE
+are made in `replacing`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rowtide.databases.sqlite.catalogue import Column, Table
 from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.index_text import TOKEN
 from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, LOG
+from rowtide.merge.nodes.node_tables import Reference
+from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, DISPLACED, LOG
+from rowtide.merge.nodes.sqlite.tables import replacing
 from rowtide.merge.versions.apply import Logged
 
-_KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
+_KINDS = ("ins", "upd", "del", *replacing.KINDS, "rowguid")
 _IDENTITY = "identity"
 """The kind of the trigger that keeps to identity ranges."""
 _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
 
 
-def trigger_statements(article: Article, table: Table) -> dict[str, str]:
-    """Return the statements that create a table's triggers, by trigger name."""
+def trigger_statements(article: Article, table: Table, references: Sequence[Reference]) -> dict[str, str]:
+    """Return the statements that create a table's triggers, by trigger name; `references` are its foreign keys."""
     quoted = quote(table.name)
-    displacement = Displacement(table, _in_order(article, table))
-    displaced = displacement.condition
-    displacing = ", ".join(displacement.displacing_columns)
-    others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
+    # Whoever writes a row's rowguid again changes that row. Only where columns are followed is that not enough.
+    is_by_column = article.column_tracking or article.additive_column is not None
+    displacement = Displacement(table, _in_order(article, table), None if is_by_column else ROWGUID)
+    kept = replacing.kept_bodies(article, displacement, references)
     bodies = {
         "ins": (f"after insert on {quoted}", _logged(article, Logged.INSERTED)),
         "upd": (
@@ -36,16 +41,13 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
             _logged(article, Logged.UPDATED),
         ),
         "del": (f"after delete on {quoted}", _logged(article, Logged.DELETED, row="old")),
-        "ins_displaces": (
-            f"before insert on {quoted} when exists (select 1 from {quoted} r where {displaced})",
-            _displaced(article, quoted, displaced),
-        ),
-        "upd_displaces": (
-            f"before update of {displacing} on {quoted} when exists (select 1 from {quoted} r where {others})",
-            _displaced(article, quoted, others),
-        ),
+        **replacing.bodies(article, displacement),
+        **kept,
         "rowguid": (
-            f"before update of {ROWGUID} on {quoted} when new.{ROWGUID} is not old.{ROWGUID}",
+            (
+                f"before update of {ROWGUID} on {quoted} when new.{ROWGUID} is not old.{ROWGUID} and not exists "
+                f"(select 1 from {DISPLACED} where tablenick = {article.nickname} and rowguid = new.{ROWGUID})"
+            ),
             "select raise(abort, 'the column rowguid of a merged table stays as it is')",
         ),
     }
@@ -54,9 +56,10 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
         bodies[kind] = (f"before {event} on {quoted} when not exists (select 1 from {quote(AGENT)})", refusal)
     if article.identity_range:
         bodies[_IDENTITY] = _require_range(article, quoted)
+    kinds = (*_kinds(article), *(kept if article.is_tracked else ()))
     return {
         name: f"create trigger {quote(name)} {event} begin {statement}; end"
-        for name, event, statement in ((trigger_name(article, kind), *bodies[kind]) for kind in _kinds(article))
+        for name, event, statement in ((trigger_name(article, kind), *bodies[kind]) for kind in kinds)
     }
 
 
@@ -76,13 +79,13 @@ def _in_order(article: Article, table: Table) -> list[Column]:
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:
-    """Return the names of all triggers of an article's table."""
-    return tuple(trigger_name(article, kind) for kind in _kinds(article))
+    """Return the names of the triggers that an article's table must have, of whichever build."""
+    return tuple(trigger_name(article, kind) for kind in _kinds(article) if kind not in replacing.LATER_KINDS)
 
 
 def all_trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names that triggers of an article's table have with any options."""
-    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *_PROHIBITIONS, _IDENTITY))
+    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *replacing.KEPT_KINDS, *_PROHIBITIONS, _IDENTITY))
 
 
 def _kinds(article: Article) -> tuple[str, ...]:
@@ -101,10 +104,13 @@ def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
     """Return the statement that logs a change: the changed columns, and the old value of an additive column."""
     names, values = "", ""
     if kind is Logged.UPDATED and article.column_tracking:
-        names, values = ", columns", f", {' || '.join(map(_is_changed, article.columns))}"
+        changed = replacing.changed_columns(
+            article, lambda name: f"old.{quote(name)}", lambda name: f"new.{quote(name)}"
+        )
+        names, values = ", columns", f", {changed}"
     if kind is Logged.UPDATED and article.additive_column is not None:
         names += ", base"
-        values += f", cast(old.{quote(article.additive_column.name)} as text)"
+        values += f", {replacing.base_of(article.additive_column, 'old')}"
     return (
         f"insert into {LOG} (tablenick, rowguid, kind{names}) "
         f"values ({article.nickname}, {row}.{ROWGUID}, {kind.value}{values})"
@@ -127,22 +133,9 @@ def _require_range(article: Article, table: str) -> tuple[str, str]:
     )
 
 
-def _is_changed(column: ArticleColumn) -> str:
-    name = quote(column.name)
-    return f"(old.{name} collate binary is not new.{name} or typeof(old.{name}) <> typeof(new.{name}))"
-
-
 def _written(article: Article, table: Table, displacement: Displacement) -> list[str]:
     """Return the names that a logged update can set: not those of unpublished columns."""
     published = {column.name for column in article.columns}
     unpublished = {quote(column.name) for column in table.columns if column.name not in published}
     names = displacement.written_columns
     return [name for name in names if not article.vertical_partition or name not in unpublished]
-
-
-def _displaced(article: Article, table: str, condition: str) -> str:
-    """Return the statement that logs rows that REPLACE would delete to write `new`."""
-    return (
-        f"insert into {LOG} (tablenick, rowguid, kind) "
-        f"select {article.nickname}, r.{ROWGUID}, {Logged.DISPLACED.value} from {table} r where {condition}"
-    )
