@@ -105,7 +105,7 @@ def test_a_replaced_row_adds_what_it_added(merged: Merge, recursive: str) -> Non
     merged.settle()
 
     assert merged.hub.rows("stock", "id, qty") == [(1, 111)]
-    merged.require_equal("stock")
+    merged.require_equal("stock", columns="id, qty")
 
 
 @RECURSIVE

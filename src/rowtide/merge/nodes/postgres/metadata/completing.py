@@ -32,7 +32,7 @@ STATE = f"select to_regclass({quote_literal(quote_qualified(SCHEMA, replinfo.nam
 _LOCK = int.from_bytes(b"rtform")
 _RIGHTS = "42501"
 _READ_ONLY = "25006"
-_FUNCTIONS = "functions of triggers 2"
+_FUNCTIONS = "functions of triggers 3"
 """The form of the functions of the tables' triggers: a node with another one gets this build's."""
 OUTDATED = (_RIGHTS, _READ_ONLY)
 """SQLSTATEs of a role or a server that may not complete a node."""
@@ -44,7 +44,7 @@ def form() -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
     raw = [f"{table} {columns}" for table, columns in system_tables.COLUMN_DEFINITIONS.items()]
-    raw += [system_tables.GENERATIONS_INDEX, _FUNCTIONS]
+    raw += [system_tables.GENERATIONS_INDEX, system_tables.LOG_INDEX, _FUNCTIONS]
     return f"rowtide merge {sha256(chr(10).join([*tables, *raw, *view_statements()]).encode()).hexdigest()[:16]}"
 
 

@@ -18,7 +18,12 @@ from rowtide.merge.versions.apply import Tables
 CONTENTS = quote_qualified(SCHEMA, definitions.CONTENTS)
 TOMBSTONE = quote_qualified(SCHEMA, definitions.TOMBSTONE)
 LOG = quote_qualified(SCHEMA, "MSmerge_log")
-"""Users' changes since the log was last applied; `columns` has one boolean per column: whether it was changed."""
+"""Users' changes since the log was last applied; `columns` has one boolean per column: whether it was changed.
+
+`key` is the text of a deleted row's primary key.
+"""
+LOG_INDEX = f'create index if not exists "MSmerge_log_deleted" on {LOG} (stamp, key) where kind = 3'
+"""The statement of the index by which a transaction finds the rows that it has deleted."""
 LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
 """Orders the entries of rows with an additive column."""
 
@@ -89,10 +94,12 @@ def create(connection: Connection) -> None:
     connection.execute(
         text(
             f"create table if not exists {LOG} (tablenick int not null, rowguid uuid not null, kind smallint not null, "
-            "stamp bigint not null, columns boolean[], base text, ordinal bigint) "
+            "stamp bigint not null, columns boolean[], base text, ordinal bigint, key text) "
             "with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
         )
     )
+    connection.execute(text(f"alter table {LOG} add column if not exists key text"))
+    connection.execute(text(LOG_INDEX))
     connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
     connection.execute(statement(GENERATIONS_INDEX))
     if connection.execute(select(replinfo.c.nickname)).first() is None:

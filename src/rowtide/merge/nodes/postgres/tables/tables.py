@@ -17,7 +17,7 @@ from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execu
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.source_table import SourceTable
@@ -49,6 +49,7 @@ from rowtide.merge.nodes.postgres.tables.rewriting import find_rewriting
 from rowtide.merge.nodes.postgres.tables.triggers import (
     function_name,
     function_statements,
+    later_trigger_statements,
     partition_trigger_names,
     removal_statements,
     trigger_names,
@@ -116,6 +117,7 @@ class PostgresTables:
             if has_functions:
                 for each in function_statements(article, is_partitioned=is_partitioned):
                     self._connection.execute(statement(each))
+                self._connection.execute(statement(_tried(later_trigger_statements(article))))
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -539,6 +541,17 @@ select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid
              and attgenerated = '' and attname <> 'rowguid' and attname not like '\_\_sys%%') as unpublished
 from (select to_regclass(%s)::oid as oid) t
 """.replace("{fingerprint}", _FINGERPRINT.replace(":table", "t.oid").replace("%", "%%"))
+
+
+def _tried(statements: Iterable[str]) -> str:
+    """Return the block of statements that are left out where the role may not run them, or the table is in use."""
+    lines = "".join(f"{each}; " for each in (f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'", *statements))
+    body = (
+        f"begin {lines} exception when insufficient_privilege or lock_not_available or undefined_table then null; end"
+    )
+    return f"do {quote_body(body)}"
+
+
 _FUNCTIONS = """
 select to_regproc(:function) is not null,
        coalesce((select relkind = 'p' from pg_class where oid = to_regclass(:table)), false)

@@ -32,6 +32,7 @@ _EVENTS = {
     "del": f"after delete on {{table}} {_OLD} for each statement",
     "trunc": "before truncate on {table} for each statement",
     "rowguid": f"before update of {ROWGUID} on {{table}} for each row",
+    "again": "before insert on {table} for each row",
 }
 _PROHIBITIONS = {
     "prohibit": "before insert or update or delete on {table} for each row",
@@ -45,8 +46,10 @@ _LOGGED_ROWGUID = (
 _ALL_EVENTS = _EVENTS | _PROHIBITIONS
 _IDENTITY = "identity"
 """The kind of the trigger that keeps to identity ranges."""
-_OF_ROWS = ("rowguid", "prohibit")
-_OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
+_AGAIN = "again"
+"""The kind of the trigger that gives a row which a transaction deletes and inserts again its rowguid back."""
+_OF_ROWS = ("rowguid", "prohibit", _AGAIN)
+_OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind not in _OF_ROWS)
 _CONDITIONS = {
     "rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}",
     **dict.fromkeys(_PROHIBITIONS, _IS_NOT_AGENT),
@@ -56,7 +59,7 @@ _CONDITIONS = {
 def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
     """Yield the statements that create a table's functions and triggers, and those of its partitions."""
     yield from function_statements(article, is_partitioned=table.kind is TableKind.PARTITIONED)
-    yield from _triggers(article, table, _events(article))
+    yield from _triggers(article, quote_qualified(table.schema, table.name), _events(article))
     if _has_ranges(article):
         yield from identity.trigger_statements(article, quote(_name(article, _IDENTITY)), _IS_OF_USER)
     for part in table.row_holders if article.is_tracked else ():
@@ -83,14 +86,21 @@ def function_name(article: Article) -> str:
     return f"{SCHEMA}.{quote(_name(article, next(iter(_events(article)))))}"
 
 
+def later_trigger_statements(article: Article) -> Iterator[str]:
+    """Yield the statements that create the triggers which earlier builds' tables do not have."""
+    if article.is_tracked:
+        yield from _triggers(article, quote_qualified(article.schema or article.place, article.table), [_AGAIN])
+
+
 def track_partition(article: Article, part: Partition) -> Iterator[str]:
     """Yield the statements that create a partition's own triggers; it inherits the row-level ones from its table."""
-    yield from _triggers(article, part, _OF_STATEMENTS)
+    yield from _triggers(article, quote_qualified(part.schema, part.name), _OF_STATEMENTS)
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:
-    """Return the names of all triggers of an article's table."""
-    return tuple(_name(article, kind) for kind in (*_events(article), *([_IDENTITY] if _has_ranges(article) else [])))
+    """Return the names of the triggers that an article's table must have, of whichever build."""
+    kinds = (*(kind for kind in _events(article) if kind != _AGAIN), *([_IDENTITY] if _has_ranges(article) else []))
+    return tuple(_name(article, kind) for kind in kinds)
 
 
 def partition_trigger_names(article: Article) -> tuple[str, ...]:
@@ -120,15 +130,26 @@ def _name(article: Article, kind: str) -> str:
     return f"MSmerge_{kind}_{article.nickname}"
 
 
-def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterable[str]) -> Iterator[str]:
-    table = quote_qualified(relation.schema, relation.name)
+def _triggers(article: Article, table: str, kinds: Iterable[str]) -> Iterator[str]:
     for kind in kinds:
-        name, condition = quote(_name(article, kind)), _CONDITIONS.get(kind, _IS_OF_USER)
+        name, condition = quote(_name(article, kind)), _condition(article, kind)
         yield (
-            f"create trigger {name} {_ALL_EVENTS[kind].format(table=table)} when ({condition}) "
+            f"create or replace trigger {name} {_ALL_EVENTS[kind].format(table=table)} when ({condition}) "
             f"execute function {SCHEMA}.{name}()"
         )
         yield f"alter table {table} enable always trigger {name}"
+
+
+def _condition(article: Article, kind: str) -> str:
+    if kind == _AGAIN:
+        has_deleted = f"pg_catalog.current_setting({quote_literal(_deleting(article))}, true) = 'on'"
+        return f"{has_deleted} and ({_IS_OF_USER})"
+    return _CONDITIONS.get(kind, _IS_OF_USER)
+
+
+def _deleting(article: Article) -> str:
+    """Return the setting that is on once the transaction has deleted rows of a table."""
+    return f"rowtide.deleted_{article.nickname}"
 
 
 def _bodies(article: Article) -> dict[str, str]:
@@ -141,7 +162,8 @@ def _bodies(article: Article) -> dict[str, str]:
     return {
         "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
         "upd": _update(article),
-        "del": _function(_append(article, Logged.DELETED, "old_rows n")),
+        "del": _delete(article),
+        _AGAIN: _again(article),
         "trunc": _function(
             f"if exists ({called_by_plans('tg_relid')}) then raise exception using message = {quote_literal(unread)}; "
             "end if",
@@ -161,6 +183,41 @@ def _append(article: Article, kind: Logged, source: str, *, names: str = "", val
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
         f"select {article.nickname}, {_LOGGED_ROWGUID}, {kind.value}, (select {BSN}){values} from {source}"
+    )
+
+
+def _key(article: Article, row: str) -> str:
+    """Return the text of a row's primary key."""
+    texts = (text_of(f"{row}.{quote(column.name)}", column.type_text) for column in article.key_columns)
+    return f"array[{', '.join(texts)}]::pg_catalog.text[]::pg_catalog.text"
+
+
+def _delete(article: Article) -> str:
+    """Return the function that logs deletes with the rows' keys; without, where a column of the key is not there."""
+    coarse = _append(article, Logged.DELETED, "old_rows n")
+    keyed = _append(article, Logged.DELETED, "old_rows n", names=", key", values=f", {_key(article, 'n')}")
+    asked = ", ".join(f"n.{quote(column.name)}" for column in article.key_columns)
+    return (
+        f"declare is_altered boolean := false; begin begin perform {asked} from old_rows n limit 0; "
+        "exception when undefined_column then is_altered := true; end; "
+        f"if is_altered then {coarse}; else {keyed}; if found then "
+        f"perform pg_catalog.set_config({quote_literal(_deleting(article))}, 'on', true); end if; end if; "
+        "return null; end"
+    )
+
+
+def _again(article: Article) -> str:
+    """Return the function that gives a row the rowguid of the one with its key that the transaction has deleted.
+
+    What a program deletes and inserts within a transaction is one row to others. The rowguid's column may be given
+    another type, and the key's other names; then it is another row.
+    """
+    found = f"l.kind = {Logged.DELETED.value} and l.stamp = {BSN} and l.key = {_key(article, 'new')}"
+    return (
+        f"declare was uuid; begin if pg_typeof(new.{ROWGUID}) <> {_UUID} then return new; end if; begin "
+        f"select l.rowguid into was from {LOG} l where {found} and l.tablenick = {article.nickname} limit 1; "
+        f"exception when undefined_column then null; end; "
+        f"if was is not null then new.{ROWGUID} := was; end if; return new; end"
     )
 
 
