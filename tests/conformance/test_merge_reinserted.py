@@ -1,10 +1,13 @@
-"""A row that is deleted and inserted again: one row within a transaction of a server, two rows otherwise."""
+"""A row that is deleted and inserted again: one row within a transaction of a server, two rows otherwise.
+
+Then nobody gets the other one's children.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from builders.merge.merged_databases import Member, Merge, ServerMember
+from builders.merge.merged_databases import FileMember, Member, Merge, ServerMember
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20))"
 ORDERS = (
@@ -69,3 +72,70 @@ def test_a_later_transaction_inserts_another_row(merged: Merge) -> None:
     assert server.rowguid("customer", 2) != rowguid
     require_quiet(merged)
     assert merged.conflicts() == []
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_who_has_the_key_next_gets_no_children(merged: Merge, sees: bool) -> None:  # noqa: FBT001 - given by pytest
+    begin(merged)
+    here, there = merged.subscribers
+    there.execute("insert into orders (id, customer_id, note) values (11, 1, 'of Bob too')")
+    merged.sync(1)
+    if sees:
+        merged.sync(0)
+    if isinstance(here, FileMember):
+        here.execute("pragma foreign_keys = off")
+    else:
+        here.execute("delete from orders")
+    here.execute("delete from customer where id = 1")
+    here.execute(
+        "insert into customer (id, name) values (1, 'Alice')",
+        "insert into orders (id, customer_id, note) values (12, 1, 'of Alice')",
+    )
+    merged.settle()
+    require_quiet(merged)
+
+    bobs = merged.hub.execute("select o.note from orders o join customer c on c.id = o.customer_id where name = 'Bob'")
+    alices = merged.hub.execute(
+        "select o.note from orders o join customer c on c.id = o.customer_id where name = 'Alice'"
+    )
+    assert {note for (note,) in bobs} <= {"of Bob", "of Bob too"}
+    assert {note for (note,) in alices} <= {"of Alice"}
+    # What did not arrive is recorded.
+    assert alices or any("Alice" in str(row) for *_, row, _, _ in merged.conflicts())
+
+
+@pytest.mark.parametrize("action", ["", "on delete cascade", "on delete set null"])
+def test_a_files_hub_passes_children_on(merged: Merge, action: str) -> None:
+    """Its program does not enforce foreign keys: at the hub the new row has the children of the old one."""
+    if not isinstance(merged.hub, FileMember) or any(isinstance(each, ServerMember) for each in merged.members):
+        pytest.skip("of files")
+    orders = ORDERS.replace("deferrable initially deferred", action)
+    merged.begin(CUSTOMER, orders, *ROWS, customer={}, orders={})
+    merged.hub.execute("pragma foreign_keys = off", "begin", "delete from customer where id = 1")
+    merged.hub.execute("insert into customer (id, name) values (1, 'B.')", "commit")
+    require_quiet(merged)
+
+    assert merged.hub.rows("orders", "id, customer_id, note") == [(10, 1, "of Bob")]
+    assert merged.conflicts() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update or replace customer set name = 'Bob' where id = 2",
+        "insert or replace into customer (id, name) values (3, 'Bob')",
+    ],
+)
+def test_a_displaced_row_that_stays_is_not_refused_for_ever(merged: Merge, statement: str) -> None:
+    """The hub keeps it because of its children: what has taken its unique value is undone with the delete."""
+    device = merged.subscribers[0]
+    if not isinstance(device, FileMember):
+        pytest.skip("REPLACE is SQLite's")
+    customer = CUSTOMER.replace("name varchar(20)", "name varchar(20) unique")
+    merged.begin(customer, ORDERS, *ROWS, customer={}, orders={})
+    device.execute("pragma foreign_keys = off", statement)
+    merged.settle()
+    require_quiet(merged)
+
+    assert merged.hub.rows("customer", "id, name") == [(1, "Bob"), (2, "Eve")]
+    assert sorted(row[0] for row in merged.conflicts()) in ([5, 7], [7, 9])

@@ -7,6 +7,8 @@ from rowtide.core.row_values import Said
 
 FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
 """Codes of refusals by a foreign key, PostgreSQL's and SQLite's."""
+UNIQUE_CODES = ("23505", "SQLITE_CONSTRAINT_UNIQUE")
+"""Codes of refusals by a unique key that is not the primary one."""
 
 
 NOT_UTF_8 = ("22021", "a text in the row is not valid UTF-8")

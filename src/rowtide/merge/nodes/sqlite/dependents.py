@@ -11,9 +11,13 @@ import json
 import sqlite3
 from collections.abc import Sequence, Set
 
+from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers
+from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
+from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED
+from rowtide.merge.nodes.sqlite.rows import find_key_holder
+from rowtide.merge.versions.changes import Write
 
 
 def has_dependents(
@@ -35,5 +39,51 @@ def has_dependents(
             f"where t.{ROWGUID} in (select value from json_each(?1)) limit 1"
         )
         if session.execute(query, (listed,)).fetchone() is not None:
+            return True
+    return False
+
+
+def pass_on(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> list[Write]:
+    """Let received rows take the place of rows that are deleted with them, in the caller's transaction.
+
+    At the publisher the old row's children reference the new one, which has its key. To delete the old one here would
+    change them by an action, or be refused. Return what is left to write.
+    """
+    gone = {one.rowguid for one in writes if one.row is None and one.is_live}
+    coming = [one for one in writes if one.row is not None and not one.is_live] if gone else []
+    heirs: dict[str, str] = {}
+    for one in coming:
+        holder = find_key_holder(session, article, one.row or ())
+        if holder in gone and has_dependents(session, article, [holder]) and not _has_own(session, article, holder):
+            heirs[holder] = one.rowguid
+    for holder, rowguid in heirs.items():
+        # The trigger that keeps rowguids lets pass what is noted here.
+        session.execute(
+            f"insert into {DISPLACED} (tablenick, rowguid, written, moment, place) values (?, ?, '', 0, 0)",
+            (article.nickname, rowguid),
+        )
+        update = f"update {quote(article.file_table)} set {ROWGUID} = ? where {ROWGUID} = ?"
+        session.execute(update, (rowguid, holder))
+        session.execute(f"delete from {DISPLACED} where rowguid = ?", (rowguid,))
+    there = set(heirs.values())
+    return [
+        one._replace(is_live=one.rowguid in there) if one.rowguid in there or one.rowguid in heirs else one
+        for one in writes
+    ]
+
+
+def _has_own(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
+    """Whether rows that the publisher has not seen yet reference a row."""
+    for child, pairs in list_referrers(session, article.file_table, (*DELETING, *SETTING)):
+        nickname = nickname_of(session, child)
+        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
+        children = f"{quote(article.file_table)} t join {quote(child)} c on {same}"
+        if nickname is not None:
+            children += (
+                f" join {CONTENTS} o on o.tablenick = {nickname} and o.rowguid = c.{ROWGUID} and o.origin is null "
+                f"and o.stamp >= {clock.read(session)}"
+            )
+        query = f"select 1 from {children} where t.{ROWGUID} = ? limit 1"
+        if session.execute(query, (rowguid,)).fetchone() is not None:
             return True
     return False

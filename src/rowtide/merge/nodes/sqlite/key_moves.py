@@ -165,15 +165,20 @@ def _move(
 
 def _is_own(session: sqlite3.Connection, table: str) -> str:
     """Return the condition that a row was changed here last; empty for a table that is not merged here."""
-    query = "select name from main.sqlite_schema where type = 'trigger' and tbl_name = ? collate nocase"
-    triggers = (_OWN.fullmatch(name) for (name,) in session.execute(query, (table,)).fetchall())
-    nickname = next((found.group(1) for found in triggers if found), None)
+    nickname = nickname_of(session, table)
     if nickname is None:
         return ""
     return (
         f" and exists (select 1 from {CONTENTS} o where o.tablenick = {nickname} "
         f"and o.rowguid = {quote(table)}.{ROWGUID} and o.origin is null)"
     )
+
+
+def nickname_of(session: sqlite3.Connection, table: str) -> str | None:
+    """Return a table's nickname; None for a table that is not merged here."""
+    query = "select name from main.sqlite_schema where type = 'trigger' and tbl_name = ? collate nocase"
+    triggers = (_OWN.fullmatch(name) for (name,) in session.execute(query, (table,)).fetchall())
+    return next((found.group(1) for found in triggers if found), None)
 
 
 DELETING, SETTING = ("CASCADE",), ("SET NULL", "SET DEFAULT")

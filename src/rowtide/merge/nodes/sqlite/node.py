@@ -33,7 +33,7 @@ from rowtide.merge.nodes.roles.reach import Reach
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import links
-from rowtide.merge.nodes.sqlite.dependents import has_dependents
+from rowtide.merge.nodes.sqlite.dependents import has_dependents, pass_on
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import find_referenced, move_received, renumber
@@ -344,6 +344,9 @@ class SqliteNode:
         bounds: Mapping[int, RowFilter] = MappingProxyType({}),
     ) -> None:
         self.defer_constraints()
+        if not self._is_publisher():
+            self._apply()
+            parts = [(article, pass_on(self._session, article, writes)) for article, writes in parts]
         for article, writes in parts:
             self._move(article, writes)
             self._attempt(article, partial(write_temporary, self._session, article, self._temporary(article, writes)))

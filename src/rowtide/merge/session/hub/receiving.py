@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, failure_type, record
 from rowtide.merge.errors.reading import reading
-from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
+from rowtide.merge.errors.rows import (
+    CHILDREN_NOT_SEEN,
+    FOREIGN_KEY_CODES,
+    UNIQUE_CODES,
+    ParentNotThere,
+    PartitionMoved,
+    RowNotHeld,
+)
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
@@ -20,6 +27,7 @@ from rowtide.merge.session.hub.cascades import Cascades, Judged
 from rowtide.merge.session.hub.claims import Claims
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.heirs import hold_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
     Families,
@@ -37,19 +45,24 @@ from rowtide.merge.session.receiving import by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.stored import require_uuids
 
+Staying = Set[tuple[int, str, str]]
+"""Unique values of rows that the subscriber has deleted and the hub keeps: the nickname, the column and the value."""
+
 
 @dataclass(slots=True)
 class HubReceiver(HubDecisions):
     """The hub during an upload; see `Receiver`.
 
     `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname;
-    `claims` judges the lineages that come, but in a rehearsal; `cascades` judges deletes.
+    `claims` judges the lineages that come, but in a rehearsal; `cascades` judges deletes; `bequests` are the refusals
+    of deletes that would leave children to other rows.
     """
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
     claims: Claims | None = None
     cascades: Cascades | None = None
+    bequests: Mapping[tuple[int, str], Refusal] = field(default_factory=dict)
 
     @property
     def holder(self) -> Holder | None:
@@ -68,6 +81,7 @@ class HubReceiver(HubDecisions):
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
+        self.bequests = hold_bequests(self.node, parts, self.articles)
         if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
         changes = [(article, change) for article, several in parts for change in several]
@@ -90,6 +104,11 @@ class HubReceiver(HubDecisions):
                 found[article.nickname].refused.extend(received.refused)
         self._retry_over_layers(found)
         return [found[article.nickname] for article, _ in parts]
+
+    def _held_of(self, part: Part) -> dict[str, Refusal]:
+        """Return the refusals of a part's deletes that would leave children to other rows."""
+        places = ((change.rowguid, (part[0].nickname, change.rowguid)) for change in part[1])
+        return {rowguid: self.bequests[place] for rowguid, place in places if place in self.bequests}
 
     def _retry_over_layers(self, found: Mapping[int, Received]) -> None:
         """Write together what was refused layer by layer: a row and its parent may have each other's unique values."""
@@ -121,6 +140,7 @@ class HubReceiver(HubDecisions):
                 **hold_orphans(part, each, said.writes, self.articles),
                 **self._find_moved(part[0], said.writes),
                 **judged.of(part[0], said.writes),
+                **self._held_of(part),
             }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
@@ -264,11 +284,20 @@ class HubReceiver(HubDecisions):
 
     def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
         settled: dict[int, Counts] = {}
+        staying = self._read_staying(refused)
         for layer in layers_of([(each.article, each.change) for each in refused], self.articles):
-            settled |= self._give_up({place: refused[place] for place in layer})
+            settled |= self._give_up({place: refused[place] for place in layer}, staying)
         return [settled[place] for place in range(len(refused))]
 
-    def _give_up(self, refused: Mapping[int, Refused]) -> dict[int, Counts]:
+    def _read_staying(self, refused: Sequence[Refused]) -> Staying:
+        """Return the unique values of rows that stay, although the subscriber has deleted them."""
+        found: set[tuple[int, str, str]] = set()
+        for article, changes in by_article([each for each in refused if _is_undone(each)]):
+            rows = self.node.read_rows(article, [change.rowguid for change in changes]).values()
+            found.update(value for row in rows for value in _unique_values(article, row))
+        return found
+
+    def _give_up(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
         """Handle changes whose parents are handled already; return the result of each, by its place."""
         waiting, late, orphans = self._find_parents(refused)
         settled, left = self._try_again(waiting)
@@ -281,7 +310,7 @@ class HubReceiver(HubDecisions):
         if orphans:
             self._compensate_each(list(orphans.values()))
             settled |= {place: Counts(conflicts=1) for place in orphans}
-        return settled | self._settle_refused(left)
+        return settled | self._settle_refused(left, staying)
 
     def _find_parents(
         self, refused: Mapping[int, Refused]
@@ -326,8 +355,11 @@ class HubReceiver(HubDecisions):
                 settled[min(places.values())] = received.counts
         return settled, left
 
-    def _settle_refused(self, refused: Mapping[int, Refused]) -> dict[int, Counts]:
-        """Handle changes that the hub itself refuses."""
+    def _settle_refused(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
+        """Handle changes that the hub itself refuses.
+
+        A row that has a unique value of one whose delete is refused is undone with it: neither could arrive otherwise.
+        """
         known = self._read_known(list(refused.values()))
         settled: dict[int, Counts] = {}
         contests: dict[int, list[KeyContest]] = {}
@@ -346,7 +378,11 @@ class HubReceiver(HubDecisions):
                 assert change.row is not None
                 contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder], change.row)
                 contests.setdefault(article.nickname, []).append(contest)
-            elif _is_undone(each) or (article.compensate_for_errors and not each.refusal.is_locked):
+            elif (
+                _is_undone(each)
+                or _has_value_of(each, staying)
+                or (article.compensate_for_errors and not each.refusal.is_locked)
+            ):
                 undone[place] = each
             else:
                 self.ask_again(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
@@ -451,6 +487,21 @@ def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
     for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
+
+
+def _unique_values(article: Article, row: Row) -> Iterator[tuple[int, str, str]]:
+    """Yield a row's values in columns of unique keys, with the article's nickname and the column."""
+    for column, value in zip(article.columns, row, strict=True):
+        if value is not None and column.name in article.unique_columns:
+            yield article.nickname, column.name, value
+
+
+def _has_value_of(refused: Refused, staying: Staying) -> bool:
+    """Whether a row was refused because a row that stays has one of its unique values."""
+    row = refused.change.row
+    if row is None or refused.error.code not in UNIQUE_CODES:
+        return False
+    return not staying.isdisjoint(_unique_values(refused.article, row))
 
 
 def _is_undone(refused: Refused) -> bool:
