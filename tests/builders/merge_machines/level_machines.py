@@ -94,8 +94,8 @@ class MergingLevels(MergeMachine):
         file.execute(*own, ROWS[0])
         merge.subscribe_existing(PUBLICATION, file.url, Existing.KEEP, partition=Partition(REGION))
 
-    def attempt(self, member: int, statement: str) -> bool:
-        return attempt(self.everyone[member], statement)
+    def attempt(self, member: int, *statements: str) -> bool:
+        return attempt(self.everyone[member], *statements)
 
     @rule(member=MEMBERS, key=KEYS, region=ANY_REGION, note=TEXTS)
     def insert_customer(self, member: int, key: int, region: str, note: str | None) -> None:

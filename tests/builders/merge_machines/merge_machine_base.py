@@ -95,9 +95,9 @@ class MergeMachine(RuleBasedStateMachine):
         """Synchronise, and let a program write after a commit."""
         self.merge.sync_beside(number, commits, lambda: self.ignore(member, statement))
 
-    def attempt(self, member: int, statement: str) -> bool:
+    def attempt(self, member: int, *statements: str) -> bool:
         """Let a program do something; return whether its database took it."""
-        return attempt(self.merge.members[member], statement)
+        return attempt(self.merge.members[member], *statements)
 
     def ignore(self, member: int, statement: str) -> None:
         """Let a program do something that its own database may refuse."""
@@ -123,11 +123,13 @@ def require_foreign_keys(merge: Merge) -> None:
             assert member.execute("pragma foreign_key_check") == []
 
 
-def attempt(member: Member, statement: str) -> bool:
+def attempt(member: Member, *statements: str) -> bool:
     """Let a program do something that its own database may refuse; return whether it was taken."""
     try:
-        member.execute(statement)
+        member.execute(*statements)
     except (sqlite3.IntegrityError, psycopg.IntegrityError):
+        if len(statements) > 1:
+            member.execute("rollback")
         return False
     return True
 

@@ -40,6 +40,8 @@ VALUES = {
     "item": ("label",),
 }
 VERBS = ["insert", "insert or replace", "insert or ignore"]
+WAYS = st.sampled_from(["replace", "ignore", "upsert", "do nothing", "again"])
+"""In which a program writes a row that may be there."""
 REGIONS = ("n", "s", "e")
 ANY_REGION = st.sampled_from([*REGIONS, "w", None])
 PARTITIONED = (
@@ -99,9 +101,27 @@ class Merging(MergeMachine):
         set_to = written(number if column.endswith("_id") or column == "qty" else value)
         self.attempt(member, f"update {table} set {column} = {set_to} where {_key(table)} = {key}")
 
-    @rule(member=MEMBERS, table=st.sampled_from(TABLES[:3]), key=KEYS, to=KEYS)
-    def change_key(self, member: int, table: str, key: int, to: int) -> None:
-        self.attempt(member, f"update {table} set id = {to} where id = {key}")
+    @rule(member=MEMBERS, way=WAYS, table=st.sampled_from(TABLES), key=KEYS, number=KEYS, value=TEXTS)
+    def write_again(self, member: int, way: str, table: str, key: int, number: int, value: str | None) -> None:
+        values = {
+            "region": f"{key}, {written(value)}",
+            "customer": f"{key}, {number}, {written(value)}, null",
+            "orders": f"{key}, {number}, null, {len(value or '')}",
+            "item": f"{key}, {number % 2 + 1}, {written(value)}",
+        }
+        has_replace = not isinstance(self.merge.members[member], ServerMember)
+        self.attempt(member, *_writing(way, table, values[table], has_replace=has_replace))
+
+    @rule(member=MEMBERS, is_on=st.booleans())
+    def fire_recursive_triggers(self, member: int, is_on: bool) -> None:  # noqa: FBT001 - of the rule
+        if not isinstance(self.merge.members[member], ServerMember):
+            self.attempt(member, f"pragma recursive_triggers = {is_on}")
+
+    @rule(member=MEMBERS, table=st.sampled_from(TABLES[:3]), key=KEYS, to=KEYS, replaces=st.booleans())
+    def change_key(self, member: int, table: str, key: int, to: int, replaces: bool) -> None:  # noqa: FBT001 - of the rule
+        has_replace = replaces and not isinstance(self.merge.members[member], ServerMember)
+        verb = "update or replace" if has_replace else "update"
+        self.attempt(member, f"{verb} {table} set id = {to} where id = {key}")
 
     @rule(member=MEMBERS, table=st.sampled_from(TABLES), key=KEYS)
     def delete(self, member: int, table: str, key: int) -> None:
@@ -199,6 +219,21 @@ class MergingPartitions(MergeMachine):
                 expected = self.merge.hub.execute(query)
                 assert subscriber.execute(query) == expected, table
                 assert len(subscriber.rows(table)) == len(expected), table
+
+
+def _writing(way: str, table: str, values: str, *, has_replace: bool) -> list[str]:
+    """Return the statements that write a row that may be there; REPLACE is an upsert where there is none."""
+    columns = COLUMNS[table].split(", ")
+    keys = columns[: 2 if table == "item" else 1]
+    insertion = f"into {table} ({COLUMNS[table]}) values ({values})"
+    settings = ", ".join(f"{name} = excluded.{name}" for name in columns[len(keys) :])
+    on_conflict = f"insert {insertion} on conflict ({', '.join(keys)}) do"
+    same = " and ".join(f"{key} = {value}" for key, value in zip(keys, values.split(", "), strict=False))
+    if way in ("replace", "ignore") and has_replace:
+        return [f"insert or {way} {insertion}"]
+    if way == "again":
+        return ["begin", f"delete from {table} where {same}", f"insert {insertion}", "commit"]
+    return [f"{on_conflict} nothing" if way in ("ignore", "do nothing") else f"{on_conflict} update set {settings}"]
 
 
 def _key(table: str) -> str:
