@@ -24,7 +24,8 @@ LOG = "MSmerge_log"
 DISPLACED = "MSmerge_displaced"
 """Rows that the row being written may displace, by the packed key of that one and the moment of the statement.
 
-`place` is the log's last line then; the row with `has_key` has the same primary key. Nothing in it lasts.
+`place` is the log's last line then; the row with `has_key` has the same primary key; `own` is the rowguid of an updated
+row. Nothing in it lasts.
 """
 
 AGENT = "MSmerge_agent"
@@ -51,7 +52,8 @@ DEFINITIONS = (
     ),
     (
         f"create table if not exists {DISPLACED} (tablenick integer not null, rowguid text not null, "
-        "written text not null, moment real not null, place integer not null, has_key integer, columns text, base text)"
+        "written text not null, moment real not null, place integer not null, has_key integer, columns text, "
+        "base text, own text)"
     ),
     f"create index if not exists {DISPLACED}_moment on {DISPLACED} (moment, written)",
 )

@@ -21,7 +21,7 @@ from rowtide.merge.nodes.node_tables import Reference
 from rowtide.merge.nodes.sqlite.metadata.system_tables import DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged
 
-LATER_KINDS = ("ins_displaced", "upd_displaced")
+LATER_KINDS = ("ins_displaced", "upd_displaced", "replaced")
 """Those that earlier builds' tables do not have."""
 KINDS = ("ins_displaces", "upd_displaces", *LATER_KINDS)
 KEPT_KINDS = ("del_kept", "upd_kept")
@@ -40,13 +40,16 @@ def bodies(article: Article, displacement: Displacement) -> Mapping[str, Body]:
     table = quote(displacement.table.name)
     displaced = displacement.condition
     others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
-    updated = f"update of {', '.join(displacement.displacing_columns)}"
+    # A rowguid stays as it is, but for what these triggers do themselves.
+    columns = [name for name in displacement.displacing_columns if name != quote(ROWGUID)]
+    updated = f"update of {', '.join(columns)}"
     noting, finding = _noting(article, displacement), _finding(article, displacement)
     return {
-        "ins_displaces": (_before("insert", table, displaced), noting(displaced)),
-        "upd_displaces": (_before(updated, table, others), noting(others)),
-        "ins_displaced": (f"after insert on {table} when {IS_ANY_DISPLACED}", finding(None)),
-        "upd_displaced": (f"after {updated} on {table} when {IS_ANY_DISPLACED}", finding(f"old.{ROWGUID}")),
+        "ins_displaces": (_before("insert", table, displaced), noting(displaced, "null")),
+        "upd_displaces": (_before(updated, table, others), noting(others, f"old.{ROWGUID}")),
+        "ins_displaced": (f"after insert on {table} when {IS_ANY_DISPLACED}", finding),
+        "upd_displaced": (f"after {updated} on {table} when {IS_ANY_DISPLACED}", finding),
+        "replaced": (f"after update of {ROWGUID} on {table} when {IS_ANY_DISPLACED}", _replaced(article, displacement)),
     }
 
 
@@ -84,8 +87,9 @@ def _before(event: str, table: str, condition: str) -> str:
     return f"before {event} on {table} when {found} or {IS_ANY_DISPLACED}"
 
 
-def _noting(article: Article, displacement: Displacement) -> Callable[[str], str]:
-    """Return the statements that note the rows of a condition, and forget those that IGNORE left.
+def _noting(article: Article, displacement: Displacement) -> Callable[[str, str], str]:
+    """Return the statements that note the rows of a condition, and forget those that IGNORE left; also given is the
+    rowguid of the row that is written, if it is there.
 
     Those of the same statement stay: a program's trigger may write other rows before this one is written.
     """
@@ -97,57 +101,78 @@ def _noting(article: Article, displacement: Displacement) -> Callable[[str], str
     if article.additive_column is not None:
         base = base_of(article.additive_column, "r")
     # Each condition is a range of the table's index.
-    same = f"moment = {_NOW} and written = {written} and tablenick = {article.nickname}"
-    forgotten = [f"moment < {_NOW}", f"moment > {_NOW}", same]
+    forgotten = [f"moment < {_NOW}", f"moment > {_NOW}", _written_now(article, displacement)]
     place = f"(select coalesce(max(rowid), 0) from {LOG})"
     values_of_row = (
         f"{article.nickname}, r.{ROWGUID}, {written}, {_NOW}, {place}, {displacement.key_condition}, {columns}, {base}"
     )
     table = quote(displacement.table.name)
-    return lambda condition: "; ".join(
+    return lambda condition, own: "; ".join(
         [
             *(f"delete from {DISPLACED} where {each}" for each in forgotten),
             (
-                f"insert into {DISPLACED} (tablenick, rowguid, written, moment, place, has_key, columns, base) "
-                f"select {values_of_row} from {table} r where {condition}"
+                f"insert into {DISPLACED} (tablenick, rowguid, written, moment, place, has_key, columns, base, own) "
+                f"select {values_of_row}, {own} from {table} r where {condition}"
             ),
         ]
     )
 
 
-def _finding(article: Article, displacement: Displacement) -> Callable[[str | None], str]:
-    """Return the statements that log what became of noted rows; given the rowguid that an updated row had, if any.
+def _finding(article: Article, displacement: Displacement) -> str:
+    """Return the statements that find which of the noted rows are gone.
 
-    The row with the key was replaced by itself: what is written is that row, changed. So an updated row that takes the
-    place of another one is deleted, and the other one changed.
+    The row with the key was replaced by itself: what is written is that row, changed, and gets its rowguid. They are
+    few: SQLite prepares room for all of a trigger's statements whenever it looks at the condition.
     """
-    table, nickname = quote(displacement.table.name), article.nickname
-    is_gone = f"not exists (select 1 from {table} t where t.{ROWGUID} = d.rowguid and t.{ROWGUID} <> new.{ROWGUID})"
-    own = f"d.tablenick = {nickname} and d.moment = {_NOW} and d.written = {packed_key(displacement)}"
-    replaced = f"from {DISPLACED} d where {own} and d.has_key and {is_gone}"
-    others = f"from {DISPLACED} d where d.tablenick = {nickname} and {is_gone} and not ({own} and d.has_key)"
-    line = f"insert into {LOG} (tablenick, rowguid, kind, columns, base)"
-
-    def statements(updated: str | None) -> str:
-        given_up = "d.rowguid" if updated is not None else f"new.{ROWGUID}"
-        found = [
-            f"{line} select {nickname}, d.rowguid, {Logged.UPDATED.value}, d.columns, d.base {replaced}",
-            f"{line} select {nickname}, {given_up}, {Logged.REPLACED.value}, d.rowguid, d.place {replaced}",
-            f"{line} select {nickname}, d.rowguid, {Logged.DELETED.value}, null, null {others}",
+    table, nickname, replaced = quote(displacement.table.name), article.nickname, _row_replaced(article, displacement)
+    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_is_gone(displacement)}"
+    return "; ".join(
+        [
             (
                 f"update {table} set {ROWGUID} = (select d.rowguid {replaced}) "
                 f"where {ROWGUID} = new.{ROWGUID} and exists (select 1 {replaced})"
             ),
             (
-                f"delete from {DISPLACED} where tablenick = {nickname} and rowguid in "
-                f"(select d.rowguid from {DISPLACED} d where {own} or (d.tablenick = {nickname} and {is_gone}))"
+                f"insert into {LOG} (tablenick, rowguid, kind) "
+                f"select {nickname}, d.rowguid, {Logged.DELETED.value} {gone}"
             ),
+            f"delete from {DISPLACED} where tablenick = {nickname} and rowguid in (select d.rowguid {gone})",
         ]
-        if updated is not None:
-            found.insert(0, f"{line} select {nickname}, {updated}, {Logged.DELETED.value}, null, null {replaced}")
-        return "; ".join(found)
+    )
 
-    return statements
+
+def _replaced(article: Article, displacement: Displacement) -> str:
+    """Return the statements that log a row which was replaced by itself: `new` has its rowguid, `old` that given up.
+
+    An updated row that takes the place of another one is deleted, and the other one changed.
+    """
+    nickname, replaced = article.nickname, _row_replaced(article, displacement)
+    line = f"insert into {LOG} (tablenick, rowguid, kind, columns, base)"
+    given_up = f"case when d.own is null then old.{ROWGUID} else d.rowguid end"
+    return "; ".join(
+        [
+            f"{line} select {nickname}, d.own, {Logged.DELETED.value}, null, null {replaced} and d.own is not null",
+            f"{line} select {nickname}, d.rowguid, {Logged.UPDATED.value}, d.columns, d.base {replaced}",
+            f"{line} select {nickname}, {given_up}, {Logged.REPLACED.value}, d.rowguid, d.place {replaced}",
+            f"delete from {DISPLACED} where {_written_now(article, displacement)} and has_key",
+        ]
+    )
+
+
+def _row_replaced(article: Article, displacement: Displacement) -> str:
+    """Return what follows `select` to get, as `d`, the noted row with the primary key of `new`, if that is gone."""
+    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {_is_gone(displacement)}"
+
+
+def _is_gone(displacement: Displacement) -> str:
+    """Return the condition that no row but `new` has the rowguid of a noted row `d`."""
+    table = quote(displacement.table.name)
+    return f"not exists (select 1 from {table} t where t.{ROWGUID} = d.rowguid and t.{ROWGUID} <> new.{ROWGUID})"
+
+
+def _written_now(article: Article, displacement: Displacement) -> str:
+    written = packed_key(displacement)
+    return f"moment = {_NOW} and written = {written} and tablenick = {article.nickname}"
 
 
 def packed_key(displacement: Displacement) -> str:
