@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import selectors
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,11 @@ Rows = list[tuple[Any, ...]]
 
 
 MOST_SENT = 128 * 1024
-"""How many characters of long parameters are sent while a transaction is open: eight seconds at 128 kbit/s."""
+"""How many characters of long parameters are always sent while a transaction is open: eight seconds at 128 kbit/s."""
+_MOST_SENT_S = 0.25
+"""On a fast network, so are those that take no longer, by the time that the last long ones took."""
+_TIMED = MOST_SENT // 4
+"""From how many characters on they say how fast the network is."""
 
 
 class NotReceived(Exception):
@@ -69,6 +74,8 @@ class BatchingConnection(WatchedConnection):
         self._is_open = False
         self._is_repeatable = False
         self._received = ReceivedTexts()
+        self._characters_s = 0.0
+        """How fast the session last took what is long, with the server's own work."""
         self._step: Callable[[], bool] | None = None
         self._checks: Sequence[str] = ()
         self._repairs: Sequence[str] = ()
@@ -83,6 +90,11 @@ class BatchingConnection(WatchedConnection):
     def is_in_transaction(self) -> bool:
         """Whether any transaction is open, or waits to be."""
         return self._is_open or self.info.transaction_status is not TransactionStatus.IDLE
+
+    @property
+    def most_sent(self) -> int:
+        """How many characters of long parameters are sent while a transaction is open."""
+        return max(MOST_SENT, int(self._characters_s * _MOST_SENT_S))
 
     def begin(self, *statements: str, is_repeatable: bool = False) -> None:
         """Open a transaction by these statements, which are sent with the first that needs an answer.
@@ -102,7 +114,7 @@ class BatchingConnection(WatchedConnection):
         try:
             for statements in self._received.statements(texts):
                 # Each time an answer is waited for: so both ends see that something comes.
-                with self.sending(always=True):
+                with self._timing(sum(map(length_of, statements))), self.sending(always=True):
                     for statement, parameters in statements:
                         psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
         except BaseException:
@@ -185,15 +197,17 @@ class BatchingConnection(WatchedConnection):
     def sending(self, *, always: bool = False) -> Iterator[None]:
         """Send what waits together with what is executed within."""
         waiting, self._waiting = self._waiting, []
-        if self._is_open and sum(map(length_of, waiting)) > MOST_SENT:
+        length = sum(map(length_of, waiting)) if self._is_open else 0
+        if length > self.most_sent:
             waiting, missing = shortened(waiting, self._received)
-            if missing and self._is_repeatable and sum(map(length_of, waiting)) > MOST_SENT:
+            length = sum(map(length_of, waiting))
+            if missing and self._is_repeatable and length > self.most_sent:
                 raise NotReceived(missing)
         if not waiting and not always:
             yield
             return
         try:
-            with self.pipeline():
+            with self._timing(length), self.pipeline():
                 for statement, parameters in waiting:
                     psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
                 yield
@@ -203,6 +217,14 @@ class BatchingConnection(WatchedConnection):
             # The driver believes statements prepared that the server has skipped after the failed one.
             self._prepared.clear()
             raise
+
+    @contextmanager
+    def _timing(self, length: int) -> Iterator[None]:
+        """Note how fast the session takes what is sent within, if that is long."""
+        began = time.monotonic()
+        yield
+        if length >= _TIMED:
+            self._characters_s = length / max(time.monotonic() - began, 1e-6)
 
     def _work(self, step: Callable[[], bool]) -> None:
         """Take steps until there is an answer, or none is left."""

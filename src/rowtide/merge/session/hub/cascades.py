@@ -71,10 +71,11 @@ class Cascades:
 
         What is refused together is written in one transaction then.
         """
+        if not self.is_acting:
+            # As they are read: the hub writes meanwhile.
+            return ([part] for part in deletes)
         listed = list(deletes)
         articles = {article.nickname: article for article, _ in listed}
-        if not self.are_acting(articles.values()):
-            return [[part] for part in listed]
         left = {(article.nickname, change.rowguid): change for article, changes in listed for change in changes}
         groups: list[Sequence[Part]] = []
         for nickname in reversed(articles):
@@ -96,7 +97,7 @@ class Cascades:
         articles = {article.nickname: article for article, _ in parts}
         deleted = {
             (article.nickname, one.rowguid)
-            for article, writes in parts
+            for article, writes in (parts if self.is_acting else ())
             for one in writes
             if one.row is None and one.is_live
         }
@@ -134,6 +135,11 @@ class Cascades:
         written = [replace(each, deleted=each.deleted - without) for each in lost if each.deleted - without]
         return keep_lost(self.node, self.publication, written, self.source)
 
+    @property
+    def is_acting(self) -> bool:
+        """Whether foreign keys with an action on delete reference any published table."""
+        return self.are_acting(self.articles.values())
+
     def are_acting(self, articles: Iterable[Article]) -> bool:
         """Whether foreign keys with an action on delete reference any of some articles."""
         listed = list(articles)
@@ -147,9 +153,11 @@ class Cascades:
         """Return the updates of keys that what references them does not follow, but loses."""
         found: set[Place] = set()
         for article, writes in parts:
-            updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
             places = [place for name in self._find_clearing(article) if (place := article.place_of(name)) is not None]
-            present = self.node.read_rows(article, list(updated)) if updated and places else {}
+            if not places:
+                continue
+            updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
+            present = self.node.read_rows(article, list(updated)) if updated else {}
             for rowguid, row in present.items():
                 if any(row[place] != updated[rowguid][place] for place in places):
                     found.add((article.nickname, rowguid))

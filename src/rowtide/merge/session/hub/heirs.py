@@ -23,6 +23,8 @@ def hold_bequests(node: Node, parts: Sequence[Part], articles: Mapping[int, Arti
 
     They are by the article's nickname and the rowguid.
     """
+    if not any(article.references for article in articles.values()):
+        return {}
     coming = {(article.nickname, change.rowguid) for article, changes in parts for change in changes}
     return {
         (part[0].nickname, rowguid): refusal

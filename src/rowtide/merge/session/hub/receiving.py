@@ -107,6 +107,8 @@ class HubReceiver(HubDecisions):
 
     def _held_of(self, part: Part) -> dict[str, Refusal]:
         """Return the refusals of a part's deletes that would leave children to other rows."""
+        if not self.bequests:
+            return {}
         places = ((change.rowguid, (part[0].nickname, change.rowguid)) for change in part[1])
         return {rowguid: self.bequests[place] for rowguid, place in places if place in self.bequests}
 
@@ -193,6 +195,8 @@ class HubReceiver(HubDecisions):
             return Judged()
         writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
         for (article, changes), (_, said), found in zip(parts, writes, known, strict=True):
+            if not self.cascades.is_acting:
+                break
             gone = {one.rowguid for one in said if one.row is None}
             self.cascades.staying.update(
                 (article.nickname, change.rowguid)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
+from itertools import chain
 from typing import Any
 
 import psycopg
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.batching import MOST_SENT, BatchingConnection
+from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
@@ -55,10 +56,11 @@ class PostgresWriter:
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         """Send long rows before a transaction writes them; those of the last call stay until there are others."""
         rows = [(article.nickname, one) for article, changes in parts for one in changes if one.row is not None]
+        values = chain.from_iterable(one.row or () for _, one in rows)
+        if sum(map(len, filter(None, values))) <= self._session.most_sent:
+            return
         nothing = Received()
-        if sum(len(value) for _, one in rows for value in one.row or () if value) <= MOST_SENT or all(
-            self._received.get(nickname, nothing).has(one.rowguid, one.row) for nickname, one in rows
-        ):
+        if all(self._received.get(nickname, nothing).has(one.rowguid, one.row) for nickname, one in rows):
             return
         self._received = {}
         received = {article.nickname: Received.of(article, changes) for article, changes in parts}
