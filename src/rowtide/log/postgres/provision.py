@@ -23,8 +23,6 @@ from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.functions import guard_schema
-from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
@@ -211,7 +209,6 @@ def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing
     server = read_server_identity(connection)
     slot.require_logical_decoding(connection, server)
     slot.require_free_slot(connection, slot.publication_name(server.database_id))
-    connection.execute(statement(guard_schema(catalogue.SCHEMA)))
     found = find_source(connection)
     source = found or _record_source(connection, server, choose_place(), prepare)
     catalogue.record_feature(connection, feature)
