@@ -14,6 +14,7 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake
+from builders.lakes.moved_values import with_moved_values
 from builders.log.random_records import TYPES, Logged, random_records
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.instances import Instance
@@ -41,7 +42,7 @@ LsnWindow = tuple[CommitLsn | None, CommitLsn | None]
 
 @dataclass(frozen=True)
 class Switched:
-    """A lake in which a table got a second instance at an LSN, and the rows of both."""
+    """A lake in which a table got a second instance at an LSN, and the rows of both, moved ones with their values."""
 
     lake: str
     older: Instance
@@ -90,7 +91,9 @@ def random_lake(chosen: random.Random, folder: Path) -> Switched:
         both = zip((older.instance, newer.instance), rows, strict=True)
         parts = [(one, [between(found, lsn, lsn)]) for one, found in both if lsn >= low or one is older.instance]
         made.publish(*parts, lsns=[lsn])
-    return Switched(made.path, older.instance, newer.instance, low, rows)
+    older_rows, newer_rows = rows
+    completed = with_moved_values(older_rows, older.instance), with_moved_values(newer_rows, newer.instance)
+    return Switched(made.path, older.instance, newer.instance, low, completed)
 
 
 def random_names(chosen: random.Random) -> list[str]:
