@@ -65,7 +65,8 @@ def test_files_refuse_writes_to_tables_of_ours(tmp_path_factory: pytest.TempPath
         assert {"MSmerge_stored_contents", "sysmerge_stored_articles", "__sysClock"} <= tables
         assert filled >= {"sysmerge_stored_articles", "__sysClock", *inserted_by_triggers}
         for table in tables:
-            wanted = {"insert"} - ({"insert"} if table in inserted_by_triggers else set())
+            # Notes of what a statement may displace are there while it runs.
+            wanted = set() if table in {*inserted_by_triggers, "MSmerge_displaced"} else {"insert"}
             assert found[table] == wanted | ({"update", "delete"} if table in filled else set()), table
         # The agent, and tracking itself, go on.
         assert merge.make_generation() is not None

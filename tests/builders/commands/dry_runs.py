@@ -22,7 +22,15 @@ _UNNOTED = re.compile(
 _READS = re.compile(r"with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL)
 _APPLIES_LOG = re.compile(r"\browtide_applied\b|delete from \"rowtide_merge\"\.\"MSmerge_log\" where tablenick in")
 """What merge does with pending changes whenever it looks at a table."""
-_OF_THE_TRANSACTION = ("set constraints all immediate;", "set local lock_timeout = '2s';", "set local search_path ")
+_OF_THE_TRANSACTION = (
+    "set constraints all immediate;",
+    "set local lock_timeout = '2s';",
+    "set local search_path ",
+    "set local idle_in_transaction_session_timeout ",
+    "set local transaction_timeout ",
+    "set idle_session_timeout ",
+    "set idle_in_transaction_session_timeout ",
+)
 """What sets only how the transaction goes on."""
 _VARIES = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[ T][\d:.+]+"

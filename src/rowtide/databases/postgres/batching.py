@@ -43,11 +43,11 @@ Users' deferred triggers run there, and those that they defer again at the commi
 Rows = list[tuple[Any, ...]]
 
 
-MOST_SENT = 128 * 1024
-"""How many characters of long parameters are always sent while a transaction is open: eight seconds at 128 kbit/s."""
+MOST_SENT = 256 * 1024
+"""How many characters of long parameters are always sent while a transaction is open: sixteen seconds at 128 kbit/s."""
 _MOST_SENT_S = 0.25
 """On a fast network, so are those that take no longer, by the time that the last long ones took."""
-_TIMED = MOST_SENT // 4
+_TIMED = MOST_SENT // 8
 """From how many characters on they say how fast the network is."""
 
 

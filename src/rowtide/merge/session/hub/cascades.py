@@ -97,10 +97,12 @@ class Cascades:
         articles = {article.nickname: article for article, _ in parts}
         deleted = {
             (article.nickname, one.rowguid)
-            for article, writes in (parts if self.is_acting else ())
+            for article, writes in parts
             for one in writes
             if one.row is None and one.is_live
         }
+        if deleted and not self.is_acting:
+            deleted.clear()
         rekeyed = self._find_rekeyed(parts)
         is_acting = self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted})
         if (

@@ -194,9 +194,9 @@ class HubReceiver(HubDecisions):
         if self.cascades is None:
             return Judged()
         writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
-        for (article, changes), (_, said), found in zip(parts, writes, known, strict=True):
-            if not self.cascades.is_acting:
-                break
+        has_deletes = any(change.row is None for _, changes in parts for change in changes)
+        listed = zip(parts, writes, known, strict=True) if has_deletes and self.cascades.is_acting else ()
+        for (article, changes), (_, said), found in listed:
             gone = {one.rowguid for one in said if one.row is None}
             self.cascades.staying.update(
                 (article.nickname, change.rowguid)
