@@ -48,7 +48,7 @@ class LakeLease:
         """Take a new token for the holder of the lake's advisory lock.
 
         Unless the last holder gave it up, its sessions are ended, and the tables of `lake` fenced from it: it may be
-        stopped, and wake.
+        stopped, and wake. One that cannot be read keeps nobody from the others; it is written once it is fenced.
         `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the session that has the lock
         is gone.
         """
@@ -58,14 +58,15 @@ class LakeLease:
         if lake is not None:
             # Not the token: a log store that was lost begins again with low ones.
             number = _milliseconds(manifest.state.leases[LAKE].taken_at)
+            unfenced: set[str] = set()
             if last is None or last.holder != NOBODY:
                 if last is not None:
                     end_sessions(lease.connection, last.holder)
                     number = max(number, _milliseconds(last.taken_at) + 1)
                 locations = [locate(path) for path in list_tables(lake)]
                 at_once = calls_at_once(location.store for location in locations)
-                number = fence_all(locations, number, at_once=at_once)
-            hold(lake, number)
+                number = fence_all(locations, number, at_once=at_once, pass_over=unfenced.add)
+            hold(lake, number, unfenced)
         return cls(manifest, token, lease.verify)
 
     def give_up(self) -> None:

@@ -18,7 +18,7 @@ from rowtide.delta.features import find_unappendable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
-from rowtide.delta.writing.held_lakes import require_unfenced
+from rowtide.delta.writing.held_lakes import require_fence, require_unfenced
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing
 
@@ -66,11 +66,12 @@ def load_writable(location: Location) -> Snapshot:
 
 def require_writable(snapshot: Snapshot) -> None:
     """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
-    if it is another process's to write.
+    if it is another process's to write, `LakeReadFailed` if it is not yet ours.
     """
     snapshot.require_readable()
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
+    require_fence(snapshot.location)
     for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
         raise TableUnwritable(snapshot.location.path, feature)
 

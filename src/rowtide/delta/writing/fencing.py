@@ -7,27 +7,55 @@ with a lower number either finds it in the version that it begins with, or loses
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rowtide.delta.actions import commit_info
+from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, put_commit
 from rowtide.delta.writing.held_lakes import FENCE
 from rowtide.storage.freshness import read_clock
 
+log = logging.getLogger("rowtide.delta")
 
-def fence_all(locations: Iterable[Location], number: int, *, at_once: int) -> int:
+
+def fence_all(
+    locations: Iterable[Location],
+    number: int,
+    *,
+    at_once: int,
+    pass_over: Callable[[str], object] | None = None,
+) -> int:
     """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
 
     It is above all that the tables have: whoever took them with a clock that was ahead is a former holder.
+    `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
+    Without it, raises `LakeReadFailed`, `TableUnreadable`.
     """
     listed = list(locations)
     with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:
-        number = max([number, *(found + 1 for found in pool.map(_read, listed))])
-        list(pool.map(partial(_fence, number), listed))
+        fences = list(pool.map(partial(_unless_unread, _read, pass_over), listed))
+        readable = [location for location, found in zip(listed, fences, strict=True) if found is not None]
+        number = max([number, *(found + 1 for found in fences if found is not None)])
+        list(pool.map(partial(_unless_unread, partial(_fence, number), pass_over), readable))
     return number
+
+
+def _unless_unread(
+    act: Callable[[Location], int], pass_over: Callable[[str], object] | None, location: Location
+) -> int | None:
+    """Return what `act` does with a table; None if it cannot be read and is passed over."""
+    try:
+        return act(location)
+    except (LakeReadFailed, TableUnreadable) as error:
+        if pass_over is None:
+            raise
+        log.warning("table_not_fenced: %s", error)
+        pass_over(location.path)
+        return None
 
 
 def _read(location: Location) -> int:
@@ -39,12 +67,12 @@ def _fence_of(snapshot: Snapshot | None) -> int:
     return -1 if found is None else found.version
 
 
-def _fence(number: int, location: Location) -> None:
+def _fence(number: int, location: Location) -> int:
     while True:
         begun = read_clock()
         snapshot = open_snapshot(location)
         if snapshot is None or _fence_of(snapshot) >= number:
-            return
+            return number
         info = commit_info("WRITE", {"mode": "Append"})
         transaction = {"appId": FENCE, "version": number, "lastUpdated": info["timestamp"]}
         try:
@@ -57,4 +85,4 @@ def _fence(number: int, location: Location) -> None:
             )
         except CommitLost:
             continue
-        return
+        return number
