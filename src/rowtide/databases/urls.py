@@ -26,9 +26,10 @@ _REST = re.compile(
 )
 """As in SQLAlchemy, a password may have an unescaped / or ?, but not both: h:5432/db?user=a@b is a path and a query."""
 _HOST = re.compile(r"(?P<host>\[[^\[\]/?]+\]|[^\[\]:]*)(?::(?P<port>\d*))?")
-_PARAMETER_NAME = re.compile(r"\w+")
+_PARAMETER_NAME = re.compile(r"[A-Za-z0-9_]+")
 _KEYWORD = re.compile(
-    r"\s*(?P<name>\w+)\s*=\s*(?:'(?P<quoted>(?:[^'\\]|\\.)*)'|(?P<bare>(?:[^\s'\\]|\\.)*))(?=\s|$)\s*", re.DOTALL
+    r"\s*(?P<name>[A-Za-z0-9_]+)\s*=\s*(?:'(?P<quoted>(?:[^'\\]|\\.)*)'|(?P<bare>(?:[^\s'\\]|\\.)*))(?=\s|$)\s*",
+    re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN_PATH = re.compile(r"[^:@=?&\s]+")
