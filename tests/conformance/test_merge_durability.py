@@ -108,7 +108,4 @@ def waits_for_disk(node: Node) -> bool:
 
 def is_written_ahead(member: Member) -> bool:
     """Whether a commit that does not wait can be undone, and not more; the other journal keeps the file whole."""
-    if not isinstance(member, FileMember):
-        return True
-    # The connection has the mode of the last time that it read the file.
-    return member.execute("select 1 from sqlite_schema limit 1", "pragma journal_mode") == [("wal",)]
+    return not isinstance(member, FileMember) or member.execute("pragma journal_mode") == [("wal",)]

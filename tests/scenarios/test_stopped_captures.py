@@ -96,6 +96,14 @@ def table_path(logged: LoggedDatabase, name: str) -> Path:
     return logged.lake / "cdc" / name
 
 
+def require_nothing_changed(logged: LoggedDatabase, sleeper: CaptureProcess) -> None:
+    """Let a stopped process go on: it asks for its lease again, and changes no file of the lake before."""
+    before = lake_files(logged)
+    sleeper.resume()
+    wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
+    assert lake_files(logged) == before
+
+
 def cut_off(logged: LoggedDatabase, sleeper: CaptureProcess) -> None:
     """End what a stopped process holds: its sessions, and its log reader."""
     for child in find_children(sleeper.process.pid, LOG_READER):
@@ -141,10 +149,7 @@ def test_a_process_that_wakes_too_late_changes_nothing(
         assert all(commit.exists() for commit in taken)
         while any(commit.exists() for commit in taken):
             publish(logged, other)
-        before = lake_files(logged)
-        sleeper.resume()
-        wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
-        assert lake_files(logged) == before
+        require_nothing_changed(logged, sleeper)
         publish(logged, other)
         assert other.terminate() == 0
     publish(logged, sleeper)
@@ -188,10 +193,7 @@ def test_the_server_frees_what_a_stopped_process_holds(
         with CaptureProcess(logged.url, tmp_path / "other") as other:
             # Nothing is written in between but what the stopped process was about to write.
             other.wait_published(logged)
-            before = lake_files(logged)
-            sleeper.resume()
-            wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
-            assert lake_files(logged) == before
+            require_nothing_changed(logged, sleeper)
             publish(logged, other)
             assert other.terminate() == 0
     if stops[0] not in REMOVALS:

@@ -79,6 +79,9 @@ def open_file_member(path: Path, *, journal: str = "wal") -> Iterator[FileMember
     """Yield a SQLite file that is made if it is not there; its program enforces foreign keys."""
     with closing(sqlite3.connect(path, isolation_level=None)) as program:
         program.execute(f"pragma journal_mode = {journal}")
+        if not path.stat().st_size:
+            # A subscription gives an empty file a write-ahead log; others keep their journal.
+            program.executescript("create table made (x); drop table made")
         program.execute("pragma foreign_keys = on")
         yield FileMember(f"sqlite:///{path}", program)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -14,7 +13,7 @@ from builders.commands.checks import run_line
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replication.replication_runs import running
-from builders.servers.http_servers import serving
+from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import Bucket
 from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
@@ -307,22 +306,6 @@ def test_a_database_that_only_subscribes_says_so(replicated: ReplicatedDatabase)
     assert connect(replicated.subscriber.url).check() == ()
     told = connect(replicated.subscriber.url).check(lake=str(replicated.publisher.lake / "another"))
     assert not any("rowtide_subscriber" in f"{finding.subject} {finding.fact}" for finding in told)
-
-
-class Refusing(BaseHTTPRequestHandler):
-    """An object store for which the credentials have expired."""
-
-    def answer(self) -> None:
-        body = b"<Error><Code>ExpiredToken</Code></Error>"
-        self.send_response(400)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = answer  # noqa: N815 - names of http.server
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def test_what_a_refusing_store_would_say_is_not_known(

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.faults.slow_network import SlowNetwork, slow_network
+from builders.faults.slow_network import SlowNetwork
 from builders.merge.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import FilterType, Partition
@@ -33,12 +33,6 @@ LIMIT = (
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
 EMPTY = 7
 ROWS = 1000
-
-
-@pytest.fixture
-def network(database: str) -> Iterator[SlowNetwork]:
-    with slow_network(database) as network:
-        yield network
 
 
 @pytest.fixture

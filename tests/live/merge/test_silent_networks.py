@@ -30,12 +30,6 @@ PARTS = 12
 
 
 @pytest.fixture
-def network(database: str) -> Iterator[SlowNetwork]:
-    with slow_network(database) as network:
-        yield network
-
-
-@pytest.fixture
 def merged(network: SlowNetwork, tmp_path: Path) -> Iterator[Merge]:
     """A hub behind a network, and two devices, synchronised."""
     with ExitStack() as opened:
@@ -66,8 +60,8 @@ def takes_at_most(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_a_vanished_device_stops_nobody(network: SlowNetwork, merged: Merge, part: int) -> None:
+def change_before_silence(network: SlowNetwork, merged: Merge, part: int) -> None:
+    """Change rows, and let the network be silent after a part of the bytes that their synchronisation takes."""
     change(merged, 1)
     network.reset()
     synchronise(network, merged)
@@ -75,6 +69,11 @@ def test_a_vanished_device_stops_nobody(network: SlowNetwork, merged: Merge, par
     change(merged, 2)
     network.reset()
     network.silent_after = whole * part // PARTS + part * 7
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_vanished_device_stops_nobody(network: SlowNetwork, merged: Merge, part: int) -> None:
+    change_before_silence(network, merged, part)
     with takes_at_most(20), pytest.raises(RowtideError):
         synchronise(network, merged)
     # Another session of the same role looks; the network to it is another one.
@@ -147,13 +146,7 @@ def test_a_long_value_that_loses_is_in_the_conflict(slow: SlowNetwork, merged: M
 
 @pytest.mark.exhaustive
 def test_no_other_session_is_needed_from_17_on(network: SlowNetwork, merged: Merge) -> None:
-    change(merged, 1)
-    network.reset()
-    synchronise(network, merged)
-    whole = network.sent + network.received
-    change(merged, 2)
-    network.reset()
-    network.silent_after = whole * 7 // PARTS
+    change_before_silence(network, merged, 7)
     with pytest.raises(RowtideError):
         MergeReplication(network.within(1)).sync("shop", merged.subscribers[0].url)
     with psycopg.connect(merged.hub.url, autocommit=True) as program:

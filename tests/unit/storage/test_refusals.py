@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from builders.servers.http_servers import serving
+from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import KEYS
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.stores import open_folder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.refusals import describe_failure, find_refusal
 
-XML = '<?xml version="1.0" encoding="UTF-8"?>{0}<Error><Code>{1}</Code><Message>{1} it is</Message></Error>'
 REFUSED = {
     "InvalidAccessKeyId": (403, "does not take the key"),
     "SignatureDoesNotMatch": (403, "does not take the key"),
@@ -33,26 +31,6 @@ CALLS: dict[str, Callable[[ObjectFolder], object]] = {
 }
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """Refuses every request with `code`; some stores put the XML on one line, some on two."""
-
-    code = ""
-    requests = 0
-
-    def answer(self) -> None:
-        type(self).requests += 1
-        body = XML.format("\n" if self.command == "GET" else "", self.code).encode()
-        self.send_response(REFUSED[self.code][0])
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = answer  # noqa: N815 - names of http.server
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectFolder]:
     with serving(Refusing) as endpoint:
@@ -68,10 +46,12 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectFolder]:
 def test_each_refusal_has_its_sentence(
     folder: ObjectFolder, call: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    status, sentence = REFUSED[code]
     monkeypatch.setattr(Refusing, "code", code)
+    monkeypatch.setattr(Refusing, "status", status)
     monkeypatch.setattr(Refusing, "requests", 0)
 
-    with pytest.raises((LakeReadFailed, LakeWriteFailed), match=REFUSED[code][1]) as raised:
+    with pytest.raises((LakeReadFailed, LakeWriteFailed), match=sentence) as raised:
         CALLS[call](folder)
 
     assert "<" not in str(raised.value)

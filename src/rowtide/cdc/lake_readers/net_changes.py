@@ -77,7 +77,7 @@ class NetChanges:
 
     def _net_rows(self, completed: Completed) -> pa.RecordBatch:
         group = completed.group
-        is_replaced = _is_replaced(self._instance, completed)
+        is_replaced = _find_replaced(self._instance, completed)
         values = {OPERATION: self._operations(group, is_replaced), MASK: self._masks(group), **completed.values}
         columns = [values[name] if name in values else completed.last.column(name) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -99,7 +99,7 @@ class NetChanges:
         return as_binary(np.ascontiguousarray(masks[:, :length]), ~is_update)
 
 
-def _is_replaced(instance: Instance, completed: Completed) -> Flags:
+def _find_replaced(instance: Instance, completed: Completed) -> Flags:
     """Return which rows lack values that no row before them has, not of their key either: those that moved there.
 
     Only an insert counts as the source of a value that it lacks.

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Connection
 
-from rowtide.databases.postgres.silence import session_of
+from rowtide.databases.postgres.silence import watched_of
 
 _BEATS = 6
 """How many words are said within the time of silence."""
@@ -30,7 +30,7 @@ class Heartbeat:
 
     def __init__(self, connection: Connection) -> None:
         """Raises psycopg's errors."""
-        self._session = session = session_of(connection)
+        self._session = session = watched_of(connection)
         for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
             session.execute(sql.SQL(f"set {name} = '{session.silence_s}s'"))
         self._ended = threading.Event()

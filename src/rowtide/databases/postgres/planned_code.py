@@ -9,7 +9,7 @@ written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rowtide.databases.postgres.text_queries import Run
 
@@ -19,16 +19,19 @@ _TOKEN = re.compile(r"\\.|\{(\w+)|(\})|:(funcid|opfuncid|opno) (\d+)", re.DOTALL
 _VARIABLE = "VAR"
 
 
-def find_planned(run: Run, table: str) -> Sequence[str]:
-    """Return the functions of roles that are not trusted which a query of a table, a quoted name, would run."""
-    called: dict[int, bool] = {}
-    for row in run(_EXPRESSIONS, name=table):
+def find_planned(run: Run, tables: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """Return the functions of roles that are not trusted which queries of tables, quoted names, would run, by table."""
+    called: dict[int, dict[str, bool]] = {}
+    for row in run(_EXPRESSIONS, names=list(tables)) if tables else ():
         for oid, is_constant in read_calls(row.tree):
-            called[oid] = called.get(oid, False) or is_constant
-    if not called:
-        return ()
-    found = run(_FUNCTIONS, oids=list(called))
-    return sorted({row.name for row in found if row.is_sql or called[row.called]})
+            of_tables = called.setdefault(oid, {})
+            of_tables[row.name] = of_tables.get(row.name, False) or is_constant
+    found: dict[str, set[str]] = {}
+    for row in run(_FUNCTIONS, oids=list(called)) if called else ():
+        for table, is_constant in called[row.called].items():
+            if row.is_sql or is_constant:
+                found.setdefault(table, set()).add(row.name)
+    return {table: sorted(names) for table, names in found.items()}
 
 
 def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
@@ -71,9 +74,10 @@ _HARMLESS = (
 """Volatile functions of the server's that applications use in defaults."""
 
 _EXPRESSIONS = """
-with recursive part (oid) as (
-    select to_regclass(:name)::oid union select i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)
-select tree from part, lateral (
+with recursive part (name, oid) as (
+    select given.name, to_regclass(given.name)::oid from unnest(cast(:names as text[])) given (name)
+    union select p.name, i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)
+select part.name, tree from part, lateral (
     select format('%s %s', i.indexprs, i.indpred) from pg_index i where i.indrelid = part.oid
     union all select format('%s', c.conbin) from pg_constraint c where c.conrelid = part.oid and c.contype = 'c'
     union all select format('%s', s.stxexprs) from pg_statistic_ext s where s.stxrelid = part.oid

@@ -217,11 +217,11 @@ def report_ended(ended: Sequence[Sequence[str]]) -> None:
 
 def end_silent_beside(connection: Connection) -> int:
     """End silent sessions as `end_silent` does, by a connection of an engine of `open_engine`."""
-    session = session_of(connection)
+    session = watched_of(connection)
     return end_silent(session, session.silence_s)
 
 
-def session_of(connection: Connection) -> WatchedConnection:
+def watched_of(connection: Connection) -> WatchedConnection:
     """Return the driver's connection of an engine of `open_engine`: several threads may use it, one at a time."""
     session = connection.connection.driver_connection
     assert isinstance(session, WatchedConnection)

@@ -11,7 +11,8 @@ from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, Pub
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach
+from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach, by_nickname
+from rowtide.merge.nodes.roles.rows import read_all
 from rowtide.merge.versions.changes import Known, Row
 from rowtide.merge.versions.references import places_of
 
@@ -43,11 +44,7 @@ def describe_lost(
     known: Mapping[Place, Known],
 ) -> list[Lost]:
     """Return what will be recorded of rows, given with the deletes that reach them, within a transaction."""
-    rowguids: dict[int, list[str]] = {}
-    for key, rowguid in lost:
-        if isinstance(key, int):
-            rowguids.setdefault(key, []).append(rowguid)
-    rows = {nickname: node.read_rows(articles[nickname], listed) for nickname, listed in rowguids.items()}
+    rows = {nickname: node.read_rows(articles[nickname], listed) for nickname, listed in by_nickname(lost).items()}
     found: list[Lost] = []
     for (key, rowguid), deleted in lost.items():
         if isinstance(key, str):
@@ -64,11 +61,7 @@ def keep_lost(node: Node, publication: Publication, lost: Sequence[Lost], source
 
     Return the number of rows by delete.
     """
-    asked: dict[int, tuple[Article, list[str]]] = {}
-    for each in lost:
-        if each.article.nickname != _NO_ARTICLE:
-            asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
-    present = {nickname: node.read_rows(*some) for nickname, some in asked.items()}
+    present = read_all(node, ((each.article, each.rowguid) for each in lost if each.article.nickname != _NO_ARTICLE))
     counts: dict[Place, int] = {}
     for each in lost:
         row = present.get(each.article.nickname, {}).get(each.rowguid)

@@ -28,6 +28,7 @@ from rowtide.merge.errors.inspection import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.nodes.roles.reach import read_known
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence
@@ -225,13 +226,7 @@ class _Resolution:
             return ()
         reach = self.hub.find_reach(article, [stored.conflict.rowguid], self.articles)
         below = reach.under([top]) - {top}
-        listed = [(each, [row for key, row in below if key == each.nickname]) for each in self.articles.values()]
-        asked = [each for each in listed if each[1]]
-        known = {
-            (each.nickname, row): here
-            for (each, _), rows in zip(asked, self.hub.read_known_of(asked), strict=True)
-            for row, here in rows.items()
-        }
+        known = read_known(self.hub.read_known_of, self.articles, below)
         return describe_lost(self.hub, self.articles, {place: frozenset([top]) for place in below}, reach, known)
 
     def _require_no_children(self, stored: _Stored) -> None:

@@ -16,6 +16,7 @@ from rowtide.merge.definitions import conflicts_info
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.roles.reach import Place
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.progress import list_retries
@@ -24,9 +25,6 @@ from rowtide.merge.session.history import Phase
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.synchronisation import bring_up, receive_at_hub
-
-Place = tuple[int, str]
-"""A row: its article's nickname, and its rowguid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,9 @@ def with_operators(connection: Connection, subject: Subject) -> Subject:
 
 def require_own_plans(connection: Connection, subjects: Iterable[Subject]) -> None:
     """Raise `TrackedPlanCallsCode` for tables that cannot be read without running code of less privileged roles."""
-    for subject in subjects:
-        if planned := find_planned(running_through(connection), subject.quoted):
-            raise TrackedPlanCallsCode(subject.name, planned[0])
+    names = {subject.quoted: subject.name for subject in subjects}
+    for quoted, functions in find_planned(running_through(connection), names).items():
+        raise TrackedPlanCallsCode(names[quoted], functions[0])
 
 
 def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:

@@ -7,10 +7,9 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table, unique_index
 from builders.commands.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
-from builders.log.log_stores import SOURCE
+from builders.log.log_stores import open_state
 from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import Position
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import Advice, Finding, Severity
@@ -27,29 +26,11 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.log.store.state import ManifestState
 
 MADE = source_table()
 NOW = replace(MADE, identity="f")
 DEFINED = captured_instance(definition=instance(table=MADE))
 COMPARABLE = captured_instance(definition=instance(table=MADE), is_copied=True)
-
-
-EMPTY = ManifestState(
-    version=1,
-    source=SOURCE,
-    epoch=0,
-    low=Position(0),
-    position=Position(10_000),
-    segments=(),
-    tables={},
-    members=(),
-    events=(),
-    readers={},
-    leases={},
-    pending_deletions=(),
-    gaps=(),
-)
 
 
 def findings_of_slot(slot: SlotFacts, rate: float | None = None) -> list[Finding]:
@@ -157,7 +138,7 @@ def test_a_table_that_is_as_it_was_has_no_findings() -> None:
 
 def test_an_instance_the_log_reader_has_not_read_is_reported() -> None:
     for log_reader, severity in {None: Severity.WARNS, "host pid 1": Severity.TELLS}.items():
-        facts = capture(instances=(captured_instance(),), log_reader=log_reader, state=EMPTY)
+        facts = capture(instances=(captured_instance(),), log_reader=log_reader, state=open_state())
         (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
         assert (finding.severity, str(finding.mend)) == (severity, "rowtide cdc run")
 

@@ -99,16 +99,16 @@ class MovedRows:
         base = self._open_base()
         barriers = [change.ddl_lsn for change in read_history(self.lake, member_id, cycle) if change.rewrites_values]
         barriers += [missing.lsn for missing in recorded.missing]
-        rolled_to = read_layers(base.snapshot, member_id).rolled_to if base is not None else None
+        layers = None if base is None else read_layers(base.snapshot, member_id)
+        rolled_to = None if layers is None else layers.rolled_to
         whole = [one for one in snapshots if recorded.whole_from is None or one.begin >= recorded.whole_from]
         chosen = _choose(whole, rolled_to, self.at)
         marks = sorted(lsn.value for lsn in barriers)
         copied = {one.begin.value: one.covered.value for one in snapshots if one.covered is not None}
-        if base is None or chosen is None:
+        if base is None or layers is None or chosen is None:
             first = max(recorded.lsn, rolled_to or recorded.lsn)
             return _History((TablePart(self.changes, first, self.at),), None, copied, marks)
         excluded = excluded_begins(snapshots, self.at)
-        layers = read_layers(base.snapshot, member_id)
         as_of = AsOf(self.instance, self.at, chosen, base, self.changes, layers, excluded)
         return _History(upper_parts(as_of), LowestLayer(base, as_of.lowest), copied, marks)
 
@@ -334,7 +334,7 @@ class _Completing:
             taken: Any = pa.array(index, mask=~known)
             if column.lake_name in lacking:
                 values[column.lake_name] = found.take(column.lake_name, taken)
-                set_bits(masks, ordinal, ~known | found.is_absent(ordinal)[index])
+                set_bits(masks, ordinal, ~known | found.absences(ordinal)[index])
             if (texts := found.texts(ordinal)) is not None:
                 exact.add(ordinal, texts.take(taken), pa.nulls(count))
         values |= {ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
@@ -364,7 +364,7 @@ class _Found:
     def take(self, name: str, index: Any) -> Any:
         return pa.concat_arrays([pool.rows.column(name) for pool in self.pools]).take(index)
 
-    def is_absent(self, ordinal: int) -> Flags:
+    def absences(self, ordinal: int) -> Flags:
         return np.concatenate([pool.bits.of(ordinal) for pool in self.pools])
 
     def texts(self, ordinal: int) -> Any:

@@ -16,7 +16,7 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
-from rowtide.databases.postgres.silence import session_of
+from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.alterations import AlteredColumn
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
@@ -123,7 +123,7 @@ class PostgresSource:
             until=until,
             ends_with_mark=self._ends_with_mark,
         )
-        if time.monotonic() >= self._next_look and self._stream.unheard_s > session_of(self._connection).silence_s:
+        if time.monotonic() >= self._next_look and self._stream.unheard_s > watched_of(self._connection).silence_s:
             self._next_look = time.monotonic() + _LOOK_S
             self._require_sender()
 
@@ -131,7 +131,7 @@ class PostgresSource:
         """Raise `StreamEnded` if the walsender waits too: it was asked for an answer, and is not at work."""
         sender, silent_s = self._stream.sender_id, self._stream.unheard_s
         with translated():
-            found = session_of(self._connection).execute(_SENDER, [sender]).fetchone()
+            found = watched_of(self._connection).execute(_SENDER, [sender]).fetchone()
         if found is None or found[0]:
             reason = "is gone" if found is None else "waits too"
             raise StreamEnded(f"nothing came for {silent_s:.0f} s, and the walsender, pid {sender}, {reason}")
@@ -259,7 +259,7 @@ def _start(stream: ReplicationStream, access: LogAccess) -> None:
         stream.start(access.definition.slot, [access.definition.publication], access.manifest.state.position.log)
     except SlotInUse:
         with translated():
-            session_of(access.connection).execute(_END_SENDER, [access.definition.slot, _SENDER_NAME])
+            watched_of(access.connection).execute(_END_SENDER, [access.definition.slot, _SENDER_NAME])
         raise
 
 

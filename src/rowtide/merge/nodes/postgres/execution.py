@@ -212,7 +212,7 @@ class Executions:
             return TRUSTED
         if not owner.is_held:
             raise OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
-        self._require_own_plan(article)
+        self._require_own_plans([article])
         if owner.role_id not in self._ready:
             self._ready[owner.role_id] = self._make_ready(article, owner)
         return self._ready[owner.role_id]
@@ -222,16 +222,19 @@ class Executions:
         unknown = [article for article in listed if table_of(article) not in self._owners]
         if unknown:
             self.take(self._session.read(self.request(unknown))[0])
-        for article in listed:
-            owner, runs_as_agent = self._find(article)
-            if owner is not None and not (runs_as_agent or owner.is_trusted):
-                self._require_own_plan(article)
+        found = [(article, *self._find(article)) for article in listed]
+        self._require_own_plans(
+            [one for one, owner, runs_as_agent in found if owner and not (runs_as_agent or owner.is_trusted)]
+        )
 
-    def _require_own_plan(self, article: Article) -> None:
-        if table_of(article) not in self._planned:
-            self._planned[table_of(article)] = find_planned(running(self._session), table_of(article))
-        if planned := self._planned[table_of(article)]:
-            raise PlannedCodeOfOwner(article.qualified_name, planned[0])
+    def _require_own_plans(self, listed: Sequence[Article]) -> None:
+        unknown = {table_of(article) for article in listed}.difference(self._planned)
+        if unknown:
+            planned = find_planned(running(self._session), unknown)
+            self._planned.update((table, planned.get(table, ())) for table in unknown)
+        for article in listed:
+            if functions := self._planned[table_of(article)]:
+                raise PlannedCodeOfOwner(article.qualified_name, functions[0])
 
     def require(self, article: Article, run_as: RunAs | None = None) -> None:
         """Raise what `of` raises; `run_as` is that of a publication which does not have the article yet."""

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rowtide.merge.articles import Article
+from rowtide.merge.versions.changes import Known
 
 Place = tuple[int, str]
 """A row of an article: its nickname, and its rowguid."""
 OtherPlace = tuple[str, str]
 """A row of another table: its name, and what identifies the row in it."""
 AnyPlace = tuple[int | str, str]
+Reading: TypeAlias = Callable[[Sequence[tuple[Article, Sequence[str]]]], Sequence[Mapping[str, Known]]]
+"""Reads what a node knows of rows of articles: see `NodeMetadata.read_known_of`."""
+
+
+def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
+    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are left out."""
+    found: dict[int, list[str]] = {}
+    for key, rowguid in places:
+        if isinstance(key, int):
+            found.setdefault(key, []).append(rowguid)
+    return found
+
+
+def read_known(reading: Reading, articles: Mapping[int, Article], places: Iterable[AnyPlace]) -> dict[Place, Known]:
+    """Return what a node knows of rows; those of other tables, and those that it never had, are left out."""
+    asked = by_nickname(places)
+    found = reading([(articles[nickname], rowguids) for nickname, rowguids in asked.items()])
+    return {
+        (nickname, rowguid): here for nickname, each in zip(asked, found, strict=True) for rowguid, here in each.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

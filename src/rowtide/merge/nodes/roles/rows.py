@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Protocol
 
 from rowtide.merge.articles import Article
@@ -35,6 +35,14 @@ class RowReader(Protocol):
 
         The function is that of the article's resolver. Within a transaction. Raises `HandlerFailed`.
         """
+
+
+def read_all(node: RowReader, asked: Iterable[tuple[Article, str]]) -> dict[int, Mapping[str, Row]]:
+    """Return those of some articles' rows, given by rowguid, that exist, by the articles' nicknames."""
+    listed: dict[int, tuple[Article, list[str]]] = {}
+    for article, rowguid in asked:
+        listed.setdefault(article.nickname, (article, []))[1].append(rowguid)
+    return {nickname: node.read_rows(article, rowguids) for nickname, (article, rowguids) in listed.items()}
 
 
 class LinkedRows(Protocol):

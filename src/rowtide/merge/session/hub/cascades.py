@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.errors.rows import ChildrenNotSeen
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach
+from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach, Reading, by_nickname, read_known
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import Known, Write
 
 _BATCH_ROWS = 2000
-
-
-class Reading(Protocol):
-    """Reads what the hub knows of rows, in the transaction."""
-
-    def __call__(self, asked: Sequence[tuple[Article, Sequence[str]]], /) -> list[Mapping[str, Known]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +94,6 @@ class Cascades:
             for one in writes
             if one.row is None and one.is_live
         }
-        if deleted and not self.is_acting:
-            deleted.clear()
         rekeyed = self._find_rekeyed(parts)
         is_acting = self.are_acting(articles[nickname] for nickname in {place[0] for place in deleted})
         if (
@@ -114,7 +105,7 @@ class Cascades:
             return Judged()
         reach, cleared = self._reach(deleted), self._reach(rekeyed, is_update=True)
         reached = (reach.under(deleted) | cleared.under(rekeyed)) - deleted
-        known = self._read_known([place for place in reached if isinstance(place[0], int)], reading)
+        known = read_known(reading, self.articles, reached)
         unseen = {place for place, here in known.items() if self._is_unseen(place, here)}
         elsewhere = self._find_elsewhere(unseen, known)
         tops = _tops(deleted, reach)
@@ -129,7 +120,7 @@ class Cascades:
             if place in unseen or place in refused or isinstance(place[0], str)
         }
         if lost:
-            known |= self._read_known([place for place in lost if place in refused], reading)
+            known |= read_known(reading, self.articles, [place for place in lost if place in refused])
         return Judged(refused, describe_lost(self.node, self.articles, lost, reach, known))
 
     def keep_lost(self, lost: Sequence[Lost], without: Set[Place]) -> dict[Place, int]:
@@ -171,27 +162,12 @@ class Cascades:
         return self._clearing[article.nickname]
 
     def _reach(self, places: Iterable[Place], *, is_update: bool = False) -> Reach:
-        rowguids: dict[int, list[str]] = {}
-        for nickname, rowguid in places:
-            rowguids.setdefault(nickname, []).append(rowguid)
         found = Reach()
-        for nickname, some in rowguids.items():
+        for nickname, some in by_nickname(places).items():
             article = self.articles[nickname]
             if is_update or self.are_acting([article]):
                 found.add(self.node.find_reach(article, some, self.articles, is_update=is_update))
         return found
-
-    def _read_known(self, places: Iterable[AnyPlace], reading: Reading) -> dict[Place, Known]:
-        asked: dict[int, list[str]] = {}
-        for key, rowguid in places:
-            if isinstance(key, int):
-                asked.setdefault(key, []).append(rowguid)
-        found = reading([(self.articles[nickname], rowguids) for nickname, rowguids in asked.items()])
-        return {
-            (nickname, rowguid): here
-            for nickname, each in zip(asked, found, strict=True)
-            for rowguid, here in each.items()
-        }
 
     def _is_unseen(self, place: Place, known: Known) -> bool:
         """Whether the subscriber has not seen the hub's version of a row, or the hub has decided that it stays."""
@@ -211,15 +187,10 @@ class Cascades:
             self._refused_there = frozenset((nickname, each) for nickname, some in refused.items() for each in some)
         return place in self._refused_there
 
-    def _find_elsewhere(self, places: Iterable[Place], known: Mapping[Place, Known]) -> set[Place]:
+    def _find_elsewhere(self, places: Set[Place], known: Mapping[Place, Known]) -> set[Place]:
         """Return the rows that the subscriber is not to be sent."""
-        asked: dict[int, list[str]] = {}
-        found: set[Place] = set()
-        for nickname, rowguid in places:
-            if not _is_sent(self.articles[nickname]):
-                found.add((nickname, rowguid))
-            elif not known[nickname, rowguid].is_held:
-                asked.setdefault(nickname, []).append(rowguid)
+        found = {place for place in places if not _is_sent(self.articles[place[0]])}
+        asked = by_nickname(place for place in places if place not in found and not known[place].is_held)
         for nickname, rowguids in asked.items():
             belonging = self.node.find_belonging(self.filters[nickname], rowguids)
             found.update((nickname, rowguid) for rowguid in rowguids if rowguid not in belonging)

@@ -18,6 +18,7 @@ from rowtide.merge.errors.rows import (
     RowNotHeld,
 )
 from rowtide.merge.nodes.roles.metadata import Holder
+from rowtide.merge.nodes.roles.rows import read_all
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, part_members, put_others_rows
@@ -178,12 +179,8 @@ class HubReceiver(HubDecisions):
 
     def record(self, conflicts: Sequence[ConflictRecord]) -> None:
         """Store conflicts whose outcomes are written, with the hub's rows where they are not as they were."""
-        asked: dict[int, tuple[Article, list[str]]] = {}
-        for each in conflicts:
-            if each.settled_row == AS_WON:
-                continue
-            asked.setdefault(each.article.nickname, (each.article, []))[1].append(each.rowguid)
-        rows = {nickname: self.node.read_rows(article, rowguids) for nickname, (article, rowguids) in asked.items()}
+        asked = ((each.article, each.rowguid) for each in conflicts if each.settled_row != AS_WON)
+        rows = read_all(self.node, asked)
         for each in conflicts:
             is_read = each.settled_row != AS_WON
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
@@ -193,16 +190,16 @@ class HubReceiver(HubDecisions):
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
         if self.cascades is None:
             return Judged()
+        for (article, changes), said, found in zip(parts, decided, known, strict=True):
+            deleted = [change.rowguid for change in changes if change.row is None]
+            if deleted and self.cascades.is_acting:
+                gone = {one.rowguid for one in said.writes if one.row is None}
+                self.cascades.staying.update(
+                    (article.nickname, rowguid)
+                    for rowguid in deleted
+                    if rowguid not in gone and is_live(found.get(rowguid))
+                )
         writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
-        has_deletes = any(change.row is None for _, changes in parts for change in changes)
-        listed = zip(parts, writes, known, strict=True) if has_deletes and self.cascades.is_acting else ()
-        for (article, changes), (_, said), found in listed:
-            gone = {one.rowguid for one in said if one.row is None}
-            self.cascades.staying.update(
-                (article.nickname, change.rowguid)
-                for change in changes
-                if change.row is None and change.rowguid not in gone and is_live(found.get(change.rowguid))
-            )
         return self.cascades.judge(writes, self.read_known)
 
     def _keep_lost(

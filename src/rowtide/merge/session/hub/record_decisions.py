@@ -14,6 +14,7 @@ from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.nodes.roles.reach import Place, by_nickname
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
@@ -25,9 +26,6 @@ from rowtide.merge.session.receiving import rowguids_of
 from rowtide.merge.session.record_transfer import Outcome, RowRefused
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.lineage import Change
-
-Place = tuple[int, str]
-"""A row: its article's nickname, and its rowguid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +221,7 @@ class HubRecordDecisions:
 
     def read_known(self, kind: RecordType, places: Iterable[Place]) -> dict[Place, Known]:
         """Return what the hub knows of rows."""
-        rowguids: dict[int, list[str]] = {}
-        for nickname, rowguid in places:
-            rowguids.setdefault(nickname, []).append(rowguid)
+        rowguids = by_nickname(places)
         asked = [(article, rowguids[article.nickname]) for article in kind.articles if article.nickname in rowguids]
         found = self.receiver.read_known(asked)
         return {
