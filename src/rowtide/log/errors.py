@@ -108,6 +108,7 @@ class LeaseLost(RowtideError):
     number = 2214
     fact = "the {lease} lease is held by {holder}"
     hint = "Only the holder writes: stop it first if this process is to write."
+    remedy = Remedy.REGAIN
     lease: str
     holder: str
 

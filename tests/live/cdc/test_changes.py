@@ -235,7 +235,7 @@ def test_programs_outside_spark_see_what_is_absent(written: CapturedDatabase) ->
     ]
 
 
-def test_what_reads_the_change_table_itself_sees_a_moved_row_as_it_was_logged(written: CapturedDatabase) -> None:
+def test_change_tables_have_a_moved_row_as_it_was_logged(written: CapturedDatabase) -> None:
     rows = read_rows(change_table_path(str(written.lake), "public_keyed"))
     (moved,) = (row for row in rows if row["id"] == 2 and row["__$operation"] == 2)
     assert described(moved) == (2, 2, 2, "b", False, b"\x0f", b"\x04")

@@ -119,6 +119,15 @@ def test_parameters_that_libpq_does_not_know_are_named(url: str, monkeypatch: py
         open_engine(url).connect()
 
 
+def test_each_use_of_a_lost_connection_fails_as_the_first(database: str) -> None:
+    with open_engine(database).connect() as connection, open_url(database) as other:
+        pid = connection.execute(text("select pg_backend_pid()")).scalar_one()
+        other.execute("select pg_terminate_backend(%s, 10000)", [pid])
+        for _ in range(2):
+            with pytest.raises(ConnectionFailed), translated():
+                connection.execute(text("select 1"))
+
+
 def test_errors_show_neither_passwords_nor_statement_values(database: str) -> None:
     engine = open_engine(database)
     with engine.connect() as connection, pytest.raises(DBAPIError) as raised:

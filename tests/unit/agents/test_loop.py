@@ -13,10 +13,11 @@ from rowtide.agents import loop
 from rowtide.agents.loop import FIRST_TRIES, Agent, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight
-from rowtide.log.errors import LeaseHeld
+from rowtide.log.errors import LeaseHeld, LeaseLost
 
 OUTAGE = ConnectionFailed("it is down")
 HELD = LeaseHeld("log", "another")
+LOST = LeaseLost("lake", "another")
 
 
 class Attempts:
@@ -83,6 +84,12 @@ def test_a_lease_that_was_lost_with_its_connection_is_waited_for() -> None:
     attempts = Attempts(None, HELD, HELD)
     attempts.run()
     assert attempts.errors == [OUTAGE, HELD, HELD]
+
+
+def test_a_lease_that_another_took_meanwhile_is_waited_for() -> None:
+    attempts = Attempts(None, LOST, HELD)
+    attempts.run()
+    assert attempts.errors == [OUTAGE, LOST, HELD]
 
 
 @pytest.mark.parametrize("has_run", [False, True])

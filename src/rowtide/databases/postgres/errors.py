@@ -15,7 +15,7 @@ from rowtide.databases.postgres.functions import OF_OTHERS
 from rowtide.databases.postgres.silence import NotAnswered
 
 if TYPE_CHECKING:
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 
 @numbered
@@ -323,12 +323,18 @@ def translated() -> Iterator[None]:
     except psycopg.Error as error:
         raise translate(error) from error
     except _sqlalchemy_errors() as error:
-        if isinstance(error.orig, psycopg.Error):
-            raise translate(error.orig) from error
+        if error.code == _LOST_BEFORE:
+            raise ConnectionFailed("it was lost before") from error
+        if isinstance(cause := getattr(error, "orig", None), psycopg.Error):
+            raise translate(cause) from error
         raise
 
 
-def _sqlalchemy_errors() -> tuple[type[DBAPIError], ...]:
-    """Return SQLAlchemy's errors of drivers; none if it was never imported."""
+_LOST_BEFORE = "8s2b"
+"""SQLAlchemy's code for the use of a connection that an earlier statement, perhaps of another thread, found broken."""
+
+
+def _sqlalchemy_errors() -> tuple[type[DBAPIError | PendingRollbackError], ...]:
+    """Return SQLAlchemy's errors of drivers and of lost connections; none if it was never imported."""
     module = sys.modules.get("sqlalchemy.exc")
-    return (module.DBAPIError,) if module is not None else ()
+    return (module.DBAPIError, module.PendingRollbackError) if module is not None else ()

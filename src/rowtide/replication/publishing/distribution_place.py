@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection, Engine, Table, func, insert, select, text
 from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import TransactionAborted, translated
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
@@ -40,6 +41,7 @@ from rowtide.replication.errors.distribution import (
 from rowtide.replication.publisher import read_source
 
 _HERE = "in the publisher itself"
+_TRIES = 10
 _MODULES = (definitions, custom_scripts, joining, schema_articles, history, repair_records, retention, tracers)
 """What each keeps is in the metadata that they share, once it is imported."""
 
@@ -75,6 +77,14 @@ def move_distribution(engine: Engine, database: str, url: str) -> int | None:
     new place is used from then on, and None returned. A repeat after a crash completes it. Raises `DistributionMissing`
     if there is none at either place, `NotADistributor`, `DistributorUnreachable`, `PasswordGiven`.
     """
+    for _ in range(_TRIES - 1):
+        # Agents that run lock the same tables in their own order.
+        with suppress(TransactionAborted):
+            return _move(engine, database, url)
+    return _move(engine, database, url)
+
+
+def _move(engine: Engine, database: str, url: str) -> int | None:
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         present, planned = find_place(connection), plan_place(connection, url)

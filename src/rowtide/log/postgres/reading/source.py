@@ -63,6 +63,8 @@ class PostgresSource:
     ) -> None:
         self._access = access
         self._connection = access.connection
+        with translated():
+            self._session = watched_of(access.connection)
         self._definition = access.definition
         self._stream = stream
         self._reread = reread
@@ -123,7 +125,7 @@ class PostgresSource:
             until=until,
             ends_with_mark=self._ends_with_mark,
         )
-        if time.monotonic() >= self._next_look and self._stream.unheard_s > watched_of(self._connection).silence_s:
+        if time.monotonic() >= self._next_look and self._stream.unheard_s > self._session.silence_s:
             self._next_look = time.monotonic() + _LOOK_S
             self._require_sender()
 
@@ -131,7 +133,7 @@ class PostgresSource:
         """Raise `StreamEnded` if the walsender waits too: it was asked for an answer, and is not at work."""
         sender, silent_s = self._stream.sender_id, self._stream.unheard_s
         with translated():
-            found = watched_of(self._connection).execute(_SENDER, [sender]).fetchone()
+            found = self._session.execute(_SENDER, [sender]).fetchone()
         if found is None or found[0]:
             reason = "is gone" if found is None else "waits too"
             raise StreamEnded(f"nothing came for {silent_s:.0f} s, and the walsender, pid {sender}, {reason}")
