@@ -1,4 +1,4 @@
-"""A streaming query over a growing lake, killed and started again: its sink has each change once."""
+"""A streaming query over a growing lake, whose sink fails and which is killed: its sink has each change once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rowtide.lake.stores import locate
 ITEM = instance()
 NAME = ITEM.capture_instance
 QUERY = """
-import json, os, sys
+import json, os, random, sys
 import rowtide
 lake, instance, sink, checkpoint, variables = sys.argv[1:]
 spark = rowtide.build_session(master="local[2]")
@@ -34,13 +34,21 @@ spark = rowtide.build_session(master="local[2]")
 os.environ.update(json.loads(variables))
 rowtide.register_source(spark)
 changes = spark.readStream.format("rowtide").option("instance", instance).option("maxTransactionsPerTrigger", 3)
-writer = changes.load(lake).writeStream.format("delta").option("checkpointLocation", checkpoint)
+def write(batch, number):
+    def refuse_now_and_then():
+        if random.random() < 0.3:
+            raise RuntimeError("the sink refuses")
+    refuse_now_and_then()
+    once = {"txnAppId": "changes", "txnVersion": number}
+    batch.write.format("delta").mode("append").options(**once).save(sink)
+    refuse_now_and_then()
+writer = changes.load(lake).writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
 while True:
     try:
-        writer.start(sink).awaitTermination()
+        writer.start().awaitTermination()
     except Exception as error:
         # Spark gives the source's process ten seconds to start, too little for a machine under load.
-        if "failed to connect back" not in str(error):
+        if not any(expected in str(error) for expected in ("failed to connect back", "the sink refuses")):
             raise
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -72,16 +73,21 @@ class Query:
     def __init__(self, lake: MadeLake, **options: str) -> None:
         self.options = {"path": lake.path, **({} if "instances" in options else {"instance": NAME}), **options}
         self.checkpoint: list[Offset] = []
+        """The ends of the batches that the sink has."""
+        self.planned: Offset | None = None
+        """The end of a batch that the sink may not have."""
         self.rows: list[dict[str, Any]] = []
         self.start()
 
     def start(self) -> None:
-        """Start, as Spark does: it asks for the last batch's partitions again and drops them."""
+        """Start, as Spark does: it asks for the last batch's partitions again, from its end to its end."""
         options = parse_options(self.options)
         options.require_streamable()
         self.stream = ChangeStream(options, ChangeBatch(options, None).find_columns())
-        if self.checkpoint:
-            self.plan(self.checkpoint[-1], self.checkpoint[-1])
+        for last in [self.planned, *self.checkpoint[::-1]]:
+            if last is not None:
+                assert list(rows_of(self.plan(last, last))) == []
+                return
 
     def plan(self, start: Offset, end: Offset) -> Planned | None:
         # Spark's checkpoint is JSON.
@@ -89,15 +95,26 @@ class Query:
         return self.stream.plan(parse_offset(start), parse_offset(end))
 
     def read(self) -> list[int]:
-        """Read a batch if there is one; return its LSNs."""
-        end = self.stream.find_latest().as_json()
+        """Read a batch if there is one, which the sink takes; return its LSNs."""
+        found = self.offer()
+        self.take(found)
+        return [row["__$start_lsn"] for row in found]
+
+    def offer(self) -> list[dict[str, Any]]:
+        """Read a batch, the one that the sink does not have yet if there is one; return its rows."""
+        end = self.planned or self.stream.find_latest().as_json()
         start = self.checkpoint[-1] if self.checkpoint else self.stream.find_beginning().as_json()
         if end == start:
             return []
-        found = list(rows_of(self.plan(start, end)))
-        self.checkpoint.append(end)
-        self.rows += found
-        return [row["__$start_lsn"] for row in found]
+        self.planned = end
+        return list(rows_of(self.plan(start, end)))
+
+    def take(self, rows: list[dict[str, Any]]) -> None:
+        """Let the sink have a batch, and the checkpoint its end."""
+        if self.planned is not None:
+            self.checkpoint.append(self.planned)
+            self.planned = None
+        self.rows += rows
 
 
 def rows_of(planned: Planned | None) -> Iterator[dict[str, Any]]:
@@ -156,17 +173,48 @@ def test_batches_have_whole_transactions_up_to_a_number(made: MadeLake) -> None:
     assert query.read() == []
 
 
-def test_a_first_batch_that_is_repeated_begins_where_it_began(made: MadeLake) -> None:
-    query = Query(made, startingLsn="latest")
-    start = query.stream.find_beginning().as_json()
+@pytest.mark.parametrize("start", [{}, {"startingLsn": "100"}, {"startingLsn": "latest"}])
+def test_a_first_batch_that_is_repeated_begins_where_it_began(made: MadeLake, start: Mapping[str, str]) -> None:
+    query = Query(made, maxTransactionsPerTrigger="2", **start)
+    if start.get("startingLsn") == "latest":
+        assert query.read() == []
     publish(made, ITEM, 130)
-    end = query.stream.find_latest().as_json()
+    first = query.offer()
+    assert first
     publish(made, ITEM, 140)
-    # Spark has the batch's end, but not its start: it asks for the initial offset again.
-    query.start()
-    repeated = query.stream.find_beginning().as_json()
-    assert repeated != start
-    assert [row["__$start_lsn"] for row in rows_of(query.plan(repeated, end))] == [130]
+    for _ in range(3):
+        query.start()
+        assert query.offer() == first
+    query.take(first)
+    while query.read():
+        pass
+    begin = 130 if start.get("startingLsn") == "latest" else 100
+    assert [row["__$start_lsn"] for row in query.rows] == list(range(begin, 150, 10))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 20))])
+def test_whatever_fails_a_stream_has_each_change_once(made: MadeLake, seed: int) -> None:
+    """Sinks refuse, and drivers die; meanwhile more is published, and what was read is removed."""
+    chosen = random.Random(seed)
+    limits = chosen.choice([{}, {"maxTransactionsPerTrigger": "1"}, {"maxTransactionsPerTrigger": "3"}])
+    query, published = Query(made, **limits), [100, 110, 120]
+    for lsn in range(130, 300, 10):
+        if chosen.random() < 0.6:
+            publish(made, ITEM, lsn)
+            published.append(lsn)
+        offered = query.offer()
+        for _ in range(chosen.choice([0, 0, 1, 3])):
+            query.start()
+            assert query.offer() == offered
+        query.take(offered)
+        if chosen.random() < 0.2 and query.rows:
+            low = CommitLsn(query.rows[-1]["__$start_lsn"] + 1)
+            made.record(InstanceEvent(ITEM, ENABLED, low, "the change rows were removed by the cleanup"))
+        if chosen.random() < 0.3:
+            query.start()
+    while query.read():
+        pass
+    assert [row["__$start_lsn"] for row in query.rows] == published
 
 
 def test_a_batch_is_the_same_after_more_was_published(made: MadeLake) -> None:

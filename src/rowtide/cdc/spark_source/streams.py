@@ -1,7 +1,8 @@
 """A stream of published changes: what its next batch ends with, and what a batch reads. Without Spark.
 
 Spark keeps the offsets; it tells them to nobody after a restart but by asking for a batch's partitions, and takes
-offsets that go back as they are.
+offsets that go back as they are. A query that is started again plans the last batch from its end to its end, whether it
+was committed or not. A first batch that was not is then planned from the beginning, which Spark does not keep.
 """
 
 from __future__ import annotations
@@ -55,17 +56,22 @@ class ChangeStream:
         self._lake = PublishedLake(options.lake)
         self._looks_s = _REMOTE_LOOKS_S if local_folder(options.lake) is None else _LOCAL_LOOKS_S
         self._looked_at: float | None = None
+        self._beginning: StreamOffset | None = None
         self._position: StreamOffset | None = None
 
     def find_beginning(self) -> StreamOffset:
-        """Return the offset before the first batch. Raises `LsnOutOfRange`, `TimeOutOfRange` too."""
-        if self._position is None:
-            self._position = self._begin()
-        return self._position
+        """Return the offset before the first batch: never another one for a checkpoint.
+
+        Where a batch was planned, that one's offset has the first LSN of each instance. Raises `LsnOutOfRange`,
+        `TimeOutOfRange` too.
+        """
+        if self._beginning is None:
+            self._beginning = self._begin() if self._position is None else replace(self._position, lsn=None)
+        return self._beginning
 
     def find_latest(self) -> StreamOffset:
         """Return the offset that the next batch ends with; that of the last one if there is nothing new."""
-        position = self.find_beginning()
+        position = self._position or self.find_beginning()
         self._pause()
         published = read_visible_publication(self._lake.lake)
         if published is None:
