@@ -48,9 +48,9 @@ def change(merged: Merge, number: int) -> None:
     merged.hub.execute(f"update item set qty = {number} where id > 60")
 
 
-def synchronise(network: SlowNetwork, merged: Merge, place: int = 0) -> Summary:
+def synchronise(network: SlowNetwork, merged: Merge, place: int = 0, silence_s: int = SILENCE_S) -> Summary:
     """Synchronise a device over the network."""
-    return MergeReplication(network.within(SILENCE_S)).sync("shop", merged.subscribers[place].url)
+    return MergeReplication(network.within(silence_s)).sync("shop", merged.subscribers[place].url)
 
 
 @contextmanager
@@ -100,25 +100,27 @@ def slow(merged: Merge) -> Iterator[SlowNetwork]:
         yield network
 
 
-def own_text(letter: str) -> str:
-    return f"update item set name = replace(hex(zeroblob({LONG // 2})), '0', '{letter}') where id = 1"
+def own_text(letter: str, length: int = LONG) -> str:
+    return f"update item set name = replace(hex(zeroblob({length // 2})), '0', '{letter}') where id = 1"
 
 
 def hubs_text(letter: str) -> str:
     return f"update item set name = repeat('{letter}', {LONG}) where id = 1"
 
 
-def synchronise_slowly(slow: SlowNetwork, merged: Merge) -> Summary:
+def synchronise_slowly(
+    slow: SlowNetwork, merged: Merge, *, silence_s: int = SILENCE_S, pause_s: float = 0.3
+) -> Summary:
     """Synchronise one device slowly, while another one does again and again, and a program alters the table."""
     done: list[Summary] = []
-    syncing = threading.Thread(target=lambda: done.append(synchronise(slow, merged)))
+    syncing = threading.Thread(target=lambda: done.append(synchronise(slow, merged, 0, silence_s)))
     syncing.start()
     with slow_network(merged.hub.url) as other, psycopg.connect(merged.hub.url, autocommit=True) as program:
         program.execute("set lock_timeout = '1500ms'")
         while syncing.is_alive():
             program.execute("alter table item alter column qty set default 1")
-            synchronise(other, merged, 1)
-            syncing.join(0.3)
+            synchronise(other, merged, 1, silence_s)
+            syncing.join(pause_s)
     return done[0]
 
 
@@ -131,6 +133,16 @@ def test_a_long_value_arrives_slowly_and_stops_nobody(slow: SlowNetwork, merged:
     assert merged.subscribers[0].execute("select substr(name, 1, 3), length(name) from item where id = 1") == [
         ("hhh", LONG)
     ]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_20_megabytes_arrive_at_128_kbit_s(merged: Merge) -> None:
+    length = 20_000_000
+    merged.subscribers[0].execute(own_text("d", length))
+    with slow_network(merged.hub.url, bytes_per_s=16_000) as slow:
+        synchronise_slowly(slow, merged, silence_s=60, pause_s=15)
+    assert merged.hub.execute(f"select name = repeat('d', {length}) from item where id = 1") == [(True,)]
 
 
 @pytest.mark.exhaustive
