@@ -1,7 +1,13 @@
-"""Buckets of object stores, and calls of their clients: which connections are shared, and what is tried again."""
+"""Buckets of object stores, and calls of their clients: which connections are shared, and what is tried again.
+
+A request has no deadline, its silence has. While a client reads, each byte is a word; while it sends, it hears nothing
+before the answer. So what is not answered in time is sent again with the time that it takes on the slowest network, if
+the bucket answers to a short request meanwhile: otherwise it is the bucket that is silent.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -18,9 +24,11 @@ from rowtide.storage.refusals import find_refusal
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+log = logging.getLogger("rowtide.storage")
+
 _Result = TypeVar("_Result")
 
-_TIMEOUT = timedelta(seconds=30)
+_NO_DEADLINE = timedelta(days=365)
 _RETRIED_FOR = timedelta(seconds=8)
 _PATIENCE_S = 150.0
 _FIRST_PATIENCE_S = 5.0
@@ -28,8 +36,31 @@ _FIRST_PATIENCE_S = 5.0
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 
+LEAST_PART_BYTES = 5 * 1024 * 1024
+"""The smallest part of a multipart upload that S3 takes: what is sent on a slow network before an answer comes."""
+_LOOK = "rowtide-look"
+"""An object that is asked for, but not there."""
+_TIMED_OUT = "kind: Timeout"
+
 _users: set[int] = set()
 """The processes that used an object store: this one, or the one that it was forked from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how long a bucket may be silent, and how slow the slowest network is."""
+
+    silence_s: float = 30.0
+    slowest_bytes_s: int = 8_000
+
+    @property
+    def short_bytes(self) -> int:
+        """What arrives within the time of silence on every network."""
+        return int(self.silence_s * self.slowest_bytes_s)
+
+    def wait_s(self, *, is_slow: bool) -> float:
+        """Return for how long nothing may come from the bucket; on a slow network while a part is sent, too."""
+        return self.silence_s + (LEAST_PART_BYTES / self.slowest_bytes_s if is_slow else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,58 +69,90 @@ class Bucket:
 
     url: ObjectUrl
     settings: tuple[tuple[str, str], ...]
+    patience: Patience = Patience()
 
     @classmethod
-    def of(cls, folder: ObjectUrl) -> Bucket:
+    def of(cls, folder: ObjectUrl, patience: Patience) -> Bucket:
         """Return the bucket of a folder, reached as the environment's variables say now."""
         url = ObjectUrl(folder.provider, folder.bucket, "", folder.account)
-        return cls(url, tuple(sorted(choose_settings(folder, os.environ).items())))
+        return cls(url, tuple(sorted(choose_settings(folder, os.environ).items())), patience)
 
     def __repr__(self) -> str:
         return str(self.url)
 
-    def call(self, request: Callable[[Any], _Result]) -> _Result:
+    @property
+    def is_slow(self) -> bool:
+        """Whether what was sent lately took longer than the bucket may be silent: then one part is sent at a time."""
+        return self in _slow
+
+    def call(self, request: Callable[[Any], _Result], *, sends: int = 0) -> _Result:
         """Make a request of the bucket's client; again if it failed for a reason that passes.
 
-        The client repeats requests itself, but none that it cannot know to be harmless. Raises what the client raises,
-        `StoreForked`, `ExtraMissing`.
+        It may send this many bytes before an answer comes. The client repeats requests itself, but none that it cannot
+        know to be harmless. Raises what the client raises, `StoreForked`, `ExtraMissing`.
         """
         from obstore.exceptions import GenericError
 
-        client = _connect(self)
+        is_long = sends > self.patience.short_bytes
         begun = time.monotonic()
         pause = _PAUSE_S
         while True:
+            waits_long = is_long and self.is_slow
+            client = _connect(self, is_slow=waits_long)
+            started = time.monotonic()
             try:
                 found = request(client)
             except GenericError as error:
                 refusal = find_refusal(str(error))
                 if refusal is not None and not refusal.passes:
                     raise
+                is_unheard = is_long and not waits_long and _TIMED_OUT in str(error)
+                if is_unheard and (self.is_slow or self._answers()):
+                    log.info("store_is_slow: %s", self)
+                    _slow.add(self)
+                    _reached.add(self)
+                    begun = time.monotonic()
+                    continue
                 patience = _PATIENCE_S if self in _reached else _FIRST_PATIENCE_S
                 if time.monotonic() - begun + pause > patience:
                     raise
             else:
                 _reached.add(self)
+                if is_long and sends / (time.monotonic() - started) > LEAST_PART_BYTES / self.patience.silence_s:
+                    _slow.discard(self)
                 return found
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
+    def _answers(self) -> bool:
+        """Return whether the bucket answers a short request."""
+        from obstore.exceptions import BaseError, GenericError
 
+        try:
+            _connect(self, is_slow=False).head(_LOOK)
+        except GenericError as error:
+            return find_refusal(str(error)) is not None
+        except (BaseError, FileNotFoundError):
+            return True
+        return True
+
+
+_slow: set[Bucket] = set()
+"""The buckets that answered a short request while a long one was not answered in time."""
 _reached: set[Bucket] = set()
 """The buckets that answered this process."""
 
 
-def _connect(bucket: Bucket) -> ObjectStore:
-    """Return the client of a bucket, which its folders share. Raises `StoreForked`, `ExtraMissing`."""
+def _connect(bucket: Bucket, *, is_slow: bool) -> ObjectStore:
+    """Return a client of a bucket, which its folders share. Raises `StoreForked`, `ExtraMissing`."""
     if _users and os.getpid() not in _users:
         raise StoreForked(str(bucket.url))
     _users.add(os.getpid())
-    return _make_client(bucket)
+    return _make_client(bucket, is_slow=is_slow)
 
 
-@lru_cache(maxsize=64)
-def _make_client(bucket: Bucket) -> ObjectStore:
+@lru_cache(maxsize=128)
+def _make_client(bucket: Bucket, *, is_slow: bool) -> ObjectStore:
     try:
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError as error:
@@ -97,7 +160,11 @@ def _make_client(bucket: Bucket) -> ObjectStore:
     settings = dict(bucket.settings)
     given: Any = {name.lower(): value for name, value in settings.items()}
     options: Any = {
-        "client_options": {"allow_http": allows_http(settings), "timeout": _TIMEOUT},
+        "client_options": {
+            "allow_http": allows_http(settings),
+            "timeout": _NO_DEADLINE,
+            "read_timeout": timedelta(seconds=bucket.patience.wait_s(is_slow=is_slow)),
+        },
         "retry_config": {"retry_timeout": _RETRIED_FOR, "max_retries": 20},
     }
     match bucket.url.provider:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rowtide.storage.buckets import Bucket
+from rowtide.storage.buckets import LEAST_PART_BYTES, Bucket, Patience
 from rowtide.storage.errors import PutIfAbsentIgnored
 from rowtide.storage.object_urls import parse_object_url
 from rowtide.storage.refusals import describe_failure, find_refusal
@@ -41,12 +41,12 @@ class ObjectFolder:
     bucket is not created.
     """
 
-    def __init__(self, url: str, errors: StoreErrors) -> None:
+    def __init__(self, url: str, errors: StoreErrors, patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
         """Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`."""
         parsed = parse_object_url(url)
         self._url = str(parsed)
         self._folder = f"{parsed.path}/" if parsed.path else ""
-        self._bucket = Bucket.of(parsed)
+        self._bucket = Bucket.of(parsed, patience)
         self._errors = errors
 
     def __repr__(self) -> str:
@@ -73,7 +73,8 @@ class ObjectFolder:
                 self._bucket.call(
                     lambda store: store.put(
                         self._folder + path, data, mode="create", use_multipart=False, attributes={_ATTEMPT: token}
-                    )
+                    ),
+                    sends=len(data),
                 )
             except (AlreadyExistsError, PreconditionError):
                 # A reply may be lost: put again, the file meets its own first attempt.
@@ -118,12 +119,10 @@ class ObjectFolder:
         return {path: meta["size"] for path, meta in found if path.startswith(prefix)}
 
     def put_stream(self, path: str, read: Callable[[], Iterator[bytes]]) -> None:
-        how = {"use_multipart": True, "chunk_size": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
-
         def put(store: Any) -> None:
             failures: list[Exception] = []
             try:
-                store.put(self._folder + path, _noting(read(), failures), **how)
+                store.put(self._folder + path, _noting(read(), failures), use_multipart=True, **self._parts())
             except Exception:
                 # The client would make it an error of its own, which is tried again.
                 if failures:
@@ -131,7 +130,7 @@ class ObjectFolder:
                 raise
 
         with self._write_errors(path):
-            self._bucket.call(put)
+            self._bucket.call(put, sends=LEAST_PART_BYTES)
 
     def url(self, path: str) -> str:
         return f"{self._url}/{path}" if path else self._url
@@ -154,14 +153,19 @@ class ObjectFolder:
 
     def _put(self, path: str, data: bytes | pa.Buffer) -> None:
         content = memoryview(data).cast("B")
-        # In parts, so that a slow network needs no longer for a request than the time-out.
-        how = {
-            "use_multipart": len(content) > _LARGEST_PUT,
-            "chunk_size": _PART_BYTES,
-            "max_concurrency": _PARTS_AT_ONCE,
-        }
+
+        def put(store: Any) -> None:
+            is_large = len(content) > (LEAST_PART_BYTES if self._bucket.is_slow else _LARGEST_PUT)
+            store.put(self._folder + path, content, use_multipart=is_large, **self._parts())
+
         with self._write_errors(path):
-            self._bucket.call(lambda store: store.put(self._folder + path, content, **how))
+            self._bucket.call(put, sends=min(len(content), LEAST_PART_BYTES))
+
+    def _parts(self) -> Mapping[str, int]:
+        """Return how a multipart upload is made: on a slow network in small parts, one after the other."""
+        if self._bucket.is_slow:
+            return {"chunk_size": LEAST_PART_BYTES, "max_concurrency": 1}
+        return {"chunk_size": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
 
     def _read_token(self, path: str) -> str | None:
         """Return the attempt that made an object; None of one that was deleted meanwhile."""

@@ -1,5 +1,7 @@
 """A proxy before an S3 server that delays requests, loses replies, refuses, cuts the network, counts and pauses.
 
+It also passes bytes on slowly, or none any more.
+
 Headers pass as they are, `Host` too, which signatures of S3 cover. Which requests are hit follows from the seed and the
 order in which they arrive.
 """
@@ -19,7 +21,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from builders.servers.http_relay import PIECE_BYTES, Head, Relay
+from builders.servers.http_relay import PIECE_BYTES, Head, Pace, Relay
 
 
 class Fault(Enum):
@@ -91,6 +93,7 @@ class FaultyProxy:
         assert address.port is not None
         self.latency_s = latency_s
         """How long each request is held before it is passed on; may be changed at any time."""
+        self.pace = Pace()
         self._upstream = (address.hostname, address.port)
         self._seed = seed
         self._lock = threading.Lock()
@@ -193,7 +196,7 @@ class FaultyProxy:
         await asyncio.gather(*ending, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        relay = Relay(reader, writer, self._upstream)
+        relay = Relay(reader, writer, self._upstream, self.pace)
         connection = asyncio.current_task()
         assert connection is not None
         self._connections.add(connection)
@@ -255,5 +258,7 @@ class _Rule:
 def _bound_socket(port: int) -> socket.socket:
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # What a slow network has accepted is not megabytes: the client's TCP would see nothing move for long.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
     bound.bind(("127.0.0.1", port))
     return bound

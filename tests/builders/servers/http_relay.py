@@ -6,9 +6,11 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PIECE_BYTES = 256 << 10
+_PIECES_PER_S = 20
+"""On a slow network: so often something comes."""
 _BODILESS = (204, 304)
 
 
@@ -40,13 +42,43 @@ class Head:
         return b"\r\n".join((self.first, *self.headers, b"", b""))
 
 
+@dataclass
+class Pace:
+    """How fast a network passes bytes on, all connections and both directions together; it may be changed any time."""
+
+    bytes_per_s: float | None = None
+    silent_after: int | None = None
+    """From so many bytes on nothing passes any more, and neither end is told."""
+    passed: int = 0
+    _free_at: float = 0.0
+    _never: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def piece_bytes(self) -> int:
+        """How many bytes are passed on at once."""
+        return PIECE_BYTES if self.bytes_per_s is None else max(1, int(self.bytes_per_s / _PIECES_PER_S))
+
+    async def take(self, count: int) -> None:
+        """Wait until this many bytes have passed."""
+        if self.silent_after is not None and self.passed + count > self.silent_after:
+            await self._never.wait()
+        self.passed += count
+        if self.bytes_per_s is not None:
+            now = asyncio.get_running_loop().time()
+            self._free_at = max(self._free_at, now) + count / self.bytes_per_s
+            await asyncio.sleep(self._free_at - now)
+
+
 class Relay:
     """A client's connection, and one to the server for it, made when there is something to pass on."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: tuple[str, int]) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: tuple[str, int], pace: Pace
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._upstream = upstream
+        self._pace = pace
         self._server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def next_request(self) -> Head | None:
@@ -59,9 +91,10 @@ class Relay:
 
     async def exchange(self, request: Head, *, is_reply_lost: bool) -> bool:
         """Pass a request and its reply on; return whether the connection can be kept."""
+        await self._pace.take(len(request.encoded()))
         from_server, to_server = await self._connected()
         to_server.write(request.encoded())
-        body = asyncio.ensure_future(_copy_body(request, self._reader, to_server))
+        body = asyncio.ensure_future(_copy_body(request, self._reader, to_server, self._pace))
         try:
             reply = await _read_head(from_server)
             if reply is None:
@@ -69,7 +102,7 @@ class Relay:
             to_client = None if is_reply_lost else self._writer
             if to_client is not None:
                 to_client.write(reply.encoded())
-            is_delimited = await _copy_reply_body(request, reply, from_server, to_client)
+            is_delimited = await _copy_reply_body(request, reply, from_server, to_client, self._pace)
             if is_reply_lost:
                 await body
                 self.reset()
@@ -80,7 +113,7 @@ class Relay:
 
     async def refuse(self, request: Head, status: bytes, code: bytes) -> bool:
         """Answer with an error of S3 in the server's place; return whether the connection can be kept."""
-        await _copy_body(request, self._reader, None)
+        await _copy_body(request, self._reader, None, self._pace)
         error = (
             b"<?xml version='1.0' encoding='UTF-8'?><Error><Code>%s</Code><Message>injected</Message></Error>" % code
         )
@@ -123,22 +156,22 @@ async def _read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def _copy_reply_body(
-    request: Head, reply: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None
+    request: Head, reply: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, pace: Pace
 ) -> bool:
     """Copy a reply's body; return whether its end was told from that of the connection."""
     if request.first.startswith(b"HEAD ") or reply.status in _BODILESS:
         return True
     if reply.value(b"content-length") or reply.value(b"transfer-encoding"):
-        await _copy_body(reply, reader, writer)
+        await _copy_body(reply, reader, writer, pace)
         return True
     while piece := await reader.read(PIECE_BYTES):
         await _write(writer, piece)
     return False
 
 
-async def _copy_body(head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> None:
+async def _copy_body(head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, pace: Pace) -> None:
     if head.value(b"transfer-encoding") != b"chunked":
-        await _copy_bytes(int(head.value(b"content-length") or 0), reader, writer)
+        await _copy_bytes(int(head.value(b"content-length") or 0), reader, writer, pace)
         return
     size = -1
     while size != 0:
@@ -146,19 +179,22 @@ async def _copy_body(head: Head, reader: asyncio.StreamReader, writer: asyncio.S
         size = int(line.partition(b";")[0], 16)
         await _write(writer, line)
         if size:
-            await _copy_bytes(size + len(b"\r\n"), reader, writer)
+            await _copy_bytes(size + len(b"\r\n"), reader, writer, pace)
     trailer = b""
     while trailer != b"\r\n":
         trailer = await reader.readuntil(b"\r\n")
         await _write(writer, trailer)
 
 
-async def _copy_bytes(count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> None:
+async def _copy_bytes(
+    count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, pace: Pace
+) -> None:
     while count:
-        piece = await reader.read(min(count, PIECE_BYTES))
+        piece = await reader.read(min(count, pace.piece_bytes))
         if not piece:
             raise asyncio.IncompleteReadError(b"", count)
         count -= len(piece)
+        await pace.take(len(piece))
         await _write(writer, piece)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -16,9 +17,17 @@ from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store.location import open_store, probe_store
 from rowtide.storage import buckets
+from rowtide.storage.buckets import Patience
 from rowtide.storage.errors import PutIfAbsentIgnored
-from rowtide.storage.store import Store
+from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.store import Store, StoreErrors
 
+MOVED = 11_000_000
+LIMITS = [
+    pytest.param(Patience(0.3, 4_000_000), 8_000_000, MOVED, id="short"),
+    pytest.param(Patience(), 16_000, 20_000_000, id="real", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+]
+"""For how long a bucket may be silent, the bytes that pass in a second, and the bytes of a file."""
 REPEATED = (Fault.LOST_REPLY, Fault.SLOW_DOWN, Fault.INTERNAL_ERROR)
 NAMES = [f"manifest/{number:020}" for number in range(12)]
 
@@ -131,6 +140,72 @@ def test_patience_ends_with_an_error_to_be_retried(
         with pytest.raises(LogStoreReadFailed, match="RT-2204") as reading:
             store.get("a")
     assert {writing.value.remedy, reading.value.remedy} == {Remedy.RETRY}
+
+
+def folder(bucket: Bucket, patience: Patience) -> ObjectFolder:
+    return ObjectFolder(f"{bucket.url}/log", StoreErrors(LogStoreReadFailed, LogStoreWriteFailed), patience)
+
+
+@pytest.mark.parametrize(("patience", "bytes_per_s", "size"), LIMITS)
+def test_a_long_file_is_put_slowly(
+    bucket: Bucket,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    patience: Patience,
+    bytes_per_s: int,
+    size: int,
+) -> None:
+    monkeypatch.setattr(buckets, "_RETRIED_FOR", timedelta(seconds=0.2))
+    content = os.urandom(size)
+    slow = folder(bucket, patience)
+    proxy.pace.bytes_per_s = bytes_per_s
+    slow.put_durable("a", content)
+    assert slow.put_if_absent("b", content[: size // 10])
+    proxy.pace.bytes_per_s = None
+    assert slow.get("a") == content
+    assert slow.get("b") == content[: size // 10]
+    slow.put_durable("a", b"short")
+    slow.put_durable("a", content[:-1])
+    assert slow.get("a") == content[:-1]
+
+
+@pytest.mark.parametrize(("patience", "bytes_per_s", "size"), LIMITS)
+def test_a_long_file_is_got_slowly(
+    bucket: Bucket, proxy: FaultyProxy, patience: Patience, bytes_per_s: int, size: int
+) -> None:
+    content = os.urandom(size)
+    slow = folder(bucket, patience)
+    slow.put_durable("a", content)
+    proxy.pace.bytes_per_s = bytes_per_s
+    assert slow.get("a") == content
+
+
+@pytest.mark.parametrize("passing", [0, 500, MOVED // 3])
+@pytest.mark.parametrize("act", ["put", "put_stream", "put_if_absent", "get", "list"])
+def test_a_silent_bucket_ends_with_an_error(
+    bucket: Bucket, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, act: str, passing: int
+) -> None:
+    monkeypatch.setattr(buckets, "_RETRIED_FOR", timedelta(seconds=0.2))
+    monkeypatch.setattr(buckets, "_PATIENCE_S", 1.0)
+    content = bytes(MOVED)
+    silent = folder(bucket, Patience(0.3, 4_000_000))
+    silent.put_durable("a", content)
+    acts: dict[str, Callable[[], object]] = {
+        "put": lambda: silent.put_durable("b", content),
+        "put_stream": lambda: silent.put_stream("b", lambda: iter([content])),
+        "put_if_absent": lambda: silent.put_if_absent("b", content),
+        "get": lambda: silent.get("a"),
+        "list": lambda: silent.list(""),
+    }
+    if act == "list":
+        passing = min(passing, 100)
+    proxy.pace.silent_after = proxy.pace.passed + passing
+    began = time.monotonic()
+    with pytest.raises((LogStoreReadFailed, LogStoreWriteFailed), match="RT-220[34]"):
+        acts[act]()
+    assert time.monotonic() - began < 15
+    proxy.pace.silent_after = None
+    assert silent.get("a") == content
 
 
 def test_keys_are_in_no_error(bucket: Bucket, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
