@@ -21,6 +21,7 @@ from rowtide.targets.listing import ListedTarget
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
+    from rowtide.cdc.status.outdated import RowsLeft
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
@@ -86,6 +87,14 @@ def judge_lost_keys(instances: Sequence[Instance]) -> Iterator[Judgement]:
         )
         name = f"instance {instance.capture_instance}"
         yield Judgement(Area.CAPTURE, name, State.FAILING, fact, Advice(advice))
+
+
+def judge_rows_left(tables: Sequence[RowsLeft]) -> Iterator[Judgement]:
+    """Judge disabled instances whose rows could not be removed from the lake."""
+    for table in tables:
+        fact = f"it was disabled, but its rows cannot be removed: {table.error.filled_fact.rstrip('.')}"
+        advice = "Put back what was removed from that folder, or remove the folder; then run `rowtide cdc run`."
+        yield Judgement(Area.CAPTURE, f"instance {table.capture_instance}", State.WARNING, fact, Advice(advice))
 
 
 _SHOWN = 80

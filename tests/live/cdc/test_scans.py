@@ -15,6 +15,7 @@ from rowtide.cdc.errors.capturing import ChangeTableLost
 from rowtide.cdc.running import capture_run
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed
+from rowtide.health import read_health
 from rowtide.lake import tables
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -137,11 +138,16 @@ def test_a_lost_change_table_is_passed_once_it_is_disabled(
     monkeypatch.setattr(capture_run, "LONGEST_OUTAGE_S", 0.0)
     with pytest.raises(ChangeTableLost, match="RT-4115: the change table of public_item"):
         logged.cdc.run(once=True)
-    shutil.rmtree(folder, ignore_errors=True)
     logged.cdc.disable_table("item")
+    for number in (3, 4):
+        # What is damaged stays so, and keeps nobody from capturing.
+        logged.execute(f"insert into other values ({number})")
+        logged.cdc.run(once=True)
+        assert read_ids(logged, "public_other") == list(range(2, number + 1))
+    told = [found.fact for found in read_health(logged.url) if "its rows cannot be removed" in found.fact]
+    assert len(told) == (left != "nothing"), told
+    shutil.rmtree(folder, ignore_errors=True)
     logged.cdc.enable_table("item")
     logged.execute("insert into item values (3)")
     logged.cdc.run(once=True)
-    lake = open_lake(str(logged.lake))
-    for name, ids_of in (("public_item", [3]), ("public_other", [2])):
-        assert lake.get_all_changes(name).to_arrow().read_all()["id"].to_pylist() == ids_of
+    assert (read_ids(logged, "public_item"), read_ids(logged, "public_other")) == ([3], [2, 3, 4])

@@ -8,6 +8,7 @@ holds the lake.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,12 +53,14 @@ from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.delta.errors import AppendNotFound
+from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
+
+log = logging.getLogger("rowtide.cdc")
 
 _IDLE_ADVANCE_S = 10.0
 
@@ -317,10 +320,16 @@ class Capture:
                 self._retire(recorded.instance)
 
     def _retire(self, instance: Instance) -> None:
-        path = change_table_path(self._lake, instance.capture_instance)
-        tables.retire_table(path, identity=instance.member_id)
-        tables.retire_table(base_table_path(self._lake, instance.capture_instance), identity=instance.member_id)
-        self._committer.forget(path)
+        """Remove the rows of a disabled instance. A table that is damaged keeps nobody from capturing: `health` names
+        it, and the next start tries again.
+        """
+        for path_of in (change_table_path, base_table_path):
+            path = path_of(self._lake, instance.capture_instance)
+            try:
+                tables.retire_table(path, identity=instance.member_id)
+            except (LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable) as error:
+                log.warning("rows_of_disabled_instance_stay: %s", error)
+            self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:
         names = sorted(lifetime.instance.capture_instance for lifetime in _active(self._lake_state).values())

@@ -253,6 +253,10 @@ class _Supervisor:
 
     def _scan(self) -> bool:
         begun = time.monotonic()
+        if self._pace.is_full and not self._capture.is_awaited:
+            # Snapshots are still waited for; more is published only for one that is covered.
+            self._end_if_copied(begun)
+            return False
         try:
             worked = self._capture.step()
             self._end_to_read = None
@@ -266,10 +270,14 @@ class _Supervisor:
         scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun)
         self._next_scan = ended + self._pace.pause_after(scan)
         if self._pace.is_over:
-            self._over_at = self._over_at or ended
-            if not self._is_copying(self._over_at):
-                self._stop.set()
+            self._end_if_copied(ended)
         return worked
+
+    def _end_if_copied(self, now: float) -> None:
+        """End the run, whose only round is over, unless snapshots are being copied."""
+        self._over_at = self._over_at or now
+        if not self._is_copying(self._over_at):
+            self._stop.set()
 
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that

@@ -44,6 +44,12 @@ class Pace:
         self._target = target
         self._scans = 0
         self._is_over = False
+        self._is_full = False
+
+    @property
+    def is_full(self) -> bool:
+        """The only round has had as many scans as it may have."""
+        return self._is_full
 
     @property
     def is_over(self) -> bool:
@@ -55,6 +61,7 @@ class Pace:
         self._scans += scan.has_worked
         is_full = self._limits.maxscans is not None and self._scans >= self._limits.maxscans
         if self._target is not None:
+            self._is_full = is_full
             self._is_over = is_full or scan.log > self._target
             return 0
         is_drained = not (scan.has_worked and scan.is_behind)

@@ -1,13 +1,29 @@
-"""Instances whose snapshot and change rows are no longer their table, or whose key is lost: from the lake."""
+"""Instances whose snapshot and change rows are no longer their table, whose key is lost, or whose rows stay: from the
+lake.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import ENABLED, read_instances, read_visible_publication
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.published import DISABLED, ENABLED, read_instances, read_visible_publication
 from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
+from rowtide.core.errors import RowtideError
+from rowtide.delta.errors import LakeReadFailed, TableUnreadable
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.stores import locate
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeft:
+    """A table of a disabled instance that cannot be read, so that its rows cannot be removed."""
+
+    capture_instance: str
+    error: RowtideError
 
 
 def find_outdated(lake: str) -> tuple[ListedChange, ...]:
@@ -24,6 +40,23 @@ def find_lost_keys(lake: str) -> tuple[Instance, ...]:
     publication = read_visible_publication(lake)
     recorded = read_instances(lake, publication.cycle).values() if publication is not None else ()
     return tuple(one.instance for one in recorded if one.state == ENABLED and one.instance.key_lost_at is not None)
+
+
+def find_rows_left(lake: str) -> tuple[RowsLeft, ...]:
+    """Return the damaged tables of disabled instances. Raises `LakeReadFailed`, `TableUnreadable`."""
+    publication = read_visible_publication(lake)
+    return tuple(_find_rows_left(lake, publication.cycle)) if publication is not None else ()
+
+
+def _find_rows_left(lake: str, cycle: int) -> Iterator[RowsLeft]:
+    for recorded in read_instances(lake, cycle).values():
+        name = recorded.instance.capture_instance
+        for path in (change_table_path(lake, name), base_table_path(lake, name)):
+            if recorded.state == DISABLED:
+                try:
+                    open_snapshot(locate(path))
+                except (LakeReadFailed, TableUnreadable) as error:
+                    yield RowsLeft(name, error)
 
 
 def _find_outdated(lake: str, cycle: int) -> Iterator[ListedChange]:

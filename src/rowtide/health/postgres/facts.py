@@ -15,6 +15,7 @@ from rowtide.targets.listing import ListedTarget
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
+    from rowtide.cdc.status.outdated import RowsLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
     `tables` are the captured ones; `outdated` the statements that left no change rows of what they changed,
-    `lost_keys` the instances whose keys no longer identify rows.
+    `lost_keys` the instances whose keys no longer identify rows, `rows_left` the damaged tables of disabled instances.
     """
 
     capture: CaptureFacts
@@ -36,6 +37,7 @@ class LogFacts:
     targets: tuple[ListedTarget, ...] | Unread = ()
     outdated: tuple[ListedChange, ...] | Unread = ()
     lost_keys: tuple[Instance, ...] | Unread = ()
+    rows_left: tuple[RowsLeft, ...] | Unread = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rowtide.health.capture_judgements import (
     judge_cleanup,
     judge_lost_keys,
     judge_outdated,
+    judge_rows_left,
     judge_snapshots,
     judge_targets,
 )
@@ -120,6 +121,10 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(area, "keys", log.lost_keys.error)
     else:
         yield from judge_lost_keys(log.lost_keys)
+    if isinstance(log.rows_left, Unread):
+        yield not_looked_at(area, "disabled instances", log.rows_left.error)
+    else:
+        yield from judge_rows_left(log.rows_left)
     of_members = tuple(find_in_members(capture.members, CAPTURE))
     if capture.instances and capture.state is None:
         # As they were enabled, they are in the log store.

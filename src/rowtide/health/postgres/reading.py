@@ -34,6 +34,7 @@ from rowtide.targets.listing import list_tables
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
+    from rowtide.cdc.status.outdated import RowsLeft
 
 Known = TypeVar("Known")
 
@@ -90,6 +91,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
         outdated=_attempt(lambda: _find_outdated(source.lake)) if capture.is_enabled else (),
         lost_keys=_attempt(lambda: _find_lost_keys(source.lake)) if capture.is_enabled else (),
+        rows_left=_attempt(lambda: _find_rows_left(source.lake)) if capture.is_enabled else (),
     )
 
 
@@ -104,6 +106,12 @@ def _find_lost_keys(lake: str) -> tuple[Instance, ...]:
     from rowtide.cdc.status.outdated import find_lost_keys
 
     return find_lost_keys(lake)
+
+
+def _find_rows_left(lake: str) -> tuple[RowsLeft, ...]:
+    from rowtide.cdc.status.outdated import find_rows_left
+
+    return find_rows_left(lake)
 
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:

@@ -53,7 +53,7 @@ def test_the_only_round_ends_when_its_target_is_published() -> None:
     assert pauses(pace, EMPTY, LAST) == [0, 0]
     assert not pace.is_over
     pace.pause_after(Scan(has_worked=True, is_behind=False, log=11, seconds=0.1))
-    assert pace.is_over
+    assert (pace.is_over, pace.is_full) == (True, False)
 
 
 def test_single_round_ends_after_its_nonempty_scans() -> None:
@@ -61,4 +61,4 @@ def test_single_round_ends_after_its_nonempty_scans() -> None:
     pauses(pace, EMPTY, ONE_OF_MANY, EMPTY)
     assert not pace.is_over
     pace.pause_after(ONE_OF_MANY)
-    assert pace.is_over
+    assert (pace.is_over, pace.is_full) == (True, True)
