@@ -179,7 +179,7 @@ def test_whatever_refuses_rows_takes_few_round_trips(
     assert (len(summary.upload.refused), summary.upload.total.inserts) == (rows, 1)
     assert len(repeated.upload.refused) == rows
     assert again - EMPTY <= 3
-    assert first - EMPTY <= (11 if len(bad) > 1 else 5)
+    assert first - EMPTY <= (8 if len(bad) > 1 else 5)
 
 
 def looked(merged: Merge) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
@@ -17,7 +18,7 @@ from rowtide.merge.nodes.roles.reach import AnyPlace, Place, Reach, Reading, by_
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import Known, Write
+from rowtide.merge.versions.changes import Known, RowChange, Write
 
 _BATCH_ROWS = 2000
 
@@ -64,10 +65,15 @@ class Cascades:
 
         What is refused together is written in one transaction then.
         """
+        deletes = iter(deletes)
+        first = list(islice(deletes, 2))
+        if len(first) == 1 and _is_one_group(*first[0]):
+            # Whether foreign keys act costs a round trip.
+            return [first]
         if not self.is_acting:
             # As they are read: the hub writes meanwhile.
-            return ([part] for part in deletes)
-        listed = list(deletes)
+            return ([part] for part in chain(first, deletes))
+        listed = [*first, *deletes]
         articles = {article.nickname: article for article, _ in listed}
         left = {(article.nickname, change.rowguid): change for article, changes in listed for change in changes}
         groups: list[Sequence[Part]] = []
@@ -221,6 +227,11 @@ class Cascades:
                         refused.setdefault((nickname, rowguid), error)
         self.returning.update(refused)
         return refused
+
+
+def _is_one_group(article: Article, changes: Sequence[RowChange]) -> bool:
+    """Whether an article's deletes are one group, in whatever order."""
+    return len(changes) <= _BATCH_ROWS and all(each.parent != article.nickname for each in article.references)
 
 
 def _is_sent(article: Article) -> bool:

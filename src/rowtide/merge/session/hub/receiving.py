@@ -192,13 +192,10 @@ class HubReceiver(HubDecisions):
             return Judged()
         for (article, changes), said, found in zip(parts, decided, known, strict=True):
             deleted = [change.rowguid for change in changes if change.row is None]
-            if deleted and self.cascades.is_acting:
-                gone = {one.rowguid for one in said.writes if one.row is None}
-                self.cascades.staying.update(
-                    (article.nickname, rowguid)
-                    for rowguid in deleted
-                    if rowguid not in gone and is_live(found.get(rowguid))
-                )
+            gone = {one.rowguid for one in said.writes if one.row is None}
+            stays = [each for each in deleted if each not in gone and is_live(found.get(each))]
+            if stays and self.cascades.is_acting:
+                self.cascades.staying.update((article.nickname, rowguid) for rowguid in stays)
         writes = [(article, each.writes) for (article, _), each in zip(parts, decided, strict=True)]
         return self.cascades.judge(writes, self.read_known)
 
@@ -291,8 +288,10 @@ class HubReceiver(HubDecisions):
         return [settled[place] for place in range(len(refused))]
 
     def _read_staying(self, refused: Sequence[Refused]) -> Staying:
-        """Return the unique values of rows that stay, although the subscriber has deleted them."""
+        """Return the unique values of rows that stay, though deleted by the subscriber, if others may have them."""
         found: set[tuple[int, str, str]] = set()
+        if not any(each.change.row is not None and each.error.code in UNIQUE_CODES for each in refused):
+            return found
         for article, changes in by_article([each for each in refused if _is_undone(each)]):
             rows = self.node.read_rows(article, [change.rowguid for change in changes]).values()
             found.update(value for row in rows for value in _unique_values(article, row))
@@ -397,7 +396,8 @@ class HubReceiver(HubDecisions):
             ]
             settled |= self._contests().settle(article, placed)
             self.ask_no_more([contest.refused for contest in several])
-        self._compensate_each(list(undone.values()))
+        # Contests may have changed rows.
+        self._compensate_each(list(undone.values()), None if contests else present)
         return settled | {place: Counts(conflicts=1) for place in undone}
 
     def _note_members(self, refused: Sequence[Refused]) -> None:
@@ -458,21 +458,30 @@ class HubReceiver(HubDecisions):
         gone = [change.rowguid for change in changes if change.row is None]
         part_members(self.node.connection, self.subscription, article, gone)
 
-    def _compensate_each(self, refused: Sequence[Refused]) -> None:
-        """Undo at the subscriber changes that the hub refuses, and request them no more."""
+    def _compensate_each(
+        self, refused: Sequence[Refused], present: Mapping[tuple[int, str], Row] | None = None
+    ) -> None:
+        """Undo at the subscriber changes that the hub refuses, and request them no more.
+
+        `present` are the hub's rows of them, if they have been read.
+        """
         known = self._read_known(refused) if refused else {}
         by_nickname: dict[int, list[Refused]] = {}
         self._note_members(refused)
         for each in refused:
             by_nickname.setdefault(each.article.nickname, []).append(each)
         for nickname, several in by_nickname.items():
-            self._compensate(several, known[nickname])
+            article, rowguids = several[0].article, [each.change.rowguid for each in several]
+            if present is None:
+                rows = self.node.read_rows(article, rowguids)
+            else:
+                rows = {each: present[nickname, each] for each in rowguids if (nickname, each) in present}
+            self._compensate(several, known[nickname], rows)
         self.ask_no_more(refused)
 
-    def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known]) -> None:
+    def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known], rows: Mapping[str, Row]) -> None:
         """Undo changes of an article at the subscriber (SQL Server: @compensate_for_errors)."""
         article = refused[0].article
-        rows = self.node.read_rows(article, [each.change.rowguid for each in refused])
         writes = []
         for each in refused:
             change, error, here = each.change, each.error, known.get(each.change.rowguid)
