@@ -32,7 +32,7 @@ from sqlalchemy import (
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.catalogue import has_table, is_begun
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table, present_name, present_schema
@@ -204,16 +204,25 @@ def are_made(connection: Connection) -> bool:
     return has_table(connection, SCHEMA, change_tables.name)
 
 
+def are_begun(connection: Connection) -> bool:
+    """Return whether the database was enabled for capture, also if a table that says so was dropped since."""
+    return is_begun(connection, SCHEMA, change_tables.name, made_with=captured_columns.name)
+
+
 def read_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`."""
+    """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`,
+    `DefinitionsIncomplete`.
+    """
     source = catalogue.read_source(connection, database)
-    if not are_made(connection):
+    if not are_begun(connection):
         raise DatabaseNotEnabled(name_of(database))
+    if not are_made(connection):
+        raise DefinitionsIncomplete(", ".join(find_missing(connection)))
     return source
 
 
 def find_missing(connection: Connection) -> Sequence[str]:
-    """Return the missing tables of `cdc`: an earlier version enabled the database."""
+    """Return the missing tables of `cdc`: an earlier version enabled the database, or they were dropped."""
     wanted = {table.name for table in metadata.tables.values()}
     return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
 

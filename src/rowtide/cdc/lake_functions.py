@@ -20,7 +20,7 @@ from rowtide.core.earlier_names import earlier_name
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.text_queries import Run, has_table, running
+from rowtide.databases.postgres.text_queries import Run, is_begun, running
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.source_definition import SourceDefinition, find_source
@@ -117,6 +117,6 @@ class LakeFunctions:
 
     def _read_source(self, run: Run) -> SourceDefinition:
         source = find_source(run, parse_url(self._url).database or "")
-        if source is None or not has_table(run, "cdc", "change_tables"):
+        if source is None or not is_begun(run, "cdc", "change_tables", made_with="captured_columns"):
             raise DatabaseNotEnabled(self._name)
         return source

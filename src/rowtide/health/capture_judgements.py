@@ -11,12 +11,12 @@ from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.findings.finding import Advice, shell
-from rowtide.findings.quantities import format_duration
+from rowtide.findings.quantities import format_duration, format_names
 from rowtide.health.judgements import Area, Judgement, State
 from rowtide.health.log_judgements import LATE_S
 from rowtide.log.postgres.status import seconds_between
 from rowtide.targets.definitions import TableState
-from rowtide.targets.listing import ListedTarget
+from rowtide.targets.listing import NEW, ListedTarget
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
@@ -108,7 +108,11 @@ def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[Judgement]:
         if table.state == TableState.STOPPED:
             fact = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
             yield Judgement(Area.CAPTURE, f"target {table.target}", State.FAILING, fact, see)
-    following = [table for table in tables if table.state != TableState.STOPPED]
+    new = tuple(f"{table.target} ({table.instance})" for table in tables if table.state == NEW)
+    if new:
+        fact = f"no apply is recorded of {format_names(new)}"
+        yield Judgement(Area.CAPTURE, "new targets", State.WELL, fact)
+    following = [table for table in tables if table.state not in (NEW, TableState.STOPPED)]
     if following:
         lags = [table.lag_seconds for table in following if table.lag_seconds is not None]
         behind = f", the last by {format_duration(max(lags))}" if lags and max(lags) >= 1 else ""

@@ -9,6 +9,9 @@ from enum import StrEnum
 from rowtide.core.errors import RowtideError
 from rowtide.findings.finding import Advice, Finding, Mend, Severity
 
+LOG = "log, capture and publications"
+"""The subject of all that is read through the log, where its definitions could not be read."""
+
 
 class State(StrEnum):
     """How a subject stands, the worst first."""

@@ -45,7 +45,7 @@ class LogStoreWriteFailed(Retryable):
 
 @numbered
 class LogStoreReadFailed(Retryable):
-    """A file of the log store exists and cannot be read."""
+    """A file of the log store cannot be read, or is gone."""
 
     number = 2204
     fact = 'the log store could not read "{path}": {reason}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from rowtide.databases.postgres.text_queries import Run, has_table
+from rowtide.databases.postgres.text_queries import Run, is_begun
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied
 
@@ -56,7 +56,7 @@ def find_recorded(run: Run) -> SourceDefinition | None:
     """Return the source that is recorded here, whether it is this database's or that of the database it was copied
     from.
     """
-    if not has_table(run, SCHEMA, "source"):
+    if not is_begun(run, SCHEMA, "source", made_with="members"):
         return None
     rows = run(f"select {', '.join(field.name for field in fields(SourceDefinition))} from {SCHEMA}.source")  # noqa: S608
     return SourceDefinition(*rows[0]) if rows else None

@@ -14,7 +14,6 @@ from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import MAX_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS, read_segment, write_segment
-from rowtide.storage.store import Missing
 
 
 @pytest.fixture
@@ -125,6 +124,6 @@ def test_a_disk_that_cannot_be_read_damages_no_segment(store: LocalStore, tmp_pa
         read_segment(store, path)
 
 
-def test_a_segment_that_is_gone_is_missing(store: LocalStore) -> None:
-    with pytest.raises(Missing):
+def test_a_segment_that_is_gone_cannot_be_read(store: LocalStore) -> None:
+    with pytest.raises(LogStoreReadFailed, match="No such file"):
         read_segment(store, "segments/a")

@@ -121,7 +121,7 @@ def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> No
     manifest = min((log_store / "manifest").iterdir())
     content = manifest.read_bytes()
     manifest.write_text("{}")
-    assert "is damaged" in only(check(enabled), "log store").fact
+    assert "is damaged" in only(check(enabled), "log store: ").fact
     manifest.write_bytes(content)
     assert stopping(check(enabled)) == []
     shutil.rmtree(enabled.lake)

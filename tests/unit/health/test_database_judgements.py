@@ -12,6 +12,7 @@ import pytest
 
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import GIBIBYTE, TRACKED, capture, place, server, tracking
+from builders.log.log_stores import open_state
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import RightMissing, ServerIsStandby
@@ -63,9 +64,11 @@ def judged_log(subject: str, **changes: Any) -> list[Judgement]:
 
 
 def test_a_log_in_which_nothing_is_wrong_is_well() -> None:
-    said = judged(log=log(places=(place(),)))
+    read = {"state": open_state(), "is_enabled": False}
+    said = judged(log=log(of_capture=read, places=(place(),)))
     assert {judgement.state for judgement in said} == {State.WELL}
-    assert [judgement.subject for judgement in said] == ["slot rowtide_5", "publication rowtide_5", "lake"]
+    expected = ["log reader", "slot rowtide_5", "publication rowtide_5", "lake"]
+    assert [judgement.subject for judgement in said] == expected
 
 
 @pytest.mark.parametrize(
@@ -124,6 +127,8 @@ def test_a_log_store_that_others_write_says_nothing_of_the_log() -> None:
     said = judged(log=log(of_capture={"blockers": (FORBIDDEN,)}))
     assert {judgement.subject: judgement.state for judgement in said} == {
         "log store": State.NOT_LOOKED_AT,
+        "log reader": State.NOT_LOOKED_AT,
+        "capture": State.NOT_LOOKED_AT,
         "slot rowtide_5": State.WELL,
         "publication rowtide_5": State.WELL,
     }

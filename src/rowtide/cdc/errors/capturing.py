@@ -71,10 +71,10 @@ class ChangeTableLost(Retryable):
 
 @numbered
 class DefinitionsIncomplete(RowtideError):
-    """An earlier version of rowtide enabled the database, and created fewer tables."""
+    """An earlier version of rowtide enabled the database, and created fewer tables; or tables were dropped since."""
 
     number = 4109
-    fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
+    fact = "tables are missing in schema cdc: {tables}; an earlier version enabled this database, or they were dropped"
     hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
     tables: str
 

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 
 from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.published import DISABLED, ENABLED, read_instances, read_visible_publication
 from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import locate
+
+_READ = ("lsn_time_mapping", "instances", "ddl_history")
+"""The tables that every lake has from its first cycle on, and that are read here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,13 @@ class RowsLeft:
 
     capture_instance: str
     error: RowtideError
+
+
+def require_tables(lake: str) -> None:
+    """Raise `LakeReadFailed` if a table is gone that a lake has in which cycles were published."""
+    for path in (system_table_path(lake, name) for name in _READ):
+        if SmallTable.open(path) is None:
+            raise LakeReadFailed(path, "it is not there")
 
 
 def find_outdated(lake: str) -> tuple[ListedChange, ...]:

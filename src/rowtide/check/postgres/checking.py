@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection
 
+from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.check.addressing import Checked
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import TextInvalid, translated
-from rowtide.findings.finding import Finding, Severity, by_severity, of_error
+from rowtide.findings.finding import Advice, Finding, Severity, by_severity, of_error
 from rowtide.findings.place_facts import LAKE, Place, PlaceFacts, read_place
 from rowtide.findings.place_findings import find_in_places, find_taken
 from rowtide.findings.postgres.access_facts import find_unreadable_tables, read_node, read_reader, read_subscriber
@@ -23,7 +26,7 @@ from rowtide.findings.postgres.access_findings import (
 )
 from rowtide.findings.postgres.capture_facts import find_taken_log_store, read_capture, read_places
 from rowtide.findings.postgres.capture_findings import find_in_capture, without_forbidden
-from rowtide.findings.postgres.facts import CaptureFacts, DatabaseFacts
+from rowtide.findings.postgres.facts import CaptureFacts, DatabaseFacts, TrackingFacts
 from rowtide.findings.postgres.merged_findings import find_in_merged, read_merged
 from rowtide.findings.postgres.name_findings import find_in_names, read_names
 from rowtide.findings.postgres.role_findings import find_in_role
@@ -40,6 +43,7 @@ from rowtide.findings.postgres.table_findings import find_in_tables
 from rowtide.findings.postgres.tracking_facts import read_tracking
 from rowtide.findings.postgres.tracking_findings import find_in_tracking
 from rowtide.findings.purpose import Purpose
+from rowtide.health.judgements import LOG
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
@@ -76,7 +80,8 @@ def find(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[Finding,
         return by_severity([in_copy, *find_in_tracking(facts)])
     judge = _find_as_monitor if purpose is Purpose.MONITOR else _find_in_all
     in_merge = () if facts.merged is None else find_in_merged(facts.merged)
-    return by_severity([*(judge(facts) if facts.wants_capture else ()), *find_in_tracking(facts), *in_merge])
+    in_log = judge(facts) if facts.wants_capture else ()
+    return by_severity([*facts.unread, *in_log, *find_in_tracking(facts), *in_merge])
 
 
 def _find_in_all(facts: DatabaseFacts) -> Iterator[Finding]:
@@ -118,32 +123,42 @@ def _read(
     tries_stream = purpose in _ROLES_OF_PUBLISHERS
     server = read_server(connection, url, tries_stream=tries_stream)
     may_stream = tries_stream and server.refusal is None
-    source, copied = _find_source(connection)
-    capture = read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
+    unread: list[Finding] = []
+    source: SourceDefinition | None = None
+    copied: DatabaseCopied | None = None
+    capture: CaptureFacts | None = None
+    with _noting(unread, LOG):
+        source, copied = _find_source(connection)
+        capture = read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
+    is_log_unread = bool(unread)
     captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
     named = choose_tables(connection, tables, captured) if tables else ()
-    tracking = read_tracking(connection, named, source.publication if source is not None else None)
+    tracking, merged = _UNREAD_TRACKING, None
+    with _noting(unread, "tracking"):
+        tracking = read_tracking(connection, named, source.publication if source is not None else None)
+    with _noting(unread, "merge"):
+        merged = None if tables else read_merged(connection)
     is_used = tracking.is_there or (not tables and is_used_otherwise(connection))
     is_asked = lake is not None or purpose is Purpose.PUBLISHER
-    wants_capture = capture is not None or is_asked or not is_used
+    wants_capture = not is_log_unread and (capture is not None or is_asked or not is_used)
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
     is_published_only = capture is not None and not capture.is_enabled
     # Of tables that are published delivery tells; that others cannot be captured is of no concern.
-    chosen = named or (
-        choose_tables(connection, (), captured if wants_capture else tracked) if not is_published_only else ()
-    )
+    knows_captured = not (is_published_only or is_log_unread or _are_instances_unread(capture))
+    chosen = named or (choose_tables(connection, (), captured if wants_capture else tracked) if knows_captured else ())
     return DatabaseFacts(
         server=server,
         role=read_role(connection, server.refusal),
         tables=read_table_facts(connection, chosen, named=bool(tables), captured=captured),
         foreign_tables=read_foreign_tables(connection) if not tables and capture is None else (),
-        taken_schemas=read_taken_schemas(connection) if capture is None else (),
+        taken_schemas=read_taken_schemas(connection) if capture is None and not is_log_unread else (),
         capture=capture,
         wants_capture=wants_capture,
         tracking=tracking,
         places=_read_places(capture, lake),
         copied=copied,
-        merged=None if tables else read_merged(connection),
+        merged=merged,
+        unread=tuple(unread),
         place_blockers=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
     )
 
@@ -188,6 +203,33 @@ _CHECKS: Mapping[Purpose | None, _Find] = {
     Purpose.SUBSCRIBER: _check_as_subscriber,
     Purpose.MERGE: _check_as_node,
 }
+
+
+def _are_instances_unread(capture: CaptureFacts | None) -> bool:
+    return capture is not None and any(isinstance(one, DefinitionsIncomplete) for one in capture.blockers)
+
+
+@contextmanager
+def _noting(unread: list[Finding], subject: str) -> Iterator[None]:
+    """Find what could not be read: one part of a database must not hide the others."""
+    try:
+        with translated():
+            yield
+    except RowtideError as error:
+        unread.append(
+            Finding(Severity.WARNS, subject, f"was not looked at: {error.filled_fact}", Advice(error.filled_hint))
+        )
+
+
+_UNREAD_TRACKING = TrackingFacts(
+    is_there=True,
+    is_readable=True,
+    has_commit_times=True,
+    whole_publications=(),
+    forms={},
+    tables=(),
+    candidates=(),
+)
 
 
 def _find_source(connection: Connection) -> tuple[SourceDefinition | None, DatabaseCopied | None]:

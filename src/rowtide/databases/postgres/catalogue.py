@@ -71,6 +71,11 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
     return text_queries.has_table(running_through(connection), schema, name)
 
 
+def is_begun(connection: Connection, schema: str, name: str, *, made_with: str) -> bool:
+    """Return whether a table of ours is there, or one that was made with it; see `text_queries`."""
+    return text_queries.is_begun(running_through(connection), schema, name, made_with=made_with)
+
+
 def list_columns(connection: Connection, schema: str, name: str) -> frozenset[str]:
     """Return the names of a table's columns; none if there is no such table."""
     return frozenset(connection.execute(text(_COLUMN_NAMES), {"schema": schema, "name": name}).scalars())

@@ -35,3 +35,11 @@ def running(connection: psycopg.Connection) -> Run:
 def has_table(run: Run, schema: str, name: str) -> bool:
     """Return whether a table or view of exactly this name exists."""
     return bool(run(HAS_TABLE, schema=schema, name=name)[0].is_there)
+
+
+def is_begun(run: Run, schema: str, name: str, *, made_with: str) -> bool:
+    """Return whether a table of ours is there, or one that was made with it.
+
+    If the first was dropped since, a query of it says so; without one it would seem that nothing was ever made.
+    """
+    return has_table(run, schema, name) or has_table(run, schema, made_with)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
 from rowtide.cdc.definitions import (
     READER,
+    are_begun,
     are_made,
     find_missing,
     list_catalogue,
@@ -52,7 +53,8 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     with _noting(blockers):
         state = load_manifest(source.log_store)
     blockers += _find_blockers(connection, source, url, seen, state, may_stream=may_stream)
-    is_enabled = are_made(connection)
+    is_enabled = are_begun(connection)
+    is_complete = not (is_enabled and find_missing(connection))
     consumers: tuple[ListedConsumer, ...] = ()
     with _noting(blockers):
         consumers = _read_consumers(connection, state) if is_enabled else ()
@@ -62,13 +64,13 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
         blockers=tuple(blockers),
-        instances=tuple(_read_instances(connection, state)) if is_enabled else (),
+        instances=tuple(_read_instances(connection, state)) if is_enabled and are_made(connection) else (),
         consumers=consumers,
         is_enabled=is_enabled,
         log_reader=find_holder(connection, "log"),
         state=state,
         members=read_members(connection),
-        rules=_read_rules(connection) if is_enabled and not find_missing(connection) else None,
+        rules=_read_rules(connection) if is_enabled and is_complete else None,
         new_partitions=partition_truncates.list_new(connection),
     )
 

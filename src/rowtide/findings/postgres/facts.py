@@ -12,6 +12,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
+from rowtide.findings.finding import Finding
 from rowtide.findings.place_facts import Place
 from rowtide.findings.postgres.merged_findings import MergedFacts
 from rowtide.findings.tracked_facts import TrackedFacts
@@ -334,7 +335,7 @@ class DatabaseFacts:
 
     `taken_schemas` are schemas of our names that others made, `foreign_tables` are qualified names;
     `place_blockers` are what is wrong with the folder that the log store would have. `copied` says that the metadata
-    is another database's; then nothing is judged of capture.
+    is another database's; then nothing is judged of capture. `unread` says which parts could not be read, and why.
     """
 
     server: ServerFacts
@@ -349,3 +350,4 @@ class DatabaseFacts:
     place_blockers: tuple[RowtideError, ...]
     copied: DatabaseCopied | None = None
     merged: MergedFacts | None = None
+    unread: tuple[Finding, ...] = ()

@@ -33,6 +33,7 @@ from rowtide.health.delivery_judgements import judge_delivery
 from rowtide.health.disk_judgements import judge_place
 from rowtide.health.facts import Unread
 from rowtide.health.judgements import (
+    LOG,
     Area,
     Judgement,
     State,
@@ -52,8 +53,6 @@ from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus
 from rowtide.tracking.postgres.system_tables import FORM
 
-_LOG = "log, capture and publications"
-
 
 def read_judgements(url: str) -> tuple[Judgement, ...]:
     """Judge everything that rowtide does in a database. Raises what connecting raises."""
@@ -68,9 +67,9 @@ def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
         copied = facts.log.error
         yield Judgement(Area.DATABASE, "database", State.FAILING, copied.filled_fact, Advice(copied.filled_hint))
     elif isinstance(facts.log, Unread):
-        yield not_looked_at(Area.LOG, _LOG, facts.log.error)
+        yield not_looked_at(Area.LOG, LOG, facts.log.error)
     elif facts.log is not None and facts.server.identity.in_recovery:
-        yield not_looked_at(Area.LOG, _LOG, ServerIsStandby())
+        yield not_looked_at(Area.LOG, LOG, ServerIsStandby())
     elif facts.log is not None:
         yield from _judge_log(facts.log, facts.server)
     yield from _judge_delivered(facts.delivered_here)
@@ -95,6 +94,8 @@ def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
         yield not_looked_at(area, "log reader", log.reading.error)
     elif capture.state is not None or blockers:
         yield from judge_reading(log.reading, run_reader(capture), blockers)
+    else:
+        yield _unknown(area, "log reader", "how far the log is read")
     name = capture.source.slot
     yield from settle(area, of_slot, subject=f"slot {name}", well=_describe_slot(capture))
     well = "it publishes what it was made for, and was not altered"
@@ -113,6 +114,8 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
     elif log.capturing is not None:
         yield from judge_capturing(log.capturing)
         yield from judge_snapshots(log.capturing)
+    elif capture.is_enabled:
+        yield _unknown(area, "capture", "how far it is")
     if isinstance(log.outdated, Unread):
         yield not_looked_at(area, "snapshots", log.outdated.error)
     else:
@@ -151,10 +154,17 @@ def _judge_delivery(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(Area.REPLICATION, "subscriptions", log.delivery.error)
     elif log.delivery is not None:
         yield from judge_delivery(log.delivery)
+    elif log.capture.state is None and any(member.feature == REPLICATION for member in log.capture.members):
+        yield _unknown(Area.REPLICATION, "subscriptions", "what waits for them")
     if isinstance(log.articles, Unread):
         yield not_looked_at(Area.REPLICATION, "articles", log.articles.error)
     else:
         yield from _judge_articles(log.articles, log.capture)
+
+
+def _unknown(area: Area, subject: str, what: str) -> Judgement:
+    fact = f"{what}, is in the log store, which was not read"
+    return Judgement(area, subject, State.NOT_LOOKED_AT, fact, Advice("First do what is said of the log store."))
 
 
 def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator[Judgement]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 
+from rowtide.cdc.definitions import READER as CAPTURE_READER
 from rowtide.cdc.status import read_capture_status, read_cleanup_status
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -29,12 +30,15 @@ from rowtide.replication.status import (
     read_articles_status,
     read_delivery_status,
 )
+from rowtide.targets.definitions import list_targets
 from rowtide.targets.listing import list_tables
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
     from rowtide.cdc.status.outdated import RowsLeft
+    from rowtide.log.store.state import ManifestState
+    from rowtide.targets.listing import ListedTarget
 
 Known = TypeVar("Known")
 
@@ -88,30 +92,48 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         delivery=_attempt(lambda: read_delivery_status(connection, source, state)) if state is not None else None,
         articles=_attempt(lambda: read_articles_status(connection, state)),
         places=read_places(capture),
-        targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
-        outdated=_attempt(lambda: _find_outdated(source.lake)) if capture.is_enabled else (),
-        lost_keys=_attempt(lambda: _find_lost_keys(source.lake)) if capture.is_enabled else (),
-        rows_left=_attempt(lambda: _find_rows_left(source.lake)) if capture.is_enabled else (),
+        targets=_attempt(lambda: _list_targets(connection, source.lake, state)) if capture.is_enabled else (),
+        outdated=_attempt(lambda: _find_outdated(source.lake, state)) if capture.is_enabled else (),
+        lost_keys=_attempt(lambda: _find_lost_keys(source.lake, state)) if capture.is_enabled else (),
+        rows_left=_attempt(lambda: _find_rows_left(source.lake, state)) if capture.is_enabled else (),
     )
 
 
-def _find_outdated(lake: str) -> tuple[ListedChange, ...]:
+def _list_targets(connection: Connection, lake: str, state: ManifestState | None) -> tuple[ListedTarget, ...]:
+    if list_targets(connection):
+        _require_lake(lake, state)
+    return list_tables(connection, lake)
+
+
+def _find_outdated(lake: str, state: ManifestState | None) -> tuple[ListedChange, ...]:
     # Tables of the lake are read with Arrow, which other databases do without.
     from rowtide.cdc.status.outdated import find_outdated
 
+    _require_lake(lake, state)
     return find_outdated(lake)
 
 
-def _find_lost_keys(lake: str) -> tuple[Instance, ...]:
+def _find_lost_keys(lake: str, state: ManifestState | None) -> tuple[Instance, ...]:
     from rowtide.cdc.status.outdated import find_lost_keys
 
+    _require_lake(lake, state)
     return find_lost_keys(lake)
 
 
-def _find_rows_left(lake: str) -> tuple[RowsLeft, ...]:
+def _find_rows_left(lake: str, state: ManifestState | None) -> tuple[RowsLeft, ...]:
     from rowtide.cdc.status.outdated import find_rows_left
 
+    _require_lake(lake, state)
     return find_rows_left(lake)
+
+
+def _require_lake(lake: str, state: ManifestState | None) -> None:
+    """Raise `LakeReadFailed` where a lake lacks its tables, unless the log store says that nothing is published."""
+    from rowtide.cdc.status.outdated import require_tables
+
+    reader = state.readers.get(CAPTURE_READER) if state is not None else None
+    if state is None or (reader is not None and reader.cycle > 0):
+        require_tables(lake)
 
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:

@@ -5,6 +5,9 @@ Only that source writes it, also after another database adopted the source, or i
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from rowtide.core.places import local_path
 from rowtide.log.errors import LogStoreMoved, ManifestMissing, ServerPromoted
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Source
@@ -15,9 +18,17 @@ from rowtide.storage.store import Store
 
 def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> Manifest:
     """Read the manifest of a source's log store. Raises `ManifestMissing`, `LogStoreMoved`."""
-    manifest = Manifest.open(store or open_store(source.log_store))
+    manifest = Manifest.open(store or open_made_store(source))
     require_own(source, manifest.state.source)
     return manifest
+
+
+def open_made_store(source: SourceDefinition) -> Store:
+    """Open the store of a source. Raises `ManifestMissing` where its folder is not: it is not made again."""
+    folder = local_path(source.log_store)
+    if folder is not None and not Path(folder).is_dir():
+        raise ManifestMissing(source.log_store)
+    return open_store(source.log_store)
 
 
 def find_own_manifest(source: SourceDefinition) -> Manifest | None:

@@ -6,6 +6,7 @@ A file's rows are ordered by (`table_id`, `commit_lsn`, `seqval`). Each table ab
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.store.entries import Segment
-from rowtide.storage.store import Store
+from rowtide.storage.store import Missing, Store
 
 SEGMENTS = "segments/"
 PENDING = "pending/"
@@ -66,13 +67,15 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
 def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names) -> pa.Table:
     """Return a segment's log records, with schema `RECORD`, or some of its columns.
 
-    Raises `Missing`, `SegmentCorrupt`, `LogStoreReadFailed`.
+    Raises `SegmentCorrupt`, `LogStoreReadFailed`, also for a file that is gone.
     """
     wanted = pa.schema([RECORD.field(name) for name in columns])
     try:
         with store.open(path) as opened:
             file = pq.ParquetFile(opened, page_checksum_verification=True)
             return file.read(list(columns)).cast(wanted)
+    except Missing as error:
+        raise LogStoreReadFailed(store.url(path), os.strerror(errno.ENOENT)) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         # Only what the system says has a number; pyarrow raises OSError for malformed contents too.
         if isinstance(error, OSError) and error.errno is not None:

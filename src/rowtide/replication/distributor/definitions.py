@@ -26,7 +26,7 @@ from sqlalchemy import (
     text,
 )
 
-from rowtide.databases.postgres.catalogue import has_table, list_columns
+from rowtide.databases.postgres.catalogue import is_begun, list_columns
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.distributor.location import (
     SCHEMA,
@@ -157,7 +157,7 @@ def is_made(connection: Connection) -> bool:
 
 def is_there(connection: Connection) -> bool:
     """Return whether the distribution database has its tables."""
-    return has_table(distributor(connection), schema_of(connection), publications.name)
+    return is_begun(distributor(connection), schema_of(connection), publications.name, made_with=agents.name)
 
 
 def complete(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from typing import assert_never
 from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.databases.postgres.catalogue import has_table, read_server_time
+from rowtide.databases.postgres.catalogue import is_begun, read_server_time
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.commit_times import find_oldest_waiting
 from rowtide.log.store.location import open_store
@@ -92,7 +92,7 @@ def read_delivery_status(
 
 def list_delivered_here(connection: Connection) -> tuple[str, ...]:
     """Return the publications of other databases that are delivered into this one."""
-    if not has_table(connection, SUBSCRIBER_SCHEMA, _PROGRESS.name):
+    if not is_begun(connection, SUBSCRIBER_SCHEMA, _PROGRESS.name, made_with="MSreplication_articles"):
         return ()
     return tuple(connection.execute(select(_PROGRESS.c.publication).distinct().order_by("publication")).scalars())
 

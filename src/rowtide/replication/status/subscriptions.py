@@ -14,8 +14,7 @@ from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.location import open_store
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.ownership import open_made_store, open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor import history, publication_records, subscription_records
@@ -83,7 +82,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         claims = list_claims(connection)
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
-        store = open_store(source.log_store)
+        store = open_made_store(source)
         state = open_own_manifest(source, store).state
         reading_error = _find_reading_error(connection, source, seen, state) if subscriptions else None
     return tuple(

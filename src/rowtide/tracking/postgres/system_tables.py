@@ -55,8 +55,10 @@ CREATIONS = (
 
 
 def has_tracked_objects(connection: Connection) -> bool:
-    """Whether the catalogue exists."""
-    return connection.execute(text("select to_regclass(:name)"), {"name": TRACKED_OBJECTS}).scalar() is not None
+    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing."""
+    found = "select coalesce(to_regclass(:name), to_regclass(:made_with))"
+    names = {"name": TRACKED_OBJECTS, "made_with": TOMBSTONES}
+    return connection.execute(text(found), names).scalar() is not None
 
 
 def require_tracking(connection: Connection) -> None:

@@ -48,9 +48,9 @@ def drop_system_tables(connection: sqlite3.Connection) -> None:
 
 
 def has_tracked_objects(connection: sqlite3.Connection) -> bool:
-    """Whether the catalogue exists."""
-    statement = "select 1 from main.sqlite_schema where name = ?"
-    return connection.execute(statement, (TRACKED_OBJECTS,)).fetchone() is not None
+    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing."""
+    statement = "select 1 from main.sqlite_schema where name in (?, ?)"
+    return connection.execute(statement, (TRACKED_OBJECTS, TOMBSTONES)).fetchone() is not None
 
 
 def require_tracking(connection: sqlite3.Connection) -> None:

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.alterations import execute_all
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_articles, list_publications
-from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+from rowtide.merge.definitions import SCHEMA, metadata, publications, replinfo
 from rowtide.merge.definitions import complete as add_missing
 from rowtide.merge.documented.names import RENAMED, view_names
 from rowtide.merge.nodes.postgres.metadata import system_tables
@@ -27,7 +27,11 @@ from rowtide.merge.nodes.postgres.metadata.documented_tables import drop_functio
 
 FORM = f"select obj_description(to_regnamespace('{SCHEMA}')::oid, 'pg_namespace') as form"
 """The query of the form of a node's metadata; null without metadata, and of the earliest builds' nodes."""
-STATE = f"select to_regclass({quote_literal(quote_qualified(SCHEMA, replinfo.name))}) is not null, ({FORM})"
+_MADE = " or ".join(
+    f"to_regclass({quote_literal(quote_qualified(SCHEMA, made.name))}) is not null" for made in (replinfo, publications)
+)
+"""One of them may have been dropped since: then a query of it says so."""
+STATE = f"select {_MADE}, ({FORM})"
 """The query of whether a node has metadata, and of their form."""
 _LOCK = int.from_bytes(b"rtform")
 _RIGHTS = "42501"

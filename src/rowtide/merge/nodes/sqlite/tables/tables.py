@@ -17,7 +17,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.definitions import replinfo
+from rowtide.merge.definitions import publications, replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
@@ -76,8 +76,9 @@ class SqliteTables:
         self.track(article)
 
     def is_prepared(self) -> bool:
-        found = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
-        return self._session.execute(found, (replinfo.name,)).fetchone() is not None
+        # One of them may have been dropped since: then a query of it says so.
+        found = "select 1 from main.sqlite_schema where type = 'table' and name in (?, ?)"
+        return self._session.execute(found, (replinfo.name, publications.name)).fetchone() is not None
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
