@@ -246,6 +246,8 @@ def test_a_subscription_that_stopped_fails_with_its_error(replicated: Replicated
     replicated.publisher.execute("update item set name = 'b'")
     with pytest.raises(RowNotFound):
         replicated.replication.run(once=True)
+    ended = rowtide("replication", "run", "--once", "--db", replicated.publisher.url)
+    assert (ended.code, ended.errors.count("RT-20598: ")) == (1, 1), ended
     stopped = judged_subscription(replicated)
     assert stopped.state is State.FAILING
     assert "RT-20598" in stopped.fact

@@ -52,8 +52,8 @@ def test_run_ends_once_all_subscriptions_failed_and_names_each(
 
     assert isinstance(run.error, SubscriptionsFailed)
     assert run.error.count == 2
-    assert f"shop to {replicated_twice.subscriber.url}: RT-7114" in str(run.error)
-    assert f"shop to {second_subscriber.url}: RT-7114" in str(run.error)
+    assert f"shop to {replicated_twice.subscriber.url} (RT-7114)" in str(run.error)
+    assert f"shop to {second_subscriber.url} (RT-7114)" in str(run.error)
 
 
 def test_once_delivers_to_others_and_raises_the_failure(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,7 +94,12 @@ def run(
         Watchers,
     )
 
-    with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
+    printed: list[Exception] = []
+    with (
+        _once_each(printed),
+        stopping() as stop,
+        progress("Starting the log reader ...", describe_reports) as on_report,
+    ):
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
@@ -101,6 +108,8 @@ def run(
             failed, error, pause_s = trouble.subscription, trouble.error, trouble.pause_s
             ending = "It has stopped." if pause_s is None else f"Next try in {pause_s:g} s."
             notes.print(f"{failed.publication} to {failed.subscriber}: {error} {ending}", soft_wrap=True)
+            if pause_s is None:
+                printed.append(error)
 
         def on_skipped(skipped: SkippedCommand) -> None:
             left_out, error = skipped.subscription, skipped.error
@@ -120,6 +129,17 @@ def run(
         settings = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors)
         named = subscriber or ()
         replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **settings)
+
+
+@contextmanager
+def _once_each(printed: Collection[Exception]) -> Iterator[None]:
+    """End the command without a word on an error that was printed when it occurred; `--debug` prints where."""
+    try:
+        yield
+    except RowtideError as error:
+        if not any(error is one for one in printed) or logging.getLogger().isEnabledFor(logging.INFO):
+            raise
+        raise typer.Exit(1) from error
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")
