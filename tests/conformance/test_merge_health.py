@@ -29,8 +29,11 @@ def begin(merged: Merge) -> None:
 
 def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
     begin(merged)
-    assert (subscription(merged).state, subscription(merged).mend) != (State.WELL, None)
-    merged.settle()
+    for number in range(len(merged.subscribers)):
+        new = subscription(merged, number)
+        assert (new.state, isinstance(new.mend, Command)) == (State.WARNING, True), new
+        assert isinstance(new.mend, Command)
+        run_line(new.mend, merged.hub.url)
     for member in (merged.hub, *merged.subscribers):
         of_merge = [judgement for judgement in connect(member.url).health() if judgement.area is Area.MERGE]
         assert {judgement.state for judgement in of_merge} == {State.WELL}, of_merge

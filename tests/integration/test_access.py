@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.commands.checks import run_mend
 from builders.file_modes import modes_in
 from rowtide.databases.file_access import make_file, make_place, mask_of
 from rowtide.findings.place_facts import LAKE, PlaceFacts, read_place
@@ -115,6 +116,10 @@ def test_check_warns_of_places_that_everybody_reads(tmp_path: Path, mode: int, f
     make_by_others(mode)(place)
     read = read_place(LAKE, str(place), was_made=True)
     assert isinstance(read, PlaceFacts)
-    mends = [str(each.mend) for each in find_in_places([read]) if "every user" in each.fact]
+    warned = [each for each in find_in_places([read]) if "every user" in each.fact]
 
-    assert mends == [f"chmod -R o= '{place}'"] * found
+    assert [str(each.mend) for each in warned] == [f"chmod -R o= '{place}'"] * found
+    for each in warned:
+        run_mend(each, "")
+    again = read_place(LAKE, str(place), was_made=True)
+    assert not [each for each in find_in_places([again]) if "every user" in each.fact]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+from builders.capture.captured_databases import DEADLINE_S, wait_until
 from builders.commands.command_lines import rowtide
-from rowtide.findings.finding import Command, Finding, Severity, Sql
+from rowtide.findings.finding import Advice, Command, Finding, Severity, Sql
 
 
 def matching(findings: Iterable[Finding], words: str) -> list[Finding]:
@@ -44,6 +48,16 @@ def run_mend(finding: Finding, url: str, environment: Mapping[str, str] | None =
             pytest.fail(f"nothing to run: {finding}")
 
 
+def printed_command(finding: Finding, **chosen: str) -> Command:
+    """Return the command within an advice, with what its reader puts for the words in capitals."""
+    assert isinstance(finding.mend, Advice), finding
+    found = re.search(r"`(rowtide [^`]+)`", finding.mend.text)
+    assert found is not None, finding
+    words = [chosen.get(word, word) for word in shlex.split(found[1])]
+    assert set(chosen.values()) <= set(words), finding
+    return Command(shlex.join(words))
+
+
 def run_line(mend: Command, url: str, environment: Mapping[str, str] | None = None) -> None:
     """Run commands as they are printed, on the database of a URL."""
     for words in _split(shlex.split(mend.line)):
@@ -70,6 +84,10 @@ def _run_in_sqlite(url: str, statements: Sequence[str]) -> None:
 _RUN = {"postgresql": _run_in_postgres, "sqlite": _run_in_sqlite}
 
 
+_ASKING = {("cdc", "reinitialize"), ("replication", "restart-log")}
+"""Commands that ask before they begin."""
+
+
 def _split(words: Sequence[str]) -> Iterable[Sequence[str]]:
     while "&&" in words:
         end = words.index("&&")
@@ -85,5 +103,25 @@ def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWTIDE_DB", url)
         # There is nobody to be asked.
-        ended = rowtide(*words[1:], *(["--yes"] if words[1:3] == ["cdc", "reinitialize"] else []))
+        ended = rowtide(*words[1:], *(["--yes"] if tuple(words[1:3]) in _ASKING else []))
     assert ended.code == 0, ended
+
+
+def run_until(mend: Command, url: str, is_met: Callable[[], bool], *, what: str) -> None:
+    """Run a command that goes on for ever, as it is printed, until it has helped."""
+    words = shlex.split(mend.line)
+    assert words[0] == "rowtide", mend
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words],
+        env={**os.environ, "ROWTIDE_DB": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: is_met() or process.poll() is not None, what=what)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert is_met(), errors

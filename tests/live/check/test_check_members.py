@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
-from builders.commands.checks import matching, only, run_mend
+from builders.commands.checks import matching, only, printed_command, run_line, run_mend
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
@@ -46,7 +46,7 @@ def test_a_table_that_was_swapped_in_is_named(request: pytest.FixtureRequest, ve
         """Read the table of that name too: `rowtide cdc enable-table '"public"."swap"' --capture-instance NAME`;"""
     )
     assert ("instance public_swap", "warning") in health(logged)
-    logged.cdc.enable_table("swap", capture_instance="swap_2")
+    run_line(printed_command(finding, NAME="swap_2"), logged.url)
     assert matching(check(logged), "is another table now") == []
 
 
@@ -149,3 +149,6 @@ def test_published_names_are_judged_as_captured_ones(replicated: ReplicatedDatab
     # Capture of the other table is no delivery of it.
     publisher.enable("swap")
     assert only(check(publisher), "is not published").subject == "article shop/swap"
+    replicated.replication.add_publication("later")
+    run_line(printed_command(finding, PUBLICATION="later"), publisher.url)
+    assert matching(check(publisher), "is not published") == []

@@ -152,6 +152,15 @@ def test_a_subscribers_role_is_granted_what_is_printed(make_role: MakeRole, logg
     logged.execute(f"drop owned by {quote(role)}")
 
 
+def test_a_subscribers_role_becomes_a_member_of_an_owner(make_role: MakeRole, logged: LoggedDatabase) -> None:
+    owner, role = make_role("nologin"), make_role("login")
+    logged.execute(ITEM, f"alter table item owner to {quote(owner)}")
+    url = as_role(logged, role)
+    run_mend(only(check(url, Purpose.SUBSCRIBER, "item"), f"it is no member of {owner}"), logged.url)
+    assert matching(check(url, Purpose.SUBSCRIBER, "item"), "no member") == []
+    logged.execute(f"drop owned by {quote(owner)}")
+
+
 def test_a_nodes_role_owns_its_tables(make_role: MakeRole, logged: LoggedDatabase) -> None:
     owner, role = make_role("nologin"), make_role("login")
     logged.execute(ITEM, f"alter table item owner to {quote(owner)}")

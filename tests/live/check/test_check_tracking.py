@@ -318,10 +318,12 @@ def test_printed_statements_grant_the_rights_tracking_needs(
 
 
 def test_a_standby_and_commit_times_are_distinguished(tmp_path: Path) -> None:
-    with EmbeddedServer.start(tmp_path / "server", settings={"track_commit_timestamp": "on"}) as server:
+    with EmbeddedServer.start(tmp_path / "server") as server:
         with psycopg.connect(server.url(), autocommit=True) as program:
             program.execute("create table t (id int primary key)")
             ChangeTracking(program).enable_tracking("t")
+        run_mend(only(connect(server.url()).check(), "track_commit_timestamp is off"), server.url())
+        server.restart()
         assert connect(server.url()).check() == ()
         (server.directory / "data" / "standby.signal").touch()
         server.restart()
