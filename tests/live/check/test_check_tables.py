@@ -164,7 +164,7 @@ def test_postgresql_16_is_checked_too(logged_16: LoggedDatabase) -> None:
     assert stopping(check(logged_16)) == []
 
 
-def test_a_partition_gets_its_identity_back_by_what_is_printed(logged: LoggedDatabase) -> None:
+def test_a_partition_gets_its_identity_back_as_printed(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table part (id int primary key, name text) partition by range (id)",
         "create table low partition of part for values from (0) to (10)",

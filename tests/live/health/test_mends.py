@@ -72,7 +72,7 @@ def test_a_late_delivery_catches_up_by_what_is_printed(
     assert is_well(url, subject)
 
 
-def test_identities_of_published_tables_are_mended_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
+def test_published_identities_are_mended_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
     replicated.begin(TABLE, item={})
     publisher = replicated.publisher
     replicated.deliver()
@@ -107,7 +107,7 @@ def test_a_stopped_target_is_listed_by_what_is_printed(copied: CapturedDatabase)
 
 
 @pytest.mark.exhaustive
-def test_a_log_of_publications_alone_goes_on_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
+def test_a_log_of_publications_goes_on_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(TABLE)
     replicated.publish_alone(TABLE)
     replicated.publisher.read_log()

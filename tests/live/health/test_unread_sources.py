@@ -239,9 +239,7 @@ def test_what_a_folder_would_say_is_not_known(
     require_unknown(before, world.url, now, source, words)
 
 
-def test_what_a_damaged_table_of_the_lake_would_say_is_not_known(
-    world: World, before: dict[str, dict[str, Stated]]
-) -> None:
+def test_what_a_damaged_table_would_say_is_not_known(world: World, before: dict[str, dict[str, Stated]]) -> None:
     log = max((world.folder / "lake" / "cdc" / "instances" / "_delta_log").glob("*.json"))
     content = log.read_bytes()
     log.write_bytes(b"{")
@@ -252,7 +250,7 @@ def test_what_a_damaged_table_of_the_lake_would_say_is_not_known(
     require_unknown(before, world.url, now, "lake tables", ("cdc/instances",))
 
 
-def test_what_a_database_that_is_closed_would_say_is_not_known(
+def test_what_a_closed_database_would_say_is_not_known(
     world: World, server: EmbeddedServer, before: dict[str, dict[str, Stated]]
 ) -> None:
     """A subscriber's is asked nothing; the publisher's own is."""

@@ -30,7 +30,7 @@ _TRACKING = f"{CHECK}_tracking.py::test"
 _SQLITE = "integration/check/test_check_sqlite.py::test"
 _CAPTURE_LATE = f"{HEALTH}_mends.py::test_a_late_capture_catches_up_by_what_is_printed"
 _DELIVERY_LATE = f"{HEALTH}_mends.py::test_a_late_delivery_catches_up_by_what_is_printed"
-_IDENTITIES = f"{HEALTH}_mends.py::test_identities_of_published_tables_are_mended_by_what_is_printed"
+_IDENTITIES = f"{HEALTH}_mends.py::test_published_identities_are_mended_by_what_is_printed"
 _LOST_KEY = f"{HEALTH}_mends.py::test_a_lost_key_is_mended_by_what_is_printed"
 
 _NOT_RUN = "not run: it opens a folder to a group, in which the user of the tests would have to be, and no superuser"
@@ -61,7 +61,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         f"{CHECK}_capture.py::test_missing_event_triggers_are_made_by_what_is_printed",
     ),
     "findings/postgres/capture_findings.py:_mend_blocker": (
-        f"{HEALTH}_mends.py::test_a_log_of_publications_alone_goes_on_by_what_is_printed",
+        f"{HEALTH}_mends.py::test_a_log_of_publications_goes_on_by_what_is_printed",
         f"{CHECK}_capture.py::test_what_was_lost_is_named_and_reinitializing_goes_on",
     ),
     "findings/postgres/capture_findings.py:find_in_instances": (_CAPTURE_LATE,),
@@ -101,7 +101,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "findings/postgres/server_findings.py:_find_prepared": (_LEFT_OPEN,),
     "findings/postgres/server_findings.py:_find_long_transactions": (_LEFT_OPEN,),
     "findings/postgres/table_findings.py:_find_partitions": (
-        f"{CHECK}_tables.py::test_a_partition_gets_its_identity_back_by_what_is_printed",
+        f"{CHECK}_tables.py::test_a_partition_gets_its_identity_back_as_printed",
     ),
     "findings/postgres/table_findings.py:_find_missing_key": (_TABLES,),
     "findings/postgres/tracking_findings.py:_find_in_server": (

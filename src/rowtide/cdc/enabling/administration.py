@@ -11,8 +11,9 @@ from sqlalchemy.schema import CreateSchema
 
 from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE, READER
-from rowtide.cdc.enabling import postgres, truncation
+from rowtide.cdc.enabling import joining_triggers, postgres, truncation
 from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
@@ -171,6 +172,9 @@ def _add_definitions(
         connection.execute(CreateSchema(definitions.SCHEMA))
     if definitions.find_missing(connection):
         _complete_definitions(connection)
+    if list_rules(connection):
+        # Of an earlier build they do less; a rule that is made brings its own.
+        joining_triggers.ensure_triggers(connection)
     if not was_made:
         connection.execute(catalogue.source_table.update().values(lake=captured.lake))
     return captured

@@ -237,9 +237,7 @@ def find_in_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> I
             "to them before is not captured: the event trigger is missing, or of an earlier build; to make it takes a "
             "superuser, or who the service lets, who owns what enabling made"
         )
-        yield Finding(
-            Severity.WARNS, f"rule {format_names(rules.names)}", fact, _let_superuser(role, run_reader(capture))
-        )
+        yield Finding(Severity.WARNS, f"rule {format_names(rules.names)}", fact, _let_superuser(role, _repeat(capture)))
     for table in rules.failed:
         subject = f"table {table.source_schema}.{table.source_table}"
         mend = Advice(

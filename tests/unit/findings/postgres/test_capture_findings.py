@@ -181,7 +181,8 @@ def test_missing_event_triggers_are_warned_of() -> None:
 def test_rules_whose_tables_join_late_or_not_are_warned_of() -> None:
     failed = RuledTable("public.*", "public", "A b", "failed", "RT-22932: no name.", datetime.now(UTC))
     late, table = find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), False, (failed,)))))  # noqa: FBT003
-    assert (late.severity, late.subject, str(late.mend)) == (Severity.WARNS, "rule public.*", "rowtide cdc run")
+    assert (late.severity, late.subject) == (Severity.WARNS, "rule public.*")
+    assert str(late.mend) == "rowtide cdc enable-db --lake /lake"
     assert (table.subject, table.fact) == ("table public.A b", "rule public.* cannot enable it: RT-22932: no name.")
     assert list(find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), has_triggers=True))))) == []
 
