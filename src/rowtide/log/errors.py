@@ -359,8 +359,8 @@ class ControlTableMissing(Denied):
     number = 2151
     fact = "table rowtide.control is missing, and this role may not create it: {reason}"
     hint = (
-        "An earlier version of rowtide enabled this database. Run `rowtide cdc enable-db` (or any other command that "
-        "changes something) once as the role that did."
+        "An earlier version of rowtide enabled this database. Run `rowtide cdc enable-db --lake PATH` (or any other "
+        "command that changes something) once as the role that did."
     )
     reason: str
 

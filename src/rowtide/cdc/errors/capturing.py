@@ -75,7 +75,10 @@ class DefinitionsIncomplete(RowtideError):
 
     number = 4109
     fact = "tables are missing in schema cdc: {tables}; an earlier version enabled this database, or they were dropped"
-    hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
+    hint = (
+        "Run `rowtide cdc enable-db --lake PATH` again, with the same lake, as the role that did: it creates what is "
+        "missing and keeps the rest."
+    )
     tables: str
 
 

@@ -11,7 +11,7 @@ from rowtide.findings.postgres.facts import DatabaseFacts, TableFacts
 from rowtide.findings.quantities import format_names
 
 _BY_SUPERUSER = (
-    "Let a superuser run `rowtide cdc enable-db` once more, or, where tables are only published, "
+    "Let a superuser run `rowtide cdc enable-db --lake PATH` once more, or, where tables are only published, "
     "`rowtide replication add-publication` for one of the publications."
 )
 

@@ -32,7 +32,7 @@ def test_role_without_event_triggers_is_noted_before_enabling() -> None:
     finding = only(database(role=plain))
     assert finding.severity is Severity.TELLS
     assert "no superuser" in finding.fact
-    assert "`rowtide cdc enable-db`" in str(finding.mend)
+    assert "`rowtide cdc enable-db --lake PATH`" in str(finding.mend)
     assert "`rowtide replication add-publication`" in str(finding.mend)
     assert list(find_in_role(database(role=plain, capture=capture()))) == []
 
