@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from builders.servers.http_relay import PIECE_BYTES, Head, Pace, Relay
+from builders.servers.http_relay import Head, Pace, Relay
 
 
 class Fault(Enum):
@@ -58,6 +58,7 @@ class Request:
 
 
 Choice = Callable[[Request], bool]
+_HELD_BYTES = 32 << 10
 
 
 def every(_: Request) -> bool:
@@ -185,7 +186,7 @@ class FaultyProxy:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=PIECE_BYTES)
+        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=_HELD_BYTES)
 
     async def _stop(self) -> None:
         assert self._server is not None
@@ -259,6 +260,6 @@ def _bound_socket(port: int) -> socket.socket:
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # What a slow network has accepted is not megabytes: the client's TCP would see nothing move for long.
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_BYTES)
     bound.bind(("127.0.0.1", port))
     return bound

@@ -44,13 +44,13 @@ class Head:
 
 @dataclass
 class Pace:
-    """How fast a network passes bytes on, all connections and both directions together; it may be changed any time."""
+    """How fast a network passes the bytes of each connection on; it may be changed at any time."""
 
     bytes_per_s: float | None = None
     silent_after: int | None = None
     """From so many bytes on nothing passes any more, and neither end is told."""
     passed: int = 0
-    _free_at: float = 0.0
+    """Of all connections together."""
     _never: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -64,9 +64,7 @@ class Pace:
             await self._never.wait()
         self.passed += count
         if self.bytes_per_s is not None:
-            now = asyncio.get_running_loop().time()
-            self._free_at = max(self._free_at, now) + count / self.bytes_per_s
-            await asyncio.sleep(self._free_at - now)
+            await asyncio.sleep(count / self.bytes_per_s)
 
 
 class Relay:

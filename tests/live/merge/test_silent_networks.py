@@ -109,14 +109,14 @@ def hubs_text(letter: str) -> str:
 
 
 def synchronise_slowly(
-    slow: SlowNetwork, merged: Merge, *, silence_s: int = SILENCE_S, pause_s: float = 0.3
+    slow: SlowNetwork, merged: Merge, *, silence_s: int = SILENCE_S, pause_s: float = 0.3, locked_s: float = 1.5
 ) -> Summary:
     """Synchronise one device slowly, while another one does again and again, and a program alters the table."""
     done: list[Summary] = []
     syncing = threading.Thread(target=lambda: done.append(synchronise(slow, merged, 0, silence_s)))
     syncing.start()
     with slow_network(merged.hub.url) as other, psycopg.connect(merged.hub.url, autocommit=True) as program:
-        program.execute("set lock_timeout = '1500ms'")
+        program.execute(f"set lock_timeout = '{locked_s * 1000:.0f}ms'")
         while syncing.is_alive():
             program.execute("alter table item alter column qty set default 1")
             synchronise(other, merged, 1, silence_s)
@@ -141,7 +141,8 @@ def test_20_megabytes_arrive_at_128_kbit_s(merged: Merge) -> None:
     length = 20_000_000
     merged.subscribers[0].execute(own_text("d", length))
     with slow_network(merged.hub.url, bytes_per_s=16_000) as slow:
-        synchronise_slowly(slow, merged, silence_s=60, pause_s=15)
+        # Up to 256 KiB are sent while tables are locked.
+        synchronise_slowly(slow, merged, silence_s=60, pause_s=15, locked_s=20)
     assert merged.hub.execute(f"select name = repeat('d', {length}) from item where id = 1") == [(True,)]
 
 

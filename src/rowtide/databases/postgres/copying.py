@@ -6,7 +6,6 @@ the server in the same process would never pass the answer on.
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
+
+from rowtide.databases.postgres.silence import WatchedConnection
 
 _BLOCK_BYTES = 1 << 18
 _SENT_BYTES = 1 << 16
@@ -26,77 +27,68 @@ def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[by
     The server produces more meanwhile, and the connection cannot be used before the end: to stop earlier, close the
     connection. Raises psycopg's errors.
     """
-    libpq = connection.pgconn
-    libpq.send_query(statement.encode())
-    _await_sent(libpq)
-    _require(_next_result(libpq), pq.ExecStatus.COPY_OUT)
+    connection.pgconn.send_query(statement.encode())
+    _await_sent(connection)
+    _require(_next_result(connection), pq.ExecStatus.COPY_OUT)
     has_more = True
     while has_more:
-        block, has_more = _read_block(libpq)
+        block, has_more = _read_block(connection)
         if block:
             yield block
-    final = _next_result(libpq)
-    while _next_result(libpq) is not None:
+    final = _next_result(connection)
+    while _next_result(connection) is not None:
         pass
     _require(final, pq.ExecStatus.COMMAND_OK)
 
 
-def begin_copy_in(libpq: pq.abc.PGconn, statement: str) -> pq.abc.PGresult | None:
+def begin_copy_in(connection: psycopg.Connection[Any], statement: str) -> pq.abc.PGresult | None:
     """Execute a statement `copy … from stdin`; return the server's refusal, None where it takes rows.
 
     Raises psycopg's errors.
     """
-    with _nonblocking(libpq):
-        libpq.send_query(statement.encode())
-        return _await_answer(libpq, pq.ExecStatus.COPY_IN)
+    with _nonblocking(connection.pgconn):
+        connection.pgconn.send_query(statement.encode())
+        return _await_answer(connection, pq.ExecStatus.COPY_IN)
 
 
-def put_copy_data(libpq: pq.abc.PGconn, block: bytes) -> None:
+def put_copy_data(connection: psycopg.Connection[Any], block: bytes) -> None:
     """Send a block of rows after `begin_copy_in`; return when it is on its way. Raises psycopg's errors."""
-    with _nonblocking(libpq):
+    with _nonblocking(connection.pgconn):
         for start in range(0, len(block), _SENT_BYTES):
             piece = block[start : start + _SENT_BYTES]
-            while not libpq.put_copy_data(piece):
-                await_socket(libpq, is_sending=True)
-            _await_sent(libpq)
+            while not connection.pgconn.put_copy_data(piece):
+                await_socket(connection, is_sending=True)
+            _await_sent(connection)
 
 
-def end_copy_in(libpq: pq.abc.PGconn) -> pq.abc.PGresult | None:
+def end_copy_in(connection: psycopg.Connection[Any]) -> pq.abc.PGresult | None:
     """End the rows after `begin_copy_in`; return the server's refusal, None where it has them. Raises psycopg's
     errors.
     """
-    with _nonblocking(libpq):
-        while not libpq.put_copy_end():
-            await_socket(libpq, is_sending=True)
-        return _await_answer(libpq, pq.ExecStatus.COMMAND_OK)
+    with _nonblocking(connection.pgconn):
+        while not connection.pgconn.put_copy_end():
+            await_socket(connection, is_sending=True)
+        return _await_answer(connection, pq.ExecStatus.COMMAND_OK)
 
 
-def await_socket(libpq: pq.abc.PGconn, *, is_sending: bool, patience_ms: int | None = None) -> bool:
-    """Wait until more can be read, or with `is_sending` sent, and read what has arrived. Raises psycopg's errors.
-
-    Return false if that takes longer than `patience_ms`. Who sends must not look again whether there is still
-    something: what was the rest may just have been sent, and the server answers only when it is asked to.
-    """
-    poll = select.poll()
-    poll.register(libpq.socket, select.POLLIN | (select.POLLOUT if is_sending else 0))
-    if not poll.poll(patience_ms):
-        return False
-    libpq.consume_input()
-    return True
+def await_socket(connection: psycopg.Connection[Any], *, is_sending: bool, patience_ms: int | None = None) -> bool:
+    """Wait as `WatchedConnection.await_socket`, on a connection that `connect` has opened."""
+    assert isinstance(connection, WatchedConnection)
+    return connection.await_socket(is_sending=is_sending, patience_ms=patience_ms)
 
 
-def _await_sent(libpq: pq.abc.PGconn) -> None:
-    while libpq.flush():
+def _await_sent(connection: psycopg.Connection[Any]) -> None:
+    while connection.pgconn.flush():
         # The server may have to say something before it takes more.
-        await_socket(libpq, is_sending=True)
+        await_socket(connection, is_sending=True)
 
 
-def _await_answer(libpq: pq.abc.PGconn, wanted: pq.ExecStatus) -> pq.abc.PGresult | None:
+def _await_answer(connection: psycopg.Connection[Any], wanted: pq.ExecStatus) -> pq.abc.PGresult | None:
     """Wait for a status, or for all results of a refusal, of which the first is returned."""
-    _await_sent(libpq)
+    _await_sent(connection)
     refused: pq.abc.PGresult | None = None
     is_reached = False
-    while (result := _next_result(libpq)) is not None:
+    while (result := _next_result(connection)) is not None:
         is_reached |= result.status == wanted
         if result.status == pq.ExecStatus.COPY_IN:
             break
@@ -117,27 +109,27 @@ def _nonblocking(libpq: pq.abc.PGconn) -> Iterator[None]:
         libpq.nonblocking = before
 
 
-def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
+def _read_block(connection: psycopg.Connection[Any]) -> tuple[bytes, bool]:
     """Return the next rows, and whether more may follow: after the end, libpq must not be called again."""
     rows: list[bytes] = []
     size = 0
     while size < _BLOCK_BYTES:
-        read, data = libpq.get_copy_data(1)
+        read, data = connection.pgconn.get_copy_data(1)
         if read < 0:
             return b"".join(rows), False
         if read == 0:
-            await_socket(libpq, is_sending=False)
+            await_socket(connection, is_sending=False)
             continue
         rows.append(bytes(data))
         size += read
     return b"".join(rows), True
 
 
-def _next_result(libpq: pq.abc.PGconn) -> pq.abc.PGresult | None:
+def _next_result(connection: psycopg.Connection[Any]) -> pq.abc.PGresult | None:
     """Return the next result of the statement, None after the last."""
-    while libpq.is_busy():
-        await_socket(libpq, is_sending=False)
-    return libpq.get_result()
+    while connection.pgconn.is_busy():
+        await_socket(connection, is_sending=False)
+    return connection.pgconn.get_result()
 
 
 def _require(result: pq.abc.PGresult | None, status: pq.ExecStatus) -> None:

@@ -9,7 +9,9 @@ silent. These are ended, as each role may end its own (docs/decisions/0111).
 from __future__ import annotations
 
 import logging
+import math
 import os
+import select
 import socket
 import struct
 import time
@@ -86,6 +88,10 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         self._heard = self._counted_at = time.monotonic()
         self._counted = 0
         """The bytes that the other end had acknowledged at `_counted_at`."""
+        self._looked: float | None = None
+        """When it looked last, while `await_socket` waits."""
+        self._copied: int | None = None
+        """The bytes of a COPY that the server had come to by the last look."""
 
     def begin_watch(self, pid: int, setting: str | None) -> None:
         """Take what the session answered to `SESSION`: a pooler may have told another number."""
@@ -102,6 +108,35 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             except psycopg.errors._WaitTimeout:  # noqa: SLF001 - it has no other name
                 if time.monotonic() - self._heard >= pause_s:
                     self._look()
+
+    def await_socket(self, *, is_sending: bool, patience_ms: int | None = None) -> bool:
+        """Wait until more can be read, or with `is_sending` sent, and read what has arrived.
+
+        Return false if that takes longer than `patience_ms`: then it is to be called again. Who sends must not look
+        again whether there is still something: what was the rest may just have been sent, and the server answers only
+        when it is asked to.
+        """
+        now = time.monotonic()
+        if self._looked is None:
+            self._looked = self._heard = now
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN | (select.POLLOUT if is_sending else 0))
+        ends_at = math.inf if patience_ms is None else now + patience_ms / 1000
+        while True:
+            looks_at = self._looked + self.silence_s / _LOOKS
+            ready = poll.poll(max(0.0, min(looks_at, ends_at) - time.monotonic()) * 1000)
+            if ready:
+                self._looked = None
+                if any(event & select.POLLIN for _, event in ready):
+                    self._note_answer()
+                self.pgconn.consume_input()
+                return True
+            now = time.monotonic()
+            if now >= looks_at:
+                self._looked = now
+                self._look()
+            if now >= ends_at:
+                return False
 
     def _noting(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
         """Go through what psycopg waits for, and note each time that something comes from the server."""
@@ -142,7 +177,13 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         found = looking.execute(sql.SQL(_OWN_STATE), [self._pid]).fetchone()
         if found is None:
             return f"pid {self._pid} is gone"
-        description, waits_for_program, waits_for_lock, since_s = found
+        description, waits_for_program, waits_for_lock, since_s, copied = found
+        if copied is not None:
+            if copied != self._copied:
+                self._copied, self._heard = copied, time.monotonic()
+                return None
+            # It says itself whether something arrives.
+            limit_s = self.silence_s
         if waits_for_program and min(unheard_s, since_s) >= limit_s:
             looking.execute("select pg_terminate_backend(%s)", [self._pid])
             return f"{description} waited for its program, and was ended"
@@ -234,7 +275,8 @@ _WAITS_FOR_PROGRAM = "(a.state is distinct from 'active' or a.wait_event in ('Cl
 _HAS_ADVISORY = "exists (select from pg_locks l where l.pid = a.pid and l.locktype = 'advisory' and l.granted)"
 
 _OWN_STATE = f"""
-select {_NAME}, {_WAITS_FOR_PROGRAM}, a.wait_event_type = 'Lock', coalesce({_SINCE}, 'infinity')
+select {_NAME}, {_WAITS_FOR_PROGRAM}, a.wait_event_type = 'Lock', coalesce({_SINCE}, 'infinity'),
+       (select c.bytes_processed from pg_stat_progress_copy c where c.pid = a.pid)
 from pg_stat_activity a where a.pid = %s
 """
 _SILENT_BLOCKERS = f"""

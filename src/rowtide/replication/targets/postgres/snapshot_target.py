@@ -270,23 +270,22 @@ def _begin_copy(
     connection: _Connection, article: Article, form: CopyForm, watch: CharacterWatch
 ) -> Callable[[bytes], None]:
     columns = ", ".join(quote(column.name) for column in article.columns)
-    libpq = connection.pgconn
     statement = f"copy {_table(article)} ({columns}) from stdin{form.value}"
     with translated():
-        refused = begin_copy_in(libpq, statement)
+        refused = begin_copy_in(connection, statement)
     _require(article, refused)
 
     def write(block: bytes) -> None:
         watch.look(block)
         with translated():
-            put_copy_data(libpq, block)
+            put_copy_data(connection, block)
 
     return write
 
 
 def _end_copy(connection: _Connection, article: Article) -> None:
     with translated():
-        refused = end_copy_in(connection.pgconn)
+        refused = end_copy_in(connection)
     _require(article, refused)
 
 
@@ -391,12 +390,11 @@ class Staging:
     def _insert_rows(self, rows: bytes) -> None:
         if not rows:
             return
-        libpq = self._connection.pgconn
         with translated():
-            refused = begin_copy_in(libpq, f"copy {_STAGED} from stdin")
+            refused = begin_copy_in(self._connection, f"copy {_STAGED} from stdin")
         _require(self._article, refused)
         with translated():
-            put_copy_data(libpq, rows)
+            put_copy_data(self._connection, rows)
         _end_copy(self._connection, self._article)
         query, inserting = self._insert
         try:

@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
-from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.databases.postgres.errors import ConnectionFailed, translate
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
 
 _SENT_BETWEEN_LOOKS = 256
@@ -99,11 +99,11 @@ class Pipeline:
         libpq has no COPY in its pipeline mode, which ends for so long.
         """
         with _connected(), self.paused():
-            refused = begin_copy_in(self._libpq, statement)
+            refused = begin_copy_in(self._connection, statement)
             if refused is None:
                 for piece in pieces:
-                    put_copy_data(self._libpq, piece)
-                refused = end_copy_in(self._libpq)
+                    put_copy_data(self._connection, piece)
+                refused = end_copy_in(self._connection)
         return None if refused is None else self._explain(0, refused)
 
     @contextmanager
@@ -144,7 +144,7 @@ class Pipeline:
     def _await_socket(self, *, is_sending: bool) -> bool:
         patience_ms = None if self._watch is None else _SILENCE_MS
         with _connected():
-            return await_socket(self._libpq, is_sending=is_sending, patience_ms=patience_ms)
+            return await_socket(self._connection, is_sending=is_sending, patience_ms=patience_ms)
 
     def _flush(self) -> bool:
         with _connected():
@@ -182,11 +182,11 @@ class Pipeline:
 
 @contextmanager
 def _connected() -> Iterator[None]:
-    """Raise `ConnectionFailed` for what libpq cannot do any more."""
+    """Raise `ConnectionFailed` for what libpq cannot do any more, and where no answer comes."""
     try:
         yield
     except psycopg.OperationalError as error:
-        raise ConnectionFailed(" ".join(str(error).split())) from error
+        raise translate(error) from error
 
 
 def _refused(place: int, result: abc.PGresult) -> Refused:
