@@ -19,6 +19,7 @@ from builders.merge.merged_databases import Merge, open_file_member, open_server
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerSilent
 from rowtide.merge.api import MergeReplication
+from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.session.history import Summary
 
 pytestmark = pytest.mark.live
@@ -176,3 +177,14 @@ def test_a_program_that_is_silent_is_named(network: SlowNetwork, merged: Merge) 
     for place in (0, 1):
         synchronise(network, merged, place)
     merged.require_equal("item", columns="id, name, qty")
+
+
+def test_who_keeps_a_change_of_schema_from_its_lock_is_named(merged: Merge) -> None:
+    merged.hub.execute("alter table item add column note text")
+    with psycopg.connect(merged.hub.url, application_name="a report") as program:
+        program.execute("update item set qty = 7 where id <= 50")
+        with pytest.raises(NodeBusy, match=rf"pid {program.info.backend_pid} \(postgres, a report, since 20"):
+            merged.sync()
+    for number in range(len(merged.subscribers)):
+        merged.sync(number)
+    merged.require_equal("item", columns="id, name, qty, note")

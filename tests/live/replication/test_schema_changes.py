@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from builders.commands.command_lines import rowtide_process
@@ -15,7 +17,10 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import LeftOutColumn, decode_article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
+from rowtide.replication.errors.subscribers import SubscriberTableInUse
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import SyncType
 
 REPORTED = {
@@ -455,4 +460,24 @@ def test_a_copy_waits_until_the_log_says_what_was_altered(replicated: Replicated
     replicated.deliver()
 
     assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("conflicts", [None, Resolver.APPLY])
+@pytest.mark.parametrize("name", ["replicated", "replicated_16"])
+def test_who_keeps_a_table_from_its_change_is_named(
+    name: str, request: pytest.FixtureRequest, conflicts: Resolver | None
+) -> None:
+    replicated: ReplicatedDatabase = request.getfixturevalue(name)
+    replicated.subscriber.execute("create table orders (id int primary key)")
+    replicated.publish("create table orders (id int primary key)", orders={})
+    replicated.subscribe(settings=SubscriptionSettings(conflicts=conflicts))
+    replicated.publisher.execute("alter table orders add note text", "insert into orders values (1, 'n')")
+    with psycopg.connect(replicated.subscriber.url, application_name="a report") as reader:
+        reader.execute("select from orders")
+        with pytest.raises(SubscriberTableInUse) as raised:
+            replicated.deliver()
+        holder = rf"pid {reader.info.backend_pid} \(postgres, a report, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\)"
+        assert re.search(rf", by {holder}\.", str(raised.value))
+    replicated.deliver()
     replicated.require_equal("orders")

@@ -93,6 +93,11 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         self._copied: int | None = None
         """The bytes of a COPY that the server had come to by the last look."""
 
+    @property
+    def known_pid(self) -> int:
+        """The server's process, as the session said."""
+        return self._pid
+
     def begin_watch(self, pid: int, setting: str | None) -> None:
         """Take what the session answered to `SESSION`: a pooler may have told another number."""
         self._pid, self.silence_s = pid, read_silence(setting)
@@ -262,6 +267,21 @@ def end_silent_beside(connection: Connection) -> int:
     return end_silent(session, session.silence_s)
 
 
+def name_holders(connection: psycopg.Connection[Any], table: str | None = None) -> str:
+    """Return who holds locks on a table, given by its quoted name, or on any that it may write; the longest first.
+
+    By a connection of its own: the transaction that has waited in vain has failed.
+    """
+    assert isinstance(connection, WatchedConnection)
+    try:
+        with _open_look(connection) as looking:
+            given = {"own": connection.known_pid, "table": table}
+            found = [name for (name,) in looking.execute(sql.SQL(_HOLDERS), given)]
+    except psycopg.Error:
+        return "sessions that could not be asked for"
+    return ", ".join(found) or "transactions that have ended meanwhile"
+
+
 def watched_of(connection: Connection) -> WatchedConnection:
     """Return the driver's connection of an engine of `open_engine`: several threads may use it, one at a time."""
     session = connection.connection.driver_connection
@@ -283,6 +303,27 @@ _SILENT_BLOCKERS = f"""
 select format('%%s, which is silent', {_NAME})
 from pg_stat_activity a
 where a.pid = any (pg_blocking_pids(%s)) and a.state <> 'active' and {_SINCE} >= %s
+"""
+_MOST_NAMED = 5
+_HOLDERS = f"""
+select coalesce(
+    format('pid %%s (%%s)', a.pid, concat_ws(', ', a.usename, coalesce(nullif(a.application_name, ''), a.backend_type),
+        'since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SS'))),
+    format('prepared transaction %%L of %%s, since %%s', p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI:SS')))
+from (
+    select distinct l.pid, l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.granted
+      and l.database = (select oid from pg_database where datname = current_database())
+      and case when %(table)s::text is null then l.relation >= 16384 and l.mode <> 'AccessShareLock'
+          else l.relation = to_regclass(%(table)s)
+              or l.relation in (select relid from pg_partition_tree(to_regclass(%(table)s))) end
+) holding
+left join pg_stat_activity a on a.pid = holding.pid
+left join pg_prepared_xacts p on holding.pid is null and p.transaction in (
+    select t.transactionid from pg_locks t
+    where t.locktype = 'transactionid' and t.pid is null and t.virtualtransaction = holding.virtualtransaction)
+where holding.pid is distinct from %(own)s and (a.pid is not null or p.gid is not null)
+order by coalesce(a.xact_start, p.prepared) limit {_MOST_NAMED}
 """
 # Whoever reads a copy slowly is in the middle of one statement: only who holds more than reading takes is ended.
 _ENDING = f"""

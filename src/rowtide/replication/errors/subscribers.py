@@ -67,10 +67,13 @@ class SubscriberTableInUse(Retryable):
     """Others use a subscriber's table that a schema change has to alter."""
 
     number = 7183
-    fact = "a table at subscriber {subscriber} is in use and cannot be altered as at the publisher: {reason}"
-    hint = "Delivery tries again by itself; end the subscriber's long transactions if it goes on."
+    fact = (
+        "a table at subscriber {subscriber} is in use and cannot be altered as at the publisher: {reason}, by {holders}"
+    )
+    hint = "Delivery tries again by itself; end those transactions if it goes on."
     subscriber: str
     reason: Said
+    holders: str
 
 
 @numbered

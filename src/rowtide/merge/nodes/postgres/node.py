@@ -24,7 +24,14 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.received_texts import Parameters
-from rowtide.databases.postgres.silence import MERGE, end_silent, ending_silent, limits_of_time, report_ended
+from rowtide.databases.postgres.silence import (
+    MERGE,
+    end_silent,
+    ending_silent,
+    limits_of_time,
+    name_holders,
+    report_ended,
+)
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits, Subscription
@@ -703,6 +710,8 @@ class PostgresNode:
         found = failure(error, subject, self.name)
         if isinstance(found, NodeBusy):
             self._is_log_known, self._meets_locks = False, True
+            if isinstance(error, psycopg.errors.LockNotAvailable):
+                return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self._session)}")
         return found
 
 

@@ -18,6 +18,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
@@ -301,26 +303,30 @@ class ConflictDelivery:
         self._learn([article])
         table, writer = (before.schema, before.table), self._written.writer_of(article)
         for change in () if followed.is_delivered and not self._subscription.forwards else followed.changes:
-            self._alter(article, alterations.among_calls(table, change, writer), change)
+            self._alter(before, article, alterations.among_calls(table, change, writer), change)
             table = alterations.table_after(table, change)
         recorded = replace(article, **self._published[article.article_id])
-        self._alter(article, [alterations.record(recorded, self._subscription.guid)], None)
+        self._alter(before, article, [alterations.record(recorded, self._subscription.guid)], None)
         if (script := followed.script) is not None:
             try:
-                self._run_alone([alterations.run_script((article.schema, article.table), script.text, writer)])
+                running = alterations.run_script((article.schema, article.table), script.text, writer)
+                self._run_alone(before, [running])
             except UnexpectedSqlError as error:
                 table_name = article.qualified_name
                 raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
 
-    def _alter(self, article: Article, altering: Sequence[str], change: SchemaChange | None) -> None:
+    def _alter(self, before: Article, article: Article, altering: Sequence[str], change: SchemaChange | None) -> None:
         try:
-            self._run_alone(altering)
+            self._run_alone(before, altering)
         except UnexpectedSqlError as error:
             is_of_rows = error.sqlstate in alterations.OF_ROWS
             raise AlterationRefused(article, change, error.reason, is_of_rows=is_of_rows) from error
 
-    def _run_alone(self, altering: Sequence[str]) -> None:
-        """Run statements that alter tables; one that is refused ends the batch. Raises `UnexpectedSqlError`."""
+    def _run_alone(self, before: Article, altering: Sequence[str]) -> None:
+        """Run statements that alter the table of an article, as it was before; one that is refused ends the batch.
+
+        Raises `UnexpectedSqlError`, `SubscriberTableInUse`.
+        """
         try:
             with translated():
                 for statement in alterations.within_batch(altering):
@@ -332,11 +338,13 @@ class ConflictDelivery:
             if error.sqlstate == MOVED:
                 raise JoiningMoved from error
             if error.sqlstate == LOCK_NOT_AVAILABLE:
-                raise SubscriberTableInUse(self._subscription.subscriber, error.reason) from error
+                holders = name_holders(self._connection, quote_qualified(before.schema, before.table))
+                raise SubscriberTableInUse(self._subscription.subscriber, error.reason, holders) from error
             raise
 
     def join(self, joining: JoiningArticle) -> None:
-        self._alter(joining.article, [CHECK_ALL, *take_in(joining, self._subscription.guid)], None)
+        article = joining.article
+        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._subscription.guid)], None)
 
     def flush(self) -> None:
         self._make_waiting()

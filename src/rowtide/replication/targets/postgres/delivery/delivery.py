@@ -11,6 +11,8 @@ import psycopg
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.batches import Block, Call
@@ -54,7 +56,7 @@ class PostgresDelivery:
         written: WrittenTables,
     ) -> None:
         """Calls of articles that are not given are sent one by one. Raises `TriggersUnsent`."""
-        connection = taken.connection
+        self._connection = connection = taken.connection
         self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._subscriber = subscription.subscriber
         self._forwards = subscription.forwards
@@ -125,33 +127,35 @@ class PostgresDelivery:
         table, writer = (before.schema, before.table), self._written.writer_of(article)
         # Its own changes have come back: the tables there are altered already.
         for change in () if followed.is_delivered and not self._forwards else followed.changes:
-            self._alter(article, alterations.among_calls(table, change, writer), change)
+            self._alter(before, article, alterations.among_calls(table, change, writer), change)
             table = alterations.table_after(table, change)
-        self._alter(article, list(alterations.renew(followed, self._guid.decode(), self._written.of(article))), None)
+        renewing = list(alterations.renew(followed, self._guid.decode(), self._written.of(article)))
+        self._alter(before, article, renewing, None)
         if followed.script is not None:
-            self._run_script(article, followed.script)
+            self._run_script(before, article, followed.script)
         for operation in procedures.OPERATIONS:
             if article.command(operation).procedure is not None:
                 self._require_custom(article, operation)
         self._sender.forget(article)
 
-    def _alter(self, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
-        refused = self._run_alone(statements)
+    def _alter(self, before: Article, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
+        refused = self._run_alone(before, statements)
         if refused is not None:
             is_of_rows = refused.sqlstate in alterations.OF_ROWS
             raise AlterationRefused(article, change, refused.message, is_of_rows=is_of_rows)
 
-    def _run_script(self, article: Article, script: CustomSql) -> None:
+    def _run_script(self, before: Article, article: Article, script: CustomSql) -> None:
         table, writer = (article.schema, article.table), self._written.writer_of(article)
-        refused = self._run_alone([alterations.run_script(table, script.text, writer)])
+        refused = self._run_alone(before, [alterations.run_script(table, script.text, writer)])
         if refused is not None:
             raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, refused.message)
 
-    def _run_alone(self, statements: Sequence[str]) -> Refused | None:
-        """Run statements that alter tables. Raises `SubscriberTableInUse`."""
+    def _run_alone(self, before: Article, statements: Sequence[str]) -> Refused | None:
+        """Run statements that alter the table of an article, as it was before. Raises `SubscriberTableInUse`."""
         refused = self._sender.alter(alterations.within_batch(statements))
         if refused is not None and refused.sqlstate == LOCK_NOT_AVAILABLE:
-            raise SubscriberTableInUse(self._subscriber, refused.message)
+            holders = name_holders(self._connection, quote_qualified(before.schema, before.table))
+            raise SubscriberTableInUse(self._subscriber, refused.message, holders)
         if refused is not None and refused.sqlstate == MOVED:
             raise JoiningMoved
         return refused
@@ -165,7 +169,8 @@ class PostgresDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         self._mode.flush()
-        self._alter(joining.article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
+        article = joining.article
+        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
         self._mode.flush()
