@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 
 import psycopg
@@ -95,3 +96,26 @@ def test_a_slow_network_does_not(network: SlowNetwork, act: Act) -> None:
     with closing(connect(network.within(SILENCE_S), application_name="a test")) as connection:
         network.bytes_per_s = len(BLOCK) * BLOCKS / 3
         act(connection, 0)
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_copy_is_ended_only_once_it_is_silent(network: SlowNetwork, *, is_silent: bool) -> None:
+    """Its program is stopped, or slow; an agent of the same role waits for it."""
+    with (
+        closing(connect(network.database_url, application_name="rowtide snapshot on here, process 1")) as copying,
+        closing(connect(network.within(SILENCE_S), application_name="rowtide distribution on there")) as waiting,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        copying.execute("begin")
+        assert begin_copy_in(copying, "copy public.item from stdin") is None
+        put_copy_data(copying, BLOCK)
+        locking = threads.submit(waiting.execute, "truncate public.item")
+        if is_silent:
+            locking.result(15)
+            return
+        for _ in range(20):
+            put_copy_data(copying, BLOCK)
+            assert not wait([locking], SILENCE_S / 5).done
+        assert end_copy_in(copying) is None
+        copying.execute("commit")
+        locking.result(15)

@@ -92,6 +92,8 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         """When it looked last, while `await_socket` waits."""
         self._copied: int | None = None
         """The bytes of a COPY that the server had come to by the last look."""
+        self._blocking: dict[int, tuple[int, float]] = {}
+        """Of each COPY that this session waits for: its bytes, and since when it has come to them."""
 
     @property
     def known_pid(self) -> int:
@@ -193,11 +195,21 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             looking.execute("select pg_terminate_backend(%s)", [self._pid])
             return f"{description} waited for its program, and was ended"
         if waits_for_lock and unheard_s >= limit_s:
-            report_ended(looking.execute(sql.SQL(_END_BLOCKERS), [self._pid, self.silence_s]).fetchall())
+            given = [self._pid, self.silence_s, self._find_still(looking)]
+            report_ended(looking.execute(sql.SQL(_END_BLOCKERS), given).fetchall())
         if self.minds_blockers and waits_for_lock and unheard_s >= limit_s:
             blockers = [name for (name,) in looking.execute(sql.SQL(_SILENT_BLOCKERS), [self._pid, self.silence_s])]
             return f"{description} waits for {', '.join(blockers)}" if blockers else None
         return None
+
+    def _find_still(self, looking: psycopg.Connection[tuple[Any, ...]]) -> list[int]:
+        """Return the processes of each COPY that this session waits for, and in which no byte has moved."""
+        now, known = time.monotonic(), self._blocking
+        copied: list[tuple[int, int]] = looking.execute(_COPYING, [self._pid]).fetchall()
+        self._blocking = {
+            pid: known[pid] if pid in known and known[pid][0] == count else (count, now) for pid, count in copied
+        }
+        return [pid for pid, (_, since) in self._blocking.items() if now - since >= self.silence_s]
 
 
 class _Looking(psycopg.Connection[tuple[Any, ...]]):
@@ -336,12 +348,15 @@ with silent as materialized (
       and (a.state <> 'active' or a.wait_event = 'ClientRead' or a.wait_event = 'ClientWrite' and exists (
           select from pg_locks l where l.pid = a.pid and l.granted
           and (l.locktype = 'advisory' or l.locktype = 'relation' and l.mode <> 'AccessShareLock')))
-      and not exists (select from pg_stat_progress_copy c where c.pid = a.pid)
+      and {{copying}}
 )
 select description from silent where pg_terminate_backend(pid)
 """
-_END_SILENT = _ENDING.format(chosen=f"a.application_name = '{MERGE}'")
+_IS_NO_COPY = "not exists (select from pg_stat_progress_copy c where c.pid = a.pid)"
+_END_SILENT = _ENDING.format(chosen=f"a.application_name = '{MERGE}'", copying=_IS_NO_COPY)
 # Agents of deliveries may wait in a transaction for more of it: only one that keeps another from its work is ended.
 _END_BLOCKERS = _ENDING.format(
-    chosen="a.application_name ~ '^rowtide (distribution|snapshot) on ' and a.pid = any (pg_blocking_pids(%s))"
+    chosen="a.application_name ~ '^rowtide (distribution|snapshot) on ' and a.pid = any (pg_blocking_pids(%s))",
+    copying=f"({_IS_NO_COPY} or a.pid = any (%s::int[]))",
 )
+_COPYING = "select pid, bytes_processed from pg_stat_progress_copy where pid = any (pg_blocking_pids(%s))"
