@@ -36,6 +36,10 @@ class RowsUnfit(LakeWriteFailed):
     """Rows do not have columns of the table, as it is known to the writer."""
 
 
+class EditOutdated(LakeWriteFailed):
+    """A table has another stamp than the one that an edit was made for."""
+
+
 @numbered
 class LakeFenced(Retryable):
     """Another process has taken the lake's lease, while this one was stopped."""

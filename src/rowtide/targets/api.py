@@ -200,7 +200,7 @@ def _open_applier(
 ) -> SetApplier | CustomSetApplier:
     if target.is_custom:
         return CustomSetApplier(lake, target, make_spark, verify)
-    return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, copied)
+    return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, verify, copied)
 
 
 def _absolute(options: OptionArguments) -> OptionArguments:

@@ -26,7 +26,7 @@ from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed, TargetRowsChanged
 from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
-from rowtide.targets.table import FoundTable
+from rowtide.targets.table import FoundTable, Verify
 
 log = logging.getLogger("rowtide.targets")
 
@@ -94,12 +94,18 @@ class SetApplier:
     """Applies one set; one process at a time, by the set's lease."""
 
     def __init__(
-        self, lake: str, target: Target, apply_table: ApplyTable, copied: Collection[str] = frozenset()
+        self,
+        lake: str,
+        target: Target,
+        apply_table: ApplyTable,
+        verify: Verify,
+        copied: Collection[str] = frozenset(),
     ) -> None:
         """`copied` are the instances whose rows are being copied: their tables are made when that is done."""
         self._lake = lake
         self._target = target
         self._apply_table = apply_table
+        self._verify = verify
         self._copied = copied
         self._table = SetTable(lake, target)
 
@@ -122,10 +128,12 @@ class SetApplier:
         version = self._conclude(known, published, tables)
         if not tables or (version.lsn == known.lsn and tables == known.tables and not _has_stopped(known)):
             return None
+        # Who has lost its lease may have found tables that were another's by then, and knows of their set no more.
+        self._verify()
         failpoint("target_set.before")
-        self._table.append(version)
+        is_recorded = self._table.append(version)
         failpoint("target_set.after")
-        return version
+        return version if is_recorded else None
 
     def _is_due(self, known: SetVersion, to: CommitLsn, recorded: Collection[str]) -> bool:
         if known.lsn is None or known.lsn < to or known.recorded_at is None:

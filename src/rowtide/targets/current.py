@@ -64,8 +64,8 @@ class CurrentRows:
             facts = self._look(rows, window, found)
             merged = Merged(bool(facts["truncates"]), window.may_lack, tuple(ranges(self._shape, facts)))
             given = rows.where(f"not `{_IS_TRUNCATE}`") if merged.is_whole else rows
-            if facts["rows"]:
-                self._table.commit(window.end, lambda: self._merge(given, merged))
+            # Also where the changes come to nothing: the commit keeps away who comes too late with some of them.
+            self._table.commit(window.end, lambda: self._merge(given, merged))
         finally:
             rows.unpersist()
 
@@ -89,8 +89,7 @@ class CurrentRows:
             facts = changed.selectExpr(*wanted).first()
             assert facts is not None
             merged = Merged(is_whole=False, may_lack=False, ranges=tuple(ranges(self._shape, facts.asDict())))
-            if facts["rows"]:
-                self._table.commit(copy.lsn, lambda: self._merge(changed, merged))
+            self._table.commit(copy.lsn, lambda: self._merge(changed, merged))
         finally:
             changed.unpersist()
 

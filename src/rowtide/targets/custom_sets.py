@@ -61,9 +61,9 @@ class CustomSetApplier:
         if note is not None and known.lsn == lsn and _notes(known) == _notes(version):
             return None
         failpoint("target_set.before")
-        self._table.append(version)
+        is_recorded = self._table.append(version)
         failpoint("target_set.after")
-        return version
+        return version if is_recorded else None
 
     def _try(self, recorded: Mapping[str, RecordedInstance], to: CommitLsn) -> str | None:
         """Apply a window, and return why that is not possible; None if it was."""

@@ -123,8 +123,7 @@ class HistoryRows:
             facts = dated.selectExpr(*wanted).first()
             assert facts is not None
             merged = SlicesMerged(tuple(ranges(self._shape, facts.asDict())), self._first(truncates))
-            if facts["rows"] or truncates:
-                self._table.commit(lsns[1], lambda: self._merge(dated, merged))
+            self._table.commit(lsns[1], lambda: self._merge(dated, merged))
         finally:
             dated.unpersist()
 

@@ -56,7 +56,10 @@ def range_columns(shape: TableShape) -> Iterator[str]:
 
 
 def ranges(shape: TableShape, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ranges of the key in which all changes are: files outside are not read."""
+    """Yield the ranges of the key in which all changes are: files outside are not read, none where `rows` is 0."""
+    if not facts["rows"]:
+        yield "false"
+        return
     for place, key in enumerate(shape.keys):
         low, high = (as_literal(facts.get(f"{end}_{place}")) for end in ("min", "max"))
         if low is not None and high is not None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
@@ -94,10 +95,13 @@ class SetTable:
         return _as_version([row for row in rows if row["cycle"] == last]) if last else NOTHING
 
     def append(self, version: SetVersion) -> bool:
-        """Record an apply; return False if another process has recorded one of its number."""
+        """Record an apply; return False if another process has recorded one of its number, or later ones."""
         tables.ensure_table(self._path, COLUMNS, identity=self._identity)
         rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
-        is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
+        try:
+            is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
+        except AppendNotFound:
+            return False
         if is_new and version.number % COMPACTION_INTERVAL == 0:
             delete_rows(self._path, Below("cycle", version.number - KEPT_APPLIES))
             compact(Compacted(self._path, "cycle", _KEPT_VERSIONS))

@@ -13,6 +13,7 @@ import pytest
 
 from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.delta.actions import AddFile
+from rowtide.delta.errors import EditOutdated
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
@@ -120,11 +121,27 @@ def test_too_many_small_files_are_merged(tmp_path: Path) -> None:
     assert len(own(path).files) == 1
 
 
-def test_nothing_to_do_is_no_commit(tmp_path: Path) -> None:
+def test_an_edit_of_no_row_leaves_its_stamp(tmp_path: Path) -> None:
     path = create(tmp_path / "table")
     fill(path, 1)
-    assert not edit_rows(locate(path), Doubled(7), lambda: iter(()), Stamp("target", 5))
-    assert own(path).get_transaction("target") is None
+    assert edit_rows(locate(path), Doubled(7), lambda: iter(()), Stamp("target", 5))
+    assert (own(path).get_transaction("target"), read(path)) == (5, [1])
+
+
+def test_an_edit_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    fill(path, 1, 2)
+
+    def added() -> Iterator[pa.RecordBatch]:
+        # Its files are others.
+        edit_rows(locate(path), Doubled(2, deletes=True), lambda: iter(()), Stamp("target", 5))
+        return rows(9)()
+
+    for _ in range(2):
+        with pytest.raises(EditOutdated):
+            edit_rows(locate(path), Doubled(1), added, Stamp("target", 6))
+    assert edit_rows(locate(path), Doubled(1), rows(9), Stamp("target", 6, 5))
+    assert read(path) == [2, 9]
 
 
 def test_all_rows_are_replaced(tmp_path: Path) -> None:
@@ -133,5 +150,5 @@ def test_all_rows_are_replaced(tmp_path: Path) -> None:
     compact(locate(path), "id")
     assert replace_rows(locate(path), rows(7, 8), Stamp("target", 5))
     assert read(path) == [7, 8]
-    assert replace_rows(locate(path), lambda: iter(()), Stamp("target", 6))
+    assert replace_rows(locate(path), lambda: iter(()), Stamp("target", 6, 5))
     assert (read(path), own(path).get_transaction("target")) == ([], 6)

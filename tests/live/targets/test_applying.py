@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from builders.capture.applied_targets import AppliedTargets
-from builders.capture.captured_databases import DEADLINE_S, CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from builders.faults.failpoints import TARGET_FAILPOINTS
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.servers.rest_catalogues import rest_catalogue
 from rowtide.cdc.errors.consuming import ConsumerOwned
-from rowtide.log.errors import LeaseLost
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown
-from rowtide.targets.options import CURRENT, HISTORY, ApplyEngine
+from rowtide.targets.options import ApplyEngine
 
 KEYS, COLUMNS = ("id",), ("id", "name")
 WAYS = (
@@ -28,11 +25,6 @@ WAYS = (
     (TargetFormat.DELTA, ApplyEngine.SPARK),
     (TargetFormat.ICEBERG, ApplyEngine.AUTO),
 )
-_END_OF_NAMED_LEASES = """
-select pg_terminate_backend(pid, 10000) from pg_locks
-where locktype = 'advisory' and classid = x'726F7775'::int::oid
-  and database = (select oid from pg_database where datname = current_database())
-"""
 
 
 class Interrupted(BaseException):
@@ -136,40 +128,6 @@ def test_tables_in_iceberg_follow(
             applied.follow()
     applied.captured.execute("truncate item", "insert into item values (9, 'last')")
     applied.follow()
-    verify_equal(applied)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("form", "engine"), WAYS)
-@pytest.mark.parametrize("kind", [CURRENT, HISTORY])
-def test_who_has_lost_its_lease_applies_nothing(
-    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch, kind: str, form: TargetFormat, engine: ApplyEngine
-) -> None:
-    applied.add("shop", "public_item", kind=kind, format=form, engine=engine)
-    applied.captured.execute("insert into item values (1, 'a'), (2, 'a')")
-    applied.follow()
-    firsts, stands, goes_on = iter([True]), threading.Event(), threading.Event()
-
-    def failpoint(name: str) -> None:
-        if name == "target_commit.before" and next(firsts, False):
-            stands.set()
-            assert goes_on.wait(DEADLINE_S)
-
-    for module in ("formats.delta", "formats.iceberg", "direct.tables"):
-        monkeypatch.setattr(f"rowtide.targets.{module}.failpoint", failpoint)
-    applied.captured.execute("update item set name = 'b' where id = 1", "delete from item where id = 2")
-    applied.captured.capture()
-    with ThreadPoolExecutor() as pool:
-        late = pool.submit(applied.targets.apply, spark=applied.captured.spark)
-        try:
-            assert stands.wait(DEADLINE_S)
-            applied.captured.execute(_END_OF_NAMED_LEASES)
-            applied.captured.execute("update item set name = 'c' where id = 1", "insert into item values (2, 'back')")
-            applied.follow()
-        finally:
-            goes_on.set()
-        with pytest.raises(LeaseLost):
-            late.result()
     verify_equal(applied)
 
 

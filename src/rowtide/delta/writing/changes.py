@@ -79,8 +79,8 @@ def _put(location: Location, last: Last, change: Change) -> int:
 
     def pass_by(passed: Passed) -> None:
         is_unseen = change.sees_all_files and passed.adds_files
-        has_version = any(passed.cycles.get(name, -1) >= version for name, version in change.transactions.items())
-        if passed.changes_table or is_unseen or has_version or not removed.isdisjoint(passed.removed):
+        has_stamp = not change.transactions.keys().isdisjoint(passed.cycles)
+        if passed.changes_table or is_unseen or has_stamp or not removed.isdisjoint(passed.removed):
             raise CommitLost
 
     entry = Entry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())

@@ -1,6 +1,7 @@
 """Rows edited in one commit: files that have some of them are written again, and rows are added.
 
-The commit carries a transaction identifier with a version: a table that has the version is not edited again.
+The commit carries a transaction identifier with a version: a table that has the version is not edited again, nor one
+that has another than the edit was made for. It is there also where no row changed: it keeps away who comes too late.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile
+from rowtide.delta.errors import EditOutdated
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_stream
 from rowtide.delta.writing.changes import Change, commit_change
@@ -55,28 +57,31 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """An application, and the version that an edit makes its table have."""
+    """An application, and the version that an edit makes its table have; `after` is the one that it was made for."""
 
     application: str
     version: int
+    after: int | None = None
 
     def is_on(self, snapshot: Snapshot) -> bool:
-        """Return whether a table has it already."""
+        """Return whether a table has it already. Raises `EditOutdated`."""
         found = snapshot.get_transaction(self.application)
-        return found is not None and found >= self.version
+        if found is not None and found >= self.version:
+            return True
+        if found != self.after:
+            raise EditOutdated(snapshot.location.path, "another process has edited it meanwhile")
+        return False
 
-    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Change | None:
-        """Return the change that replaces files by others; None if there are neither."""
-        if not removed and not added:
-            return None
+    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Change:
+        """Return the change that replaces files by others."""
         stamped = {self.application: self.version}
         return Change("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
 
 
 def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> bool:
-    """Edit rows and add others, which have all columns; return False if there was nothing to do.
+    """Edit rows and add others, which have all columns; return False if the table has the stamp already.
 
-    Raises as `commit_change`.
+    Raises `EditOutdated`, and as `commit_change`.
     """
 
     def plan(snapshot: Snapshot) -> Change | None:
@@ -97,9 +102,9 @@ def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> 
 
 
 def replace_rows(location: Location, added: MakeRows, stamp: Stamp) -> bool:
-    """Replace all rows by others, which have all columns; return False if there was nothing to do.
+    """Replace all rows by others, which have all columns; return False if the table has the stamp already.
 
-    Raises as `commit_change`.
+    Raises as `edit_rows`.
     """
 
     def plan(snapshot: Snapshot) -> Change | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TypeAlias
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.delta.errors import EditOutdated
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.stores import locate
@@ -22,6 +24,8 @@ from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncati
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import Verify
 from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
+
+log = logging.getLogger("rowtide.targets")
 
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
 MOST_CHANGE_BYTES = 64 * 1024 * 1024
@@ -41,6 +45,14 @@ class DirectApplier:
 
         `snapshot` is the newest copy that is complete at the LSN. Raises as `TableApplier.apply`.
         """
+        while True:
+            try:
+                return self._apply(due, snapshot)
+            except EditOutdated as error:
+                # A former holder of the lease, which woke: this one's own is verified before the next try.
+                log.warning("target_table_edited_meanwhile: %s", error)
+
+    def _apply(self, due: Due, snapshot: int) -> TableVersion | None:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         if not _suits(self._target, shape):
@@ -53,7 +65,7 @@ class DirectApplier:
         found = as_found(before, self._target.target_id, due.known_version, {})
         position = due.find_position(found)
         if due.needs_copy(found, snapshot, self._target):
-            is_done = not before.files and self._fill(keeper, due)
+            is_done = not before.files and self._fill(keeper, due, before)
         elif find_drops(instance, position, due.to):
             # All rows are other ones.
             return None
@@ -71,14 +83,14 @@ class DirectApplier:
         table = DirectTable(self._target.name, self._target.target_id, path, columns, self._verify)
         return keep(self._lake, table, shown)
 
-    def _fill(self, keeper: _Keeper, due: Due) -> bool:
+    def _fill(self, keeper: _Keeper, due: Due, before: Snapshot) -> bool:
         """Fill an empty table with its first copy; return False if that is too much."""
         name = due.recorded.instance.capture_instance
         every = [_size(base_table_path(self._lake, name)), _size(change_table_path(self._lake, name))]
         if sum(every) > MOST_BYTES:
             return False
         time = LsnTimes(self._lake).find_time(due.to) if self._target.kind == HISTORY else None
-        keeper.fill(due.to, time)
+        keeper.fill(due.to, time, before)
         return True
 
     def _is_simple(self, window: TargetWindow) -> bool:

@@ -53,15 +53,15 @@ class DirectCurrent:
         keys = KeySet(rows, self.shown.keys)
         left = _last_rows(rows, keys.find(rows))
         if len(truncates):
-            self.table.replace(window.end, left.to_batches)
+            self.table.replace(window.end, found, left.to_batches)
             return True
         edit = RowsReplaced.of(keys, found)
         if not self.table.can_edit(found, edit):
             return False
-        self.table.edit(window.end, edit, left.to_batches)
+        self.table.edit(window.end, found, edit, left.to_batches)
         return True
 
-    def fill(self, at: CommitLsn, _time: datetime | None) -> None:
+    def fill(self, at: CommitLsn, _time: datetime | None, found: Snapshot) -> None:
         """Fill an empty table with the rows of the source's as of an LSN."""
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -69,7 +69,7 @@ class DirectCurrent:
             rows = Lake(self.lake).get_table_as_of(name, at, self.shown.sources)
             return map(self.shown.show, rows.batches())
 
-        self.table.replace(at, read)
+        self.table.replace(at, found, read)
 
 
 def _last_rows(rows: pa.Table, keys: Places) -> pa.Table:

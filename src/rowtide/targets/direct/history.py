@@ -62,10 +62,10 @@ class DirectHistory:
         edit = SlicesClosed.of(keys, rows.drop_columns(list(_ORDER)), closed, times, found)
         if not self.table.can_edit(found, edit):
             return False
-        self.table.edit(window.end, edit, lambda: self._open(rows, opened, times).to_batches())
+        self.table.edit(window.end, found, edit, lambda: self._open(rows, opened, times).to_batches())
         return True
 
-    def fill(self, at: CommitLsn, time: datetime | None) -> None:
+    def fill(self, at: CommitLsn, time: datetime | None, found: Snapshot) -> None:
         """Fill an empty table with slices of the source's rows as of an LSN, which begin there."""
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ class DirectHistory:
             rows = Lake(self.lake).get_table_as_of(name, at, self.shown.sources)
             return (_stamp(self.shown.show(batch), at, time) for batch in rows.batches())
 
-        self.table.replace(at, read)
+        self.table.replace(at, found, read)
 
     def _open(self, rows: pa.Table, opened: Opened, times: _Times) -> pa.Table:
         begun = rows.drop_columns(list(_ORDER)).take(pa.array(opened.row, pa.int64()))

@@ -69,22 +69,25 @@ class DirectTable:
         """Return whether the files of a version that an edit may have to write again are not too much for it."""
         return sum(file.size for file in snapshot.files.values() if edit.may_be_in(file)) <= MOST_BYTES
 
-    def edit(self, lsn: CommitLsn, edit: Edit, added: MakeRows) -> None:
-        """Edit rows and add others, with everything up to an LSN; idempotent, by any process."""
-        with self._committing():
-            edit_rows(locate(self.path), edit, added, self._stamp(lsn))
+    def edit(self, lsn: CommitLsn, found: Snapshot, edit: Edit, added: MakeRows) -> None:
+        """Edit rows of a version and add others, with everything up to an LSN; idempotent, by any process.
 
-    def replace(self, lsn: CommitLsn, rows: MakeRows) -> None:
-        """Make its rows others, with everything up to an LSN; idempotent, by any process."""
+        Raises `EditOutdated` if another process has brought the table elsewhere since.
+        """
         with self._committing():
-            replace_rows(locate(self.path), rows, self._stamp(lsn))
+            edit_rows(locate(self.path), edit, added, self._stamp(lsn, found))
+
+    def replace(self, lsn: CommitLsn, found: Snapshot, rows: MakeRows) -> None:
+        """Make its rows others, with everything up to an LSN; idempotent, by any process. Raises as `edit`."""
+        with self._committing():
+            replace_rows(locate(self.path), rows, self._stamp(lsn, found))
 
     @contextmanager
     def _committing(self) -> Iterator[None]:
-        failpoint("target_commit.before")
         self.verify()
+        failpoint("target_commit.before")
         yield
         failpoint("target_commit.after")
 
-    def _stamp(self, lsn: CommitLsn) -> Stamp:
-        return Stamp(self.target_id, lsn.value)
+    def _stamp(self, lsn: CommitLsn, found: Snapshot) -> Stamp:
+        return Stamp(self.target_id, lsn.value, found.get_transaction(self.target_id))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import EditOutdated
 from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.sql_text import literal, quote, table_at
@@ -46,6 +47,7 @@ class DeltaTable:
         self._name = name
         self._known = known
         self._verify = verify
+        self._position: int | None = None
 
     @property
     def location(self) -> str:
@@ -66,6 +68,7 @@ class DeltaTable:
             return None
         if snapshot.properties.get(OWNER) != self._target_id:
             raise TargetOccupied(self._target, self.location)
+        self._position = snapshot.get_transaction(self._target_id)
         return as_found(snapshot, self._target_id, self._known, self._types())
 
     def create(self, table: NewTable) -> None:
@@ -91,19 +94,29 @@ class DeltaTable:
                 self._spark.sql(f"alter table {self.sql_name} alter column {quote(name)} type {type_name}")
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
-        """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`."""
+        """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`.
+
+        Also if another process has brought the table elsewhere since it was found, which Delta itself sees of commits
+        that come in between the statement's begin and end.
+        """
         self._spark.conf.set(_APPLICATION, self._target_id)
         self._spark.conf.set(_VERSION, str(lsn.value))
-        failpoint("target_commit.before")
         self._verify()
+        failpoint("target_commit.before")
         try:
             with writing(self.location):
+                self._require_position()
                 statement()
         finally:
             # Left in the session they would skip its next statement.
             self._spark.conf.unset(_APPLICATION)
             self._spark.conf.unset(_VERSION)
         failpoint("target_commit.after")
+
+    def _require_position(self) -> None:
+        found = open_snapshot(locate(self._path))
+        if found is None or found.get_transaction(self._target_id) != self._position:
+            raise EditOutdated(self.location, "another process has committed to it meanwhile")
 
     def read(self, version: int) -> DataFrame:
         """Return its rows as of a version."""

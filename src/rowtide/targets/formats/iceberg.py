@@ -1,15 +1,17 @@
 """Iceberg tables of targets: each snapshot's summary has the LSN up to which the table has its source.
 
-Iceberg has no transaction identifiers. Before each try the snapshots that the table follows from are searched; a commit
-of another process in between is seen by Iceberg itself, as every statement is a merge at isolation level serializable.
+Iceberg has no transaction identifiers. So a statement writes to a branch of the snapshot that was found, and the table
+follows that branch, atomically, if no other process has committed to it since.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 OWNER, LSN = "rowtide.target", "rowtide.lsn"
 _SUMMARY = "spark.sql.iceberg.snapshot-property."
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_BRANCH = "rowtide_"
 _NOT_A_NAME = re.compile(r"\W")
 
 
@@ -39,6 +42,8 @@ class IcebergTable:
         self._namespace = namespace
         self._name = name
         self._verify = verify
+        self._present = 0
+        self._branch: str | None = None
 
     @classmethod
     def open(cls, spark: SparkSession, target: Target, table: str, verify: Verify) -> Self:
@@ -61,8 +66,8 @@ class IcebergTable:
 
     @property
     def sql_name(self) -> str:
-        """Its name in Spark SQL."""
-        return self._name
+        """Its name in Spark SQL: of a branch, while a statement is committed."""
+        return self._name if self._branch is None else f"{self._name}.{quote(f'branch_{self._branch}')}"
 
     def find(self) -> FoundTable | None:
         """Return its present version, None if it is not there. Raises `TargetOccupied`, `LakeWriteFailed`."""
@@ -73,7 +78,7 @@ class IcebergTable:
             if properties.get(OWNER) != self._target.target_id:
                 raise TargetOccupied(self._target.name, self.location)
             versions, types = self._read_versions(), dict(self._spark.table(self._name).dtypes)
-        present = next(reversed(versions), 0)
+        self._present = present = next(reversed(versions), 0)
         # Never filled by an insert, which Iceberg would not compare with another process's.
         return FoundTable(present, frozenset({0, *versions}), _last(versions), types, max(len(versions), 1))
 
@@ -106,14 +111,39 @@ class IcebergTable:
             return
         name = f"{_SUMMARY}{LSN}"
         self._spark.conf.set(name, str(lsn.value))
-        failpoint("target_commit.before")
         self._verify()
+        failpoint("target_commit.before")
         try:
-            with writing(self.location):
+            with writing(self.location), self._branched():
                 statement()
         finally:
             self._spark.conf.unset(name)
         failpoint("target_commit.after")
+
+    @contextmanager
+    def _branched(self) -> Iterator[None]:
+        """Let the block write to a branch of the snapshot that was found, which the table follows then.
+
+        Those of other processes, which were interrupted, are removed: whoever wakes finds its own gone.
+        """
+        spark: Any = self._spark
+        util = spark._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - there is no other way to it
+        table = util.loadIcebergTable(spark._jsparkSession, self._name)  # noqa: SLF001
+        changes, branch = table.manageSnapshots(), f"{_BRANCH}{secrets.token_hex(8)}"
+        for left in [name for name in table.refs().keySet() if name.startswith(_BRANCH)]:
+            changes = changes.removeBranch(left)
+        if self._present:
+            changes.createBranch(branch, self._present).commit()
+        else:
+            # Without a snapshot the branch begins as empty as the table.
+            changes.createBranch(branch).commit()
+        self._branch = branch
+        try:
+            yield
+        finally:
+            self._branch = None
+        table.refresh()
+        table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
 
     def read(self, version: int) -> DataFrame:
         """Return its rows as of a snapshot; none before the first."""
