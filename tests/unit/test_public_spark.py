@@ -9,7 +9,7 @@ import rowtide
 
 PRIVATE = re.compile(r"\b_jvm\b|\b_jsparkSession\b|\b_jsc\b|\.rdd\b|\bparallelize\b|\bsparkContext\b")
 REACH_THE_JVM = {"lake/session.py", "lake/spark/jvm.py", "targets/formats/iceberg.py"}
-"""How the settings of a JVM that is there already are read, and a branch of an Iceberg table made, has no public way."""
+"""How the settings of a JVM that is there already are read, and an Iceberg branch is made, has no public way."""
 
 
 def test_only_the_java_modules_reach_into_the_jvm() -> None:
