@@ -67,14 +67,22 @@ class CaptureProcess:
             wait_until(lambda: not armed.exists() and self._is_stopped(), what=f"stopped at {failpoint}")  # noqa: B023
             cause = self.resume
 
+    def pause(self) -> None:
+        """Stop it, and its log reader, as in a paused machine."""
+        for pid in (self.process.pid, *find_children(self.process.pid, LOG_READER)):
+            os.kill(pid, signal.SIGSTOP)
+
     def resume(self) -> None:
-        """Let a stopped process go on."""
-        self.process.send_signal(signal.SIGCONT)
+        """Let a stopped process go on, and its log reader."""
+        for pid in (*find_children(self.process.pid, LOG_READER), self.process.pid):
+            os.kill(pid, signal.SIGCONT)
 
     def _is_stopped(self) -> bool:
+        """Return whether the process stands; where its log reader does, let it stand, too: it would start another."""
         self.require_alive()
-        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "T"
+        if any(_stands(pid) for pid in find_children(self.process.pid, LOG_READER)):
+            self.pause()
+        return _stands(self.process.pid)
 
     def messages(self) -> str:
         """Return what it has printed."""
@@ -127,6 +135,10 @@ class CaptureProcess:
     ) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _stands(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def find_children(parent: int, kind: str) -> list[int]:

@@ -116,9 +116,27 @@ MERGE_FAILPOINTS = tuple(
 MERGE_SCHEMA_FAILPOINTS = tuple(f"merge_schema_change.{step}" for step in ("noticed", "altered", "filled"))
 
 
-def find_failpoints() -> Iterator[str]:
-    """Yield the name that each call of `failpoint` in the program gives."""
-    for module in Path(rowtide.__file__).parent.rglob("*.py"):
+_CAPTURING = (
+    "cdc/capture/*.py",
+    "cdc/cleanup/*.py",
+    "cdc/ddl/*.py",
+    "cdc/snapshots/*.py",
+    "cdc/system_tables.py",
+    "delta/**/*.py",
+    "log/reader.py",
+    "log/store/*.py",
+)
+"""The modules whose steps `rowtide cdc run` and its log reader take, but for those of `rowtide cdc skip`."""
+
+
+def find_capture_failpoints() -> list[str]:
+    """Return the failpoints that `rowtide cdc run` and its log reader pass."""
+    return sorted({name for place in _CAPTURING for name in find_failpoints(place)} - set(SKIP_FAILPOINTS))
+
+
+def find_failpoints(modules: str = "**/*.py") -> Iterator[str]:
+    """Yield the name that each call of `failpoint` in the program, or in some modules, gives."""
+    for module in Path(rowtide.__file__).parent.glob(modules):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "failpoint":
                 yield ast.literal_eval(node.args[0])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -100,7 +100,8 @@ class PostgresSource:
                 take_in_partitions(connection)
                 slot.verify_publication(connection, definition)
                 if not was_read:
-                    verify_resent(connection, definition, seen.confirmed, state)
+                    with _taking_slot(access):
+                        verify_resent(connection, definition, seen.confirmed, state)
                 if seen.has_failover is False and seen.active_pid is None:
                     # Made by an earlier build, or on an earlier version of the server.
                     stream.make_failover_slot(definition.slot)
@@ -111,7 +112,8 @@ class PostgresSource:
                 # Last: a copy of the server that cannot continue leaves the original's log store unchanged.
                 access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
             source = cls(access, stream)
-            _start(stream, access)
+            with _taking_slot(access):
+                stream.start(definition.slot, [definition.publication], access.manifest.state.position.log)
         except BaseException:
             stream.close()
             raise
@@ -251,14 +253,15 @@ class PostgresSource:
         self._stream.close()
 
 
-def _start(stream: ReplicationStream, access: LogAccess) -> None:
-    """Start the stream. Raises `SlotInUse`, after it has ended the walsender of a log reader that lost the lease.
+@contextmanager
+def _taking_slot(access: LogAccess) -> Iterator[None]:
+    """Let the block use the slot; where it is in use, end the walsender of a log reader that lost the lease.
 
     That one may be stopped: with `wal_sender_timeout = 0` its walsender would stay for as long as the process. The
     session of the lease ends it, which is there as long as the lease.
     """
     try:
-        stream.start(access.definition.slot, [access.definition.publication], access.manifest.state.position.log)
+        yield
     except SlotInUse:
         with translated():
             watched_of(access.connection).execute(_END_SENDER, [access.definition.slot, _SENDER_NAME])
