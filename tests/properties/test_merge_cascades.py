@@ -27,7 +27,7 @@ LEVELS = pytest.mark.parametrize("levels", [1, 2])
 
 def run(opening: Opening, seed: int, action: str, levels: int) -> None:
     with ExitStack() as opened:
-        cascading = Cascading(opening(opened), Random(seed))
+        cascading = Cascading(opening(opened), Random(seed), is_silent=seed > 0)
         cascading.begin(action, is_republished=levels > 1, **OPTIONS[seed % len(OPTIONS)])
         for _ in range(2):
             cascading.work(25)

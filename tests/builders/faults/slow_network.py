@@ -1,4 +1,4 @@
-"""A network between a program and a PostgreSQL server that counts round trips, delays them and limits the rate.
+"""A network between a program and a PostgreSQL server that counts round trips, delays, limits the rate, and fails.
 
 A round trip is a message that the program sends once it has the whole answer to everything before: what is sent
 together, or before an answer, is one. Connecting is not counted. The network is a thread of the test's own process, so
@@ -85,7 +85,9 @@ class SlowNetwork:
     received: int = 0
     port: int = 0
     silent_after: int | None = None
-    """From so many bytes on nothing passes any more, and neither end is told; of a piece, what comes before passes."""
+    """From so many bytes on nothing passes any more; of a piece, what comes before passes."""
+    tells: bool = False
+    """Whether both ends are told of that: their connections are closed."""
 
     _never: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -145,6 +147,13 @@ class SlowNetwork:
             writer.close()
             server_writer.close()
 
+    async def _fail(self) -> None:
+        """Once nothing passes, wait for ever, or end the connection."""
+        if self.is_silent:
+            if self.tells:
+                raise ConnectionResetError
+            await self._never.wait()
+
     async def _pass(
         self,
         reader: asyncio.StreamReader,
@@ -160,14 +169,15 @@ class SlowNetwork:
             free_at = 0.0
             while True:
                 piece = await reader.read(_PIECE_BYTES)
-                if self.is_silent:
-                    await self._never.wait()
+                await self._fail()
                 if piece:
                     piece = self.cut(piece)
                     come(piece)
                 now = loop.time()
                 free_at = max(free_at, now) + (len(piece) / self.bytes_per_s if self.bytes_per_s else 0.0)
                 await pieces.put((free_at + self.delay_s, piece))
+                if self.tells:
+                    await self._fail()
                 if not piece:
                     return
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from builders.merge.failing_networks import MOST_BYTES, sync_over_failing_network
 from builders.merge.merged_databases import SERVER, Member, Merge
 from builders.merge_machines.merge_machine_base import attempt, require_foreign_keys
 from rowtide.merge.session.history import Summary
@@ -84,6 +85,8 @@ class Cascading:
     merges: dict[int, tuple[Merge, int, int]] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     seen: list[set[int]] = field(default_factory=list)
+    is_silent: bool = False
+    """Whether networks fail in silence, too, which takes seconds each time."""
 
     def begin(self, action: str, *, is_republished: bool, **options: Any) -> None:
         """Publish the tables, through a regional hub if that is wanted, and subscribe all."""
@@ -107,9 +110,9 @@ class Cascading:
     def work(self, steps: int) -> None:
         """Let programs change rows, and members synchronise, whole or cut."""
         for step in range(steps):
-            if self.random.random() < 0.25:
+            if self.random.random() < 0.22:
                 self.synchronise(self.random.choice(list(self.merges)))
-            elif self.random.random() < 0.05:
+            elif self.random.random() < 0.08:
                 self._cut(self.random.choice(list(self.merges)))
             else:
                 self._change(self.random.randrange(len(self.members)), step)
@@ -123,9 +126,13 @@ class Cascading:
         return summary
 
     def _cut(self, member: int) -> None:
-        """Synchronise, cut off at some commit, and again: between the two, what each has seen is not known."""
+        """Synchronise, cut off somewhere, and again: between the two, what each has seen is not known."""
         merge, number, _ = self.merges[member]
-        merge.cut_sync(number, self.random.randint(1, 9), is_before=self.random.random() < 0.5)
+        if self.random.random() < 0.5:
+            merge.cut_sync(number, self.random.randint(1, 9), is_before=self.random.random() < 0.5)
+        else:
+            tells = not self.is_silent or self.random.random() < 0.7
+            sync_over_failing_network(merge, number, self.random.randrange(MOST_BYTES), tells=tells)
         self.synchronise(member)
 
     def _change(self, member: int, step: int) -> None:

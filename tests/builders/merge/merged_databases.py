@@ -20,6 +20,7 @@ from rowtide.merge.publishing.synchronising import synchronise_following
 from rowtide.merge.session.history import Summary
 
 PUBLICATION = "shop"
+SERVER = {"subscriber_type": SubscriberType.SERVER}
 Values = tuple[Any, ...]
 
 
@@ -109,6 +110,15 @@ class Merge:
     def members(self) -> list[Member]:
         return [self.hub, *self.subscribers]
 
+    @property
+    def merges(self) -> Sequence[Merge]:
+        """Return one merge for each hub."""
+        return [self]
+
+    def merge_of(self, number: int) -> tuple[Merge, int]:
+        """Return the merge of the hub that a subscriber has, and its number there."""
+        return self, number
+
     def begin(self, *definitions: str, subscriber_options: Sequence[dict[str, Any]] = (), **articles: Any) -> None:
         """Make tables at the hub, publish them, each with the options given for it, and subscribe all."""
         if definitions:
@@ -174,4 +184,32 @@ class Merge:
         )
 
 
-SERVER = {"subscriber_type": SubscriberType.SERVER}
+class RepublishedMerge(Merge):
+    """The first subscriber is a regional hub, and has the last subscriber."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lower = Merge(self.subscribers[0], self.subscribers[-1:], "region")
+
+    @property
+    def merges(self) -> Sequence[Merge]:
+        return [self, self.lower]
+
+    def merge_of(self, number: int) -> tuple[Merge, int]:
+        return (self.lower, 0) if number == len(self.subscribers) - 1 else (self, number)
+
+    def begin(self, *definitions: str, subscriber_options: Sequence[dict[str, Any]] = (), **articles: Any) -> None:
+        region, *others, below = subscriber_options or [{} for _ in self.subscribers]
+        upper = Merge(self.hub, self.subscribers[:-1], self.publication)
+        upper.begin(*definitions, subscriber_options=[SERVER | region, *others], **articles)
+        self.lower.begin(subscriber_options=[below], **articles)
+
+    def sync(self, number: int = 0) -> Summary:
+        merge, own = self.merge_of(number)
+        return super().sync(number) if merge is self else merge.sync(own)
+
+    def cut_sync(self, number: int, commits: int, *, is_before: bool) -> bool:
+        merge, own = self.merge_of(number)
+        if merge is self:
+            return super().cut_sync(number, commits, is_before=is_before)
+        return merge.cut_sync(own, commits, is_before=is_before)

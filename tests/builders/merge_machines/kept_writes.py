@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
-from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.failing_networks import MOST_BYTES, sync_over_failing_network
+from builders.merge.merged_databases import FileMember, Member, Merge, RepublishedMerge, ServerMember
 from builders.merge_machines.merge_machine_base import KEYS, MEMBERS, MergeMachine
 from builders.merge_machines.merge_machines import REGIONS
 from rowtide.core.errors import RowtideError
@@ -29,6 +30,9 @@ from rowtide.merge.session.history import Summary
 DEFINITION = "create table item (id integer primary key, a varchar(20), b varchar(20), u varchar(20) unique)"
 WRITTEN = ("a", "b")
 UNIQUE_VALUES = st.sampled_from(["x", "y", None])
+BYTES = st.sampled_from(range(0, MOST_BYTES, 101))
+TELLS = st.sampled_from([True, True, True, False])
+"""Silence takes seconds."""
 NOT_RESOLVED = (ChangedSince, ConflictOfSubscriber, ParentInInbox, RowsRefused, StillReferenced)
 
 
@@ -52,6 +56,11 @@ class KeepingWrites(MergeMachine):
     """Rows of all nodes, with values that are each written once; conflicts are resolved, both ways."""
 
     resolver: ClassVar[str] = "priority"
+    is_republished: ClassVar[bool] = False
+    """Whether the first subscriber is a regional hub."""
+
+    def make(self, members: Sequence[Member]) -> Merge:
+        return (RepublishedMerge if self.is_republished else Merge)(members[0], members[1:])
 
     def begin(self) -> None:
         self.writes = Writes()
@@ -91,13 +100,13 @@ class KeepingWrites(MergeMachine):
 
     @rule(place=st.integers(0, 20), winner=st.sampled_from(Winner), is_over=st.booleans())
     def resolve(self, place: int, winner: Winner, is_over: bool) -> None:  # noqa: FBT001 - of the rule
-        conflicts = self.merge.merge.list_conflicts(PUBLICATION)
+        conflicts = [
+            (each, chosen) for each in self.merge.merges for chosen in each.merge.list_conflicts(each.publication)
+        ]
         if conflicts:
-            chosen = conflicts[place % len(conflicts)]
-            try:
-                self.merge.merge.resolve(chosen.conflict_id, winner, over_later_changes=is_over)
-            except NOT_RESOLVED:
-                return
+            merge, chosen = conflicts[place % len(conflicts)]
+            with suppress(*NOT_RESOLVED):
+                merge.merge.resolve(chosen.conflict_id, winner, over_later_changes=is_over)
 
     @rule(
         number=st.integers(0, 2),
@@ -128,6 +137,11 @@ class KeepingWrites(MergeMachine):
         for chosen in (winner, Winner.SUBSCRIBER, Winner.PUBLISHER):
             self.resolve(-1, chosen, is_over)
 
+    @precondition(lambda self: any(isinstance(each, ServerMember) for each in self.merge.members))
+    @rule(number=st.integers(0, 2), after_bytes=BYTES, tells=TELLS)
+    def synchronise_over_failing_network(self, number: int, after_bytes: int, tells: bool) -> None:  # noqa: FBT001
+        sync_over_failing_network(self.merge, number, after_bytes, tells=tells)
+
     @rule(number=st.integers(0, 2))
     def save_file(self, number: int) -> None:
         member = self.merge.subscribers[number % len(self.merge.subscribers)]
@@ -141,14 +155,16 @@ class KeepingWrites(MergeMachine):
 
     def put_back(self, number: int) -> None:
         """Put a file back as it was, after all that it had is at the hub; it is refused, and filled again."""
-        if number not in self.saved or self.merge.sync(number).refused:
+        is_hub = self.is_republished and number == 0
+        if number not in self.saved or is_hub or self.merge.sync(number).refused:
             return
         subscriber = self.merge.subscribers[number]
         assert isinstance(subscriber, FileMember)
         self.saved[number].backup(subscriber.program)
         with pytest.raises(NodeRestored):
             self.merge.sync(number)
-        self.merge.merge.reinitialize(PUBLICATION, subscriber.url)
+        merge, _ = self.merge.merge_of(number)
+        merge.merge.reinitialize(merge.publication, subscriber.url)
 
     def come_to_rest(self) -> None:
         self.require_quiet(5)
@@ -157,11 +173,16 @@ class KeepingWrites(MergeMachine):
     def require_kept(self) -> None:
         """Each write that none has seen is at the hub, or in a conflict there."""
         rows = self.merge.hub.rows("item", "id, a, b")
-        conflicts = [(each.losing_row, each.winning_row) for each in self.merge.merge.list_conflicts(PUBLICATION)]
+        conflicts = [
+            (each.losing_row, each.winning_row)
+            for merge in self.merge.merges
+            for each in merge.merge.list_conflicts(merge.publication)
+        ]
         kept = repr((rows, conflicts))
         assert {value for value in self.writes.accepted - self.writes.seen if value not in kept} == set()
 
 
+OF_REGION = f"region = '{REGIONS[-1]}' and host_name() = '{REGIONS[0]}'"
 HOSTILE = 2
 """The number of the subscriber whose file a stranger edits."""
 TAKING = "insert or replace into item (id, rowguid, a, region) values ({key} + 10, '{rowguid}', 'taken', 'e')"
@@ -201,15 +222,23 @@ class TolerantMerge(Merge):
             return True
 
 
+class TolerantRepublishedMerge(TolerantMerge, RepublishedMerge):
+    """The edited file belongs to the regional hub."""
+
+
 class KeepingOthersWrites(KeepingWrites):
-    """A region for each subscriber; the file of one is edited, which must not cost the others a write."""
+    """A region for each subscriber; the file of one is edited, which must not cost the others a write.
+
+    A regional hub has the region of the file below it, too.
+    """
 
     def make(self, members: Sequence[Member]) -> Merge:
-        return TolerantMerge(members[0], members[1:])
+        return (TolerantRepublishedMerge if self.is_republished else TolerantMerge)(members[0], members[1:])
 
     def begin(self) -> None:
         self.writes, self.saved = Writes(), {}
-        options: dict[str, Any] = self.options | {"resolver": self.resolver, "where": "region = host_name()"}
+        where = "region = host_name()" + f" or {OF_REGION}" * self.is_republished
+        options: dict[str, Any] = self.options | {"resolver": self.resolver, "where": where}
         subscribers = [{"partition": Partition(region)} for region in REGIONS]
         definition = DEFINITION.replace("u varchar(20) unique", "u varchar(20), region varchar(5)")
         self.merge.begin(definition, subscriber_options=subscribers, item=options)
@@ -246,6 +275,12 @@ class KeepingOthersWrites(KeepingWrites):
         if device.execute("select count(*) from MSmerge_agent") != [(0,)]:
             device.execute("rollback")
 
+    @precondition(lambda self: any(isinstance(each, ServerMember) for each in self.merge.members))
+    @rule(number=st.integers(0, HOSTILE), after_bytes=BYTES, tells=TELLS)
+    def synchronise_over_failing_network(self, number: int, after_bytes: int, tells: bool) -> None:  # noqa: FBT001
+        with suppress(*[RowtideError] * (number == HOSTILE)):
+            sync_over_failing_network(self.merge, number, after_bytes, tells=tells)
+
     @rule(number=st.integers(0, HOSTILE - 1))
     def restore_file(self, number: int) -> None:
         self.put_back(number)
@@ -255,8 +290,8 @@ class KeepingOthersWrites(KeepingWrites):
             for number in range(len(self.merge.subscribers)):
                 self.merge.sync(number)
         for place in range(HOSTILE):
-            expected = self.merge.hub.rows("item", f"id, a, b, region = '{REGIONS[place]}'")
-            mine = [row[:3] for row in expected if row[3]]
+            regions = {REGIONS[place], *REGIONS[-1:] * (self.is_republished and place == 0)}
+            mine = [row[:3] for row in self.merge.hub.rows("item", "id, a, b, region") if row[3] in regions]
             assert self.merge.subscribers[place].rows("item", "id, a, b") == mine
         self.require_kept()
 
