@@ -272,9 +272,11 @@ def test_a_process_that_stands_anywhere_changes_nothing_when_it_wakes(
         wait_until(lambda: logged.execute(HOLDS_LAKE) == [(0,)], what="the server ends the session")
         # It writes what the stopped process was about to write, and nothing else.
         logged.cdc.run(once=True)
-        with AdvisoryLease.take(open_engine(logged.url), LAKE) as lease:
+        with AdvisoryLease.take(open_engine(logged.url), LAKE) as lease, ExitStack() as stack:
             LakeLease.take(logged.store(), lease)
             if is_paused:
+                # Where its lease is free, a log reader that wakes takes it, and goes on.
+                stack.enter_context(AdvisoryLease.take(open_engine(logged.url), "log"))
                 wait_until(lambda: logged.execute(SLOT_IN_USE) == [], what="the slot has its last confirmation")
             before = everything(logged, is_paused=is_paused)
             sleeper.resume()

@@ -155,16 +155,23 @@ def test_a_log_reader_begun_early_is_a_fork_with_a_successor(logged: LoggedDatab
         wait_until(lambda: is_streaming(logged), what="the log reader reads")
         os.kill(fork, 9)
         wait_until(lambda: not is_streaming(logged), what="the fork ends")
-        parent.stdin.write(".")
-        parent.stdin.flush()
-        successor = int(parent.stdout.readline())
+        # A process that ends closes its connections before its parent can know of its end.
+        wait_until(lambda: kept_running(parent) != fork, what="the fork has a successor")
         wait_until(lambda: is_streaming(logged), what="its successor reads")
         parent.stdin.close()
 
         assert parent.wait(30) == 0
 
-    assert successor != fork
     assert not is_streaming(logged)
+
+
+def kept_running(parent: subprocess.Popen[str]) -> int:
+    """Let the parent look after its log reader once; return the reader's process."""
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(".")
+    parent.stdin.flush()
+    return int(parent.stdout.readline())
 
 
 MISTAKEN = """
