@@ -16,9 +16,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.delta.writing.fencing import fence_all
 from rowtide.delta.writing.held_lakes import hold
 from rowtide.lake.stores import calls_at_once, locate
-from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder, end_sessions
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.replay import require_lease
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
@@ -83,9 +83,7 @@ class LakeLease:
         `LeaseLost`.
         """
         self.verify()
-        lease = (state or self.manifest.refresh()).leases.get(LAKE)
-        if lease is None or lease.token != self.token:
-            raise LeaseLost(LAKE, lease.holder if lease is not None else "nobody")
+        require_lease(state or self.manifest.refresh(), LAKE, self.token)
 
 
 def _milliseconds(time: datetime) -> int:

@@ -185,7 +185,8 @@ class Capture:
 
     def _leave_out_large(self, state: ManifestState) -> ManifestState:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
-        for found in find_too_large(state, _active(self._lake_state), self._position, self._most_row_bytes):
+        active, token = _active(self._lake_state), self._lease.token
+        for found in find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):
             failpoint("transaction_left_out.before")
             state = self._manifest.append(found)
             failpoint("transaction_left_out.after")
@@ -347,7 +348,9 @@ class Capture:
         # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
         position = min(self._position, self._manifest.state.position)
         cycle = self._lake_state.cycle
-        self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=cycle, as_of=self._as_of))
+        self._manifest.append(
+            ReaderAdvanced(READER, position, cycle=cycle, as_of=self._as_of, lake_token=self._lease.token)
+        )
 
 
 def _active(lake_state: LakeState) -> dict[str, InstanceLifetime]:

@@ -144,7 +144,12 @@ def plan_range(
 
 
 def find_too_large(
-    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, most_bytes: int
+    state: ManifestState,
+    active: Mapping[str, InstanceLifetime],
+    from_position: Position,
+    most_bytes: int,
+    *,
+    lake_token: int,
 ) -> Iterator[TransactionLeftOut]:
     """Return the transactions after a position that instances leave out, for a row that memory cannot hold."""
     large = [
@@ -161,7 +166,7 @@ def find_too_large(
         for lifetime in lifetimes:
             table_ids = {version.table_id for version in versions.get(lifetime.instance.source_id, ())}
             if lifetime.contains(segment.first) and table_ids & set(segment.tables):
-                yield TransactionLeftOut(READER, lifetime.instance.member_id, segment.first, reason)
+                yield TransactionLeftOut(READER, lifetime.instance.member_id, segment.first, reason, lake_token)
 
 
 def _is_large_row(segment: Segment) -> bool:

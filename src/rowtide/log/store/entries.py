@@ -1,6 +1,7 @@
 """The manifest's entries and their JSON.
 
-An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease.
+An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease; its `lake_token`
+that of the lake lease, None if the entry's reader needs none.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ class ReaderAdvanced:
     cycle: int = 0
     as_of: datetime | None = None
     idle_from: Position | None = None
+    lake_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class TransactionLeftOut:
     member_id: str
     lsn: CommitLsn
     reason: str
+    lake_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

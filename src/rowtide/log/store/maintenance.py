@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.core.lsn import Position
 from rowtide.log.store.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.replay import require_log_lease
+from rowtide.log.store.replay import require_lease
 from rowtide.log.store.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.bulk import delete_all
@@ -144,7 +144,7 @@ def delete_orphans(store: Store, manifest: Manifest, token: int) -> tuple[str, .
     """
     there = [path for kind in (SEGMENTS, PENDING) for path in store.list(kind)]
     state = manifest.refresh()
-    require_log_lease(state, token)
+    require_lease(state, "log", token)
     named = {segment.path for segment in state.segments} | {pending.path for pending in state.pending_deletions}
     orphans = tuple(path for path in there if path not in named)
     delete_all(store, orphans)

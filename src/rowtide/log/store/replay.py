@@ -21,6 +21,7 @@ from rowtide.log.store.entries import (
     Difference,
     Entry,
     FilesDeleted,
+    LeaseName,
     LeaseTaken,
     Moved,
     Opened,
@@ -42,7 +43,7 @@ from rowtide.log.store.state import Gap, Incomplete, Lease, ManifestState, NewPl
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
     """Return the state after an entry.
 
-    Raises `LeaseLost` for a token that is not the log lease's, `ManifestConflict` for a range that does not
+    Raises `LeaseLost` for a token that is not its lease's, `ManifestConflict` for a range that does not
     begin at the position, `LogStoreRelocated` after a move, `IllegalEntry` for anything else that the state forbids.
     """
     last = state.version if state is not None else 0
@@ -94,7 +95,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case TransactionLeftOut():
             return _leave_out(state, entry)
         case TimelineFollowed():
-            require_log_lease(state, entry.token)
+            require_lease(state, "log", entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
         case TransactionSkipped():
             return _skip_transaction(state, entry)
@@ -103,7 +104,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case FilesDeleted():
             return _forget_files(state, entry)
         case Moved():
-            require_log_lease(state, entry.token)
+            require_lease(state, "log", entry.token)
             return replace(state, new_place=NewPlace(entry.log_store, entry.is_recorded))
         case Opened():
             raise AssertionError("an epoch is opened by apply")
@@ -174,7 +175,7 @@ def _empty(number: int, entry: Opened) -> ManifestState:
 
 
 def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     if entry.from_position != state.position:
         raise ManifestConflict(entry.from_position, state.position)
     start, end = entry.from_position, entry.position
@@ -202,7 +203,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
 
 
 def _store_part(state: ManifestState, entry: PartStored) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     earlier, segment = state.parts[: entry.number], entry.segment
     lsn = segment.first
     _require(len(earlier) == entry.number, state.version, entry, f"there are {len(earlier)} parts before")
@@ -259,6 +260,7 @@ def _apply_to_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> t
 
 def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState:
     """Several changes of a transaction count once."""
+    _require_lake_lease(state, entry.lake_token)
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
     _require(state.position.covers(entry.lsn), state.version, entry, f"{entry.lsn} is not below {state.position}")
     found = Unheld(entry.reader, entry.member_id, entry.lsn, entry.reason)
@@ -268,7 +270,7 @@ def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     table_id = entry.version.table_id
     expected = state.next_table_id
     _require(table_id == expected, state.version, entry, f"the next table_id is {expected}, not {table_id}")
@@ -276,7 +278,7 @@ def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
 
 
 def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     lsn = entry.lsn
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
@@ -286,7 +288,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
 
 
 def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     paths = set(entry.replaced)
     replaced = [segment for segment in state.segments if segment.path in paths]
     merged = entry.segment
@@ -307,6 +309,7 @@ def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
 
 
 def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestState:
+    _require_lake_lease(state, entry.lake_token)
     position, known = entry.position, state.readers.get(entry.reader)
     _require(position <= state.position, state.version, entry, f"{position} is ahead of the log, {state.position}")
     if known is None:
@@ -321,7 +324,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
 
 
 def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     slowest = state.slowest_reader()
     if slowest is None:
         return state
@@ -342,7 +345,7 @@ def _schedule_deletion(segments: list[Segment], since: datetime) -> tuple[Pendin
 
 
 def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
-    require_log_lease(state, entry.token)
+    require_lease(state, "log", entry.token)
     gone = set(entry.paths)
     are_pending = gone <= {pending.path for pending in state.pending_deletions}
     _require(are_pending, state.version, entry, "a file is not pending deletion")
@@ -351,10 +354,16 @@ def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
     )
 
 
-def require_log_lease(state: ManifestState, token: int) -> None:
-    lease = state.leases.get("log")
+def require_lease(state: ManifestState, name: LeaseName, token: int) -> None:
+    """Raise `LeaseLost` unless the lease's last holder has this token."""
+    lease = state.leases.get(name)
     if lease is None or lease.token != token:
-        raise LeaseLost("log", lease.holder if lease is not None else "nobody")
+        raise LeaseLost(name, lease.holder if lease is not None else "nobody")
+
+
+def _require_lake_lease(state: ManifestState, token: int | None) -> None:
+    if token is not None:
+        require_lease(state, "lake", token)
 
 
 def _require(legal: bool, number: int, entry: Entry, problem: str) -> None:  # noqa: FBT001 - reads as the rule it is

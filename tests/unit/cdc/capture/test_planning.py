@@ -374,16 +374,16 @@ def test_rows_too_large_for_spark_are_found_per_instance() -> None:
     later = InstanceLifetime(instance("m2", table=TABLE), CommitLsn(300))
     other = InstanceLifetime(instance("m3", table=source_table(source_id=9, name="t2")), CommitLsn(50))
     many = replace(LARGE, path="many", rows=2)
-    found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20)
+    found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20, lake_token=7)
 
     reason = "a row takes 104,857,600 bytes, of at most 94,371,840 that memory is enough for"
-    assert list(found) == [TransactionLeftOut(READER, "m1", CommitLsn(300), reason)]
+    assert list(found) == [TransactionLeftOut(READER, "m1", CommitLsn(300), reason, lake_token=7)]
 
 
 def test_rows_that_sparks_memory_is_enough_for_are_read() -> None:
     state = large_rows(LARGE)
 
-    assert list(find_too_large(state, ACTIVE, START, 100 << 20)) == []
+    assert list(find_too_large(state, ACTIVE, START, 100 << 20, lake_token=7)) == []
     assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["ours", "large"]}
 
 

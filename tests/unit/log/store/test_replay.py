@@ -141,6 +141,11 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         lambda _: TransactionLeftOut("cdc", "m1", CommitLsn(401), "why"),
         IllegalEntry,
     ),
+    "a reader under another lake token": (lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2), LeaseLost),
+    "a transaction left out under another lake token": (
+        lambda _: TransactionLeftOut("cdc", "m1", CommitLsn(399), "why", lake_token=2),
+        LeaseLost,
+    ),
     "a transaction left out by nobody": (lambda _: TransactionLeftOut("no", "m1", CommitLsn(399), "why"), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
