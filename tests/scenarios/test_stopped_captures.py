@@ -249,7 +249,7 @@ def prepare_copy(logged: LoggedDatabase) -> None:
         *(pytest.param(name, True, marks=pytest.mark.exhaustive) for name in find_capture_failpoints()),
     ],
 )
-def test_a_process_that_stands_anywhere_changes_nothing_when_it_wakes(
+def test_a_stopped_process_changes_nothing_when_it_wakes(
     logged: LoggedDatabase, tmp_path: Path, failpoint: str, *, is_paused: bool
 ) -> None:
     logged.execute(
