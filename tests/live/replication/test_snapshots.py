@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,19 +15,22 @@ import psycopg
 import pytest
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
-from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
 from builders.servers.ddl import opened_by_owner
 from builders.threads import in_thread
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.log.opening import open_log_reader
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import ArticleTableMissing, ProceduresMissing, SubscriberTableExists
 from rowtide.replication.errors.subscribing import LsnNotGiven, LsnNotKept
 from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.targets.kinds import kind_of
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text)"
 FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from generate_series(1, 2000) i"
@@ -47,6 +51,30 @@ def test_subscriber_gets_tables_rows_and_later_changes(replicated: ReplicatedDat
     replicated.publisher.execute("insert into orders values (5000, 1)", "delete from orders where id = 12")
     replicated.deliver()
     replicated.require_equal("orders")
+
+
+def test_once_delivers_what_changed_during_the_copy(replicated: ReplicatedDatabase) -> None:
+    """The log is read beyond what the run is to deliver, but not up to where the copy has ended."""
+    publisher = replicated.publisher
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated)
+    (subscription,) = list_subscriptions(publisher)
+    with open_log_reader(publisher.url) as reader:
+        manifest = publisher.manifest()
+
+        def read_log(_copied: SnapshotReport) -> None:
+            target = publisher.mark()
+            while manifest.refresh().position.log <= target:
+                reader.step()
+
+        run = partial(replicated.replication.run, once=True, watchers=Watchers(on_snapshot=read_log))
+        ended = threading.Thread(target=run, daemon=True)
+        ended.start()
+        find_status = partial(kind_of(subscription.subscriber).find_status, subscription.subscriber, subscription.guid)
+        wait_until(lambda: find_status() is SnapshotStatus.HANDING_OVER, what="the end of the copy")
+    ended.join()
+    (compared,) = replicated.replication.validate("shop")
+    assert (compared.reason, compared.published_rows) == (None, 2000)
 
 
 def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(

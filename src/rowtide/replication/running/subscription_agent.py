@@ -131,6 +131,11 @@ class SubscriptionAgent:
         """Everything below is delivered; None while rows are copied."""
         return self._distribution.position if self._distribution is not None else None
 
+    @property
+    def is_past_copy(self) -> bool:
+        """Whether the copied rows have what changed while they were copied: they are as at the position."""
+        return self._distribution is not None and self._distribution.is_past_hand_over
+
     def record_if_level(self) -> Position | None:
         """Once everything is delivered, let the subscriber record how far that is, and return it; None before."""
         if self._distribution is None or not self._distribution.is_level:

@@ -12,7 +12,6 @@ from functools import partial
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import Position
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
 from rowtide.replication.distributor.definitions import SubscriptionState
@@ -204,18 +203,22 @@ class SubscriptionRuns:
     def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
         opened = open_agent(context, subscription, lambda: self._present, self._has_failed)
         with noticing_moves(), opened as agent:
-            yield _UntilTarget(agent, context.stop, partial(self._has_all, subscription))
+            yield _UntilTarget(agent, context.stop, partial(self._has_all, subscription.agent_id, agent))
 
     def _has_failed(self, subscription: Subscription) -> bool:
         thread = self._threads.get(subscription.agent_id)
         return thread is not None and thread.run.outcome is RunOutcome.FAILED
 
-    def _has_all(self, subscription: Subscription, reached: Position | None) -> bool:
-        """Whether a subscription's agent has done all that is wanted; a joining article's has once it is ready."""
-        if reached is None or subscription.joins is not None:
+    def _has_all(self, agent_id: int, agent: SubscriptionAgent | JoiningAgent) -> bool:
+        """Whether an agent has done all that is wanted; a joining article's has once it is ready.
+
+        What was committed before the run may be copied after it: then the copy has to be whole, too.
+        """
+        reached = agent.position
+        if reached is None or isinstance(agent, JoiningAgent):
             return reached is not None
         is_reached = self._target is not None and reached.log > self._target
-        return is_reached and subscription.agent_id not in self._awaiting
+        return is_reached and agent.is_past_copy and agent_id not in self._awaiting
 
     def _context_of(self, history: AgentHistory, run: JobRun) -> DeliveryContext:
         """Return the context of one subscription's agent: what it reports is also written to its history."""
@@ -262,11 +265,11 @@ class _UntilTarget:
 
     agent: SubscriptionAgent | JoiningAgent
     stop: threading.Event
-    is_over: Callable[[Position | None], bool]
+    is_over: Callable[[], bool]
 
     def step(self) -> bool:
         worked = self.agent.step()
-        if self.is_over(self.agent.position):
+        if self.is_over():
             self.stop.set()
         return worked
 
