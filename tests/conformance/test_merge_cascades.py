@@ -21,6 +21,7 @@ LEVELS = [("file", "file", "file", "file"), ("server", "server", "file", "file")
 ACTIONS = ["on delete cascade", "on delete set null", "on delete set default"]
 TABLES = {"customer": "id", "orders": "id, cid, v", "line": "id, oid, v"}
 RECORD = {"on_unseen_children": "record"}
+TRACKED = {"column_tracking": True}
 
 
 def begin(merged: Merge, action: str = "on delete cascade", **customer: object) -> None:
@@ -185,6 +186,18 @@ def test_a_new_key_clears_no_unseen_reference(merged: Merge, unseen: str) -> Non
     else:
         assert (11, None, "new") in rows(merged.hub)
         assert lost(merged) == [(ConflictType.UPDATE_CONFLICT, "orders", "new")]
+
+
+@pytest.mark.parametrize("action", ["on update set null", "on update set default"])
+def test_a_received_key_clears_no_reference_of_ones_own(merged: Merge, action: str) -> None:
+    orders = ORDERS.format(action=action)
+    merged.begin(CUSTOMER, orders, "insert into customer (id) values (1), (9)", customer={}, orders=TRACKED)
+    device = merged.subscribers[0]
+    device.execute("insert into orders (id, cid, v) values (11, 1, 'own')")
+    merged.hub.execute("update customer set id = 5 where id = 1")
+
+    require_rest(merged, "customer", "orders")
+    assert rows(merged.hub) == [(11, 5, "own")]
 
 
 def test_children_that_the_deleter_knew_go_without_a_word(merged: Merge) -> None:

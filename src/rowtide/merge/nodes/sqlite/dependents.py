@@ -1,8 +1,9 @@
-"""Rows that a foreign key's action would change with a deleted row.
+"""Rows that a foreign key's action would change with a deleted row, or with one that gets another key.
 
 A subscriber's tables have the actions of the publisher's for its own programs. What the publisher's actions did arrives
-as changes of rows; a row that still references a deleted one is the subscriber's own, and keeps the delete waiting. So
-it is at a subscriber that publishes again, for the tables that it subscribes to.
+as changes of rows; a row that still references a deleted one is the subscriber's own, and keeps the delete waiting. One
+that references a row whose key changes follows it first: the action would clear the reference. So it is at a subscriber
+that publishes again, for the tables that it subscribes to.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Sequence, Set
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
+from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of, own_condition
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED
 from rowtide.merge.nodes.sqlite.rows import find_key_holder
 from rowtide.merge.versions.changes import Write
@@ -40,6 +42,37 @@ def has_dependents(
         )
         if session.execute(query, (listed,)).fetchone() is not None:
             return True
+    return False
+
+
+def has_followers(
+    session: sqlite3.Connection, article: Article, writes: Sequence[Write], spared: Set[str] | None = None
+) -> bool:
+    """Whether an action would clear references of rows that were changed here last, as rows that they reference get
+    other keys; `spared` as above.
+    """
+    referrers = [
+        (child, pairs)
+        for child, pairs in list_referrers(session, article.file_table, SETTING, is_update=True)
+        if (spared is None or child.lower() in spared) and nickname_of(session, child) is not None
+    ]
+    rows = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live} if referrers else {}
+    if not rows:
+        return False
+    columns = {column.name: (place, column) for place, column in enumerate(article.columns)}
+    for child, pairs in referrers:
+        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
+        differs = " or ".join(f"t.{quote(referenced)} is not ?" for _, referenced in pairs)
+        own = own_condition(session, child, "c")
+        query = (
+            f"select 1 from {quote(article.file_table)} t join {quote(child)} c on {same}{own} "
+            f"where t.{ROWGUID} = ? and ({differs}) limit 1"
+        )
+        sent = [columns[referenced] for _, referenced in pairs]
+        for rowguid, row in rows.items():
+            values = [from_text(row[place], column.type_text) for place, column in sent]
+            if session.execute(query, (rowguid, *values)).fetchone() is not None:
+                return True
     return False
 
 

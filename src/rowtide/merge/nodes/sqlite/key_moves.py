@@ -152,7 +152,7 @@ def _move(
         key = session.execute(f"select {old} from {table} where {ROWGUID} = ?", (rowguid,)).fetchone()
         session.execute(
             f"update {quote(child)} set {settings} where ({listed}) = (select {old} from {table} where {ROWGUID} = ?2)"
-            f"{_is_own(session, child) if is_own else ''}",
+            f"{own_condition(session, child) if is_own else ''}",
             (value, rowguid),
         )
         marks = ", ".join("?" * len(pairs))
@@ -163,14 +163,14 @@ def _move(
         session.execute(f"pragma defer_foreign_keys = {is_deferred}")
 
 
-def _is_own(session: sqlite3.Connection, table: str) -> str:
+def own_condition(session: sqlite3.Connection, table: str, alias: str | None = None) -> str:
     """Return the condition that a row was changed here last; empty for a table that is not merged here."""
     nickname = nickname_of(session, table)
     if nickname is None:
         return ""
     return (
         f" and exists (select 1 from {CONTENTS} o where o.tablenick = {nickname} "
-        f"and o.rowguid = {quote(table)}.{ROWGUID} and o.origin is null)"
+        f"and o.rowguid = {alias or quote(table)}.{ROWGUID} and o.origin is null)"
     )
 
 

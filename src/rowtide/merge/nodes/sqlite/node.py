@@ -33,7 +33,7 @@ from rowtide.merge.nodes.roles.reach import Reach
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import links
-from rowtide.merge.nodes.sqlite.dependents import has_dependents, pass_on
+from rowtide.merge.nodes.sqlite.dependents import has_dependents, has_followers, pass_on
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import find_referenced, move_received, renumber
@@ -320,17 +320,20 @@ class SqliteNode:
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if not writes:
             return
-        deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
-        if deleted and self._would_act(article, deleted):
+        if self._would_act(article, writes):
             raise RowsRefused(article.name, *_FOREIGN_KEY)
         self._attempt(article, lambda: write(self._session, article, writes))
 
-    def _would_act(self, article: Article, deleted: Sequence[str]) -> bool:
-        """Whether foreign keys' actions would change rows that are not to be changed by a delete."""
+    def _would_act(self, article: Article, writes: Sequence[Write]) -> bool:
+        """Whether foreign keys' actions would change rows that no delete and no new key is to change."""
         is_publisher = self._is_publisher()
         if is_publisher and not self._spared:
             return False
-        return has_dependents(self._session, article, deleted, self._spared if is_publisher else None)
+        spared = self._spared if is_publisher else None
+        deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
+        if deleted and has_dependents(self._session, article, deleted, spared):
+            return True
+        return has_followers(self._session, article, writes, spared)
 
     def _is_publisher(self) -> bool:
         """Whether foreign keys' actions are those that the publication's tables had before."""

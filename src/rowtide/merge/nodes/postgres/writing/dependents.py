@@ -1,8 +1,9 @@
-"""Rows that a foreign key's action would change with a deleted row.
+"""Rows that a foreign key's action would change with a deleted row, or with one that gets another key.
 
 A subscriber's tables have the actions of the publisher's for its own programs. What the publisher's actions did arrives
 as changes of rows; a row that still references a deleted one is the subscriber's own, or its change was refused. It
-keeps the delete waiting: the action would be logged as a change of the subscriber's, and go up.
+keeps the delete waiting: the action would be logged as a change of the subscriber's, and go up. One that references a
+row whose key changes follows it first.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote_literal
+from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Execution
-from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer
+from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer, StagedKeys
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS
 
 
 def sparing(
@@ -48,3 +50,30 @@ def sparing(
             f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
         )
         yield from reading.after
+
+
+def keeping_followers(
+    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, execution: Execution, spared: Set[int]
+) -> Iterator[str]:
+    """Yield the statements of a block that fail if an action would clear references of rows that were changed here
+    last, as the staged rows get other keys: those follow in a retry. `spared` as above.
+    """
+    table = table_of(article)
+    for each in referrers:
+        names = sorted(set(each.columns.values()))
+        if not each.is_clearing or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
+            continue
+        differs = " or ".join(f"(t.{quote(name)} {keys.equal[name]} {keys.values[name]}) is not true" for name in names)
+        references = (
+            f"select c.{ROWGUID} from {keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid "
+            f"join {each.table} c on {each.matches('t', 'c')} where {keys.condition} and ({differs})"
+        )
+        reason = f"rows of {each.table} that are this node's own reference the row"
+        is_meant = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
+        referring = f"select q.guid from {execution.rows(references, {'guid': 'uuid'})}"
+        yield (
+            f"if {is_meant} and exists (select from {CONTENTS} o where o.tablenick = {each.nickname} "
+            f"and o.origin is null and o.rowguid in ({referring})) "
+            f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
+        )
+        yield from execution.after

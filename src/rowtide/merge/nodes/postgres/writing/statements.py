@@ -14,11 +14,11 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.execution import WITHIN, as_block, strictest
-from rowtide.merge.nodes.postgres.key_moves import StagedKeys, moves_of_staged
+from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
-from rowtide.merge.nodes.postgres.writing.dependents import sparing
+from rowtide.merge.nodes.postgres.writing.dependents import keeping_followers, sparing
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
@@ -146,32 +146,48 @@ def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
 
 
 def _sparing(staged: Staged, within: str) -> Iterator[str]:
-    """Yield the statements of a block that fail if a foreign key's action would change rows with deleted ones."""
+    """Yield the statements of a block that fail if a foreign key's action would change rows with deleted ones, or clear
+    references to rows that get other keys.
+    """
     if any(one.row is None and one.is_live for one in staged.writes):
         gone, staging = f"rowtide_gone and {within}", staging_view(staged.article)
         yield from sparing(staged.article, staged.table.referrers, staging, gone, staged.execution, staged.spared)
+    referrers = _movable(staged)
+    if referrers:
+        keys = _staged_keys(staged, within)
+        yield from keeping_followers(staged.article, referrers, keys, staged.execution, staged.spared)
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statements of a block that give rows their new keys, with the rows that reference them."""
+    referrers = _movable(staged)
+    if referrers:
+        yield from moves_of_staged(staged.article, referrers, _staged_keys(staged, within), staged.execution)
+
+
+def _movable(staged: Staged) -> list[Referrer]:
+    """Return the foreign keys to columns that the staged writes may change."""
+    if not any(one.row is not None and one.is_live for one in staged.writes):
+        return []
+    given = {column.name for column in staged.table.columns if column.is_given}
+    return [each for each in staged.table.referrers if not given.intersection(each.columns.values())]
+
+
+def _staged_keys(staged: Staged, within: str) -> StagedKeys:
     article, table = staged.article, staged.table
-    given = {column.name for column in table.columns if column.is_given}
-    referrers = [each for each in table.referrers if not given.intersection(each.columns.values())]
-    if referrers and any(one.row is not None and one.is_live for one in staged.writes):
-        types = {column.name: column.base_type for column in table.columns}
-        temporary = {
-            name: _TEMPORARY[kind](types[name])
-            for name, kind in temporary_kinds(article, table.referenced).items()
-            if kind is not TemporaryKind.NULL
-        }
-        keys = StagedKeys(
-            staging_view(article),
-            f"i.rowtide_live and not i.rowtide_gone and {within}",
-            {column.name: staged.value(place) for place, column in enumerate(article.columns)},
-            temporary,
-            {column.name: column.equal for column in table.columns},
-        )
-        yield from moves_of_staged(article, referrers, keys, staged.execution)
+    types = {column.name: column.base_type for column in table.columns}
+    temporary = {
+        name: _TEMPORARY[kind](types[name])
+        for name, kind in temporary_kinds(article, table.referenced).items()
+        if kind is not TemporaryKind.NULL
+    }
+    return StagedKeys(
+        staging_view(article),
+        f"i.rowtide_live and not i.rowtide_gone and {within}",
+        {column.name: staged.value(place) for place, column in enumerate(article.columns)},
+        temporary,
+        {column.name: column.equal for column in table.columns},
+    )
 
 
 _TEMPORARY: Mapping[TemporaryKind, Callable[[str], str]] = {
