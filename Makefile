@@ -6,6 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 JARS := .venv/jars
 OBJECT_SERVER := .venv/bin/object-server
+REWRITTEN := .venv/rewritten
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
@@ -42,7 +43,7 @@ check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/check tests/integration/health)
 
 test: java go ## Run the tests that a change is judged by
-	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER)
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
 test-all: java go install lint $(JARS) $(OBJECT_SERVER) ## Run those that take longer too: every test on every pair of databases
@@ -100,6 +101,12 @@ $(JARS): $(INSTALLED)
 $(OBJECT_SERVER): $(BIN)/uv $(wildcard tests/object_server/*)
 	@echo "Building the S3 server of the tests ..."
 	@cd tests/object_server && CGO_ENABLED=0 go build -buildvcs=false -gcflags='all=-N -l' -ldflags=-w -o ../../$@
+	@touch $@
+
+# The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself
+# says which cannot be imported.
+$(REWRITTEN): $(INSTALLED)
+	@$(BIN)/pytest --collect-only --quiet > /dev/null || true
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED) $(BENCH_LOCK)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from math import inf
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 TESTS = Path(__file__).parent
 QUICK = TESTS / "unit"
@@ -21,6 +23,9 @@ QUICK = TESTS / "unit"
 FOR_A_MODULE = ("captured_types", "servers")
 """Fixtures that all tests of a module take in the same form, since each form costs its set-up."""
 CASES_A_TURN = 12
+ON_SPARK = "spark"
+SECONDS_A_TEST = {"scenarios": 12.0, "properties": 6.0, "live": 2.0, "conformance": 1.0, "integration": 1.0}
+"""About how long a test takes, by its folder; elsewhere it is soon over."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,15 +67,27 @@ def _form(item: pytest.Item) -> str:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
     """Give the tests of a module to one worker, since they share what they start; all that need Spark share its JVM."""
-    on_spark = set(find_modules_on_spark())
+    return LongestFirst(config, log)
 
-    def scope(nodeid: str) -> str:
+
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
+    """Begins with those on Spark, then what takes longest: at the end no worker is alone with long tests."""
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._on_spark = frozenset(find_modules_on_spark())
+
+    def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return "spark" if module in on_spark else module
+        return ON_SPARK if module in self._on_spark else module
 
-    scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = scope
-    return scheduler
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(max(self.workqueue, key=self._duration_s), last=False)
+        super()._assign_work_unit(node)
+
+    def _duration_s(self, scope: str) -> float:
+        _, folder, *_ = f"{scope}/".split("/")
+        return inf if scope == ON_SPARK else SECONDS_A_TEST.get(folder, 0.02) * len(self.workqueue[scope])
 
 
 def find_modules_on_spark() -> Iterator[str]:

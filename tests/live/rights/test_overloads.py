@@ -15,6 +15,7 @@ from psycopg import sql
 from builders.commands.command_lines import rowtide
 from builders.servers import overloads
 from fixtures.servers import fresh_database
+from rowtide.cdc.cleanup import cleanup
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 OWNER = "owner of overloads"
@@ -125,8 +126,11 @@ def _lay(url: str, role: str) -> None:
         )
 
 
-def test_nothing_that_a_command_does_calls_an_overload(trapped: Trapped, tmp_path: Path) -> None:
+def test_nothing_that_a_command_does_calls_an_overload(
+    trapped: Trapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each feature from its set-up to its removal, with changes of each kind."""
+    monkeypatch.setattr(cleanup, "READER_GRACE_S", 0.0)
     lake, device = str(tmp_path / "lake"), tmp_path / "device.db"
     trapped.execute(TABLES)
     _capture(trapped, lake)
