@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 from zlib import crc32
@@ -66,7 +66,7 @@ def _form(item: pytest.Item) -> str:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """Give the tests of a module to one worker, since they share what they start; all that need Spark share its JVM."""
+    """Give a module's tests to one worker, since they share what they start; all tests on Spark share its JVM."""
     return LongestFirst(config, log)
 
 
@@ -75,11 +75,12 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
 
     def __init__(self, config: pytest.Config, log: object) -> None:
         super().__init__(config, log)
-        self._on_spark = frozenset(find_modules_on_spark())
+        self._on_spark = frozenset(find_tests_on_spark())
 
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return ON_SPARK if module in self._on_spark else module
+        module, _, test = nodeid.partition("::")
+        name = test.partition("[")[0].rpartition("::")[2]
+        return ON_SPARK if (module, name) in self._on_spark else module
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(max(self.workqueue, key=self._duration_s), last=False)
@@ -90,23 +91,25 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
         return inf if scope == ON_SPARK else SECONDS_A_TEST.get(folder, 0.02) * len(self.workqueue[scope])
 
 
-def find_modules_on_spark() -> Iterator[str]:
-    """Yield the modules with a test that gets Spark by its fixtures, as pytest names them."""
-    fixtures = {
-        name: arguments for path in (TESTS / "fixtures").glob("*.py") for name, arguments in _arguments(path).items()
-    }
+def find_tests_on_spark() -> Iterator[tuple[str, str]]:
+    """Yield module and name of the tests that get Spark by their fixtures."""
     giving = {"spark"}
-    while further := {name for name, arguments in fixtures.items() if arguments & giving} - giving:
-        giving |= further
+    _add_giving(giving, {name: found for path in (TESTS / "fixtures").glob("*.py") for name, found in _arguments(path)})
     for path in TESTS.rglob("test_*.py"):
-        if any(arguments & giving for arguments in _arguments(path).values()):
-            yield path.relative_to(TESTS.parent).as_posix()
+        arguments = dict(_arguments(path))
+        if any(giving & found for found in arguments.values()):
+            here = set(giving)
+            _add_giving(here, arguments)
+            yield from ((path.relative_to(TESTS.parent).as_posix(), name) for name in arguments.keys() & here)
 
 
-def _arguments(path: Path) -> dict[str, set[str]]:
-    tree = ast.parse(path.read_text())
-    return {
-        node.name: {argument.arg for argument in node.args.args}
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-    }
+def _add_giving(giving: set[str], arguments: Mapping[str, set[str]]) -> None:
+    """Add the functions that take what gives Spark, directly or not."""
+    while further := {name for name, taken in arguments.items() if taken & giving} - giving:
+        giving |= further
+
+
+def _arguments(path: Path) -> Iterator[tuple[str, set[str]]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, {argument.arg for argument in node.args.args}
