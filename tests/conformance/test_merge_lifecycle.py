@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts.records import ConflictType
@@ -122,9 +123,9 @@ def test_expired_subscriber_blocks_no_purge_and_cannot_upload(merged: Merge) -> 
         merged.sync(1 - late)
 
     assert merged.merge.cleanup() > 0
-    with pytest.raises(UploadNotComparable, match="without --upload-first"):
+    with pytest.raises(UploadNotComparable, match="without --upload-first") as refused:
         merged.merge.reinitialize(PUBLICATION, merged.subscribers[late].url, upload_first=True)
-    merged.merge.reinitialize(PUBLICATION, merged.subscribers[late].url)
+    run_printed(refused.value, merged.hub.url, PUBLICATION=PUBLICATION)
     merged.settle()
     merged.require_equal("customer", columns=COLUMNS)
 

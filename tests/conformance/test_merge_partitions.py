@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
@@ -390,11 +391,11 @@ def test_a_filter_of_an_earlier_build_is_named_with_a_way_out(merged: Merge) -> 
         set_definition(hub.connection, publication.pubid, outdated)
     merged.subscribers[0].execute("insert into customer (id, region) values (7, 'north')")
 
-    with pytest.raises(StoredFilterRefused, match="change-article"):
+    with pytest.raises(StoredFilterRefused, match="change-article") as outdated_filter:
         merged.sync(0)
     with pytest.raises(FilterRefused, match="character 9"):
         merged.merge.change_article(PUBLICATION, "customer", where="region <")
-    merged.merge.change_article(PUBLICATION, "customer", where="region <> host_name()")
+    run_printed(outdated_filter.value, merged.hub.url, PUBLICATION=PUBLICATION, CONDITION="region <> host_name()")
     merged.settle(2)
 
     assert [ids(member) for member in merged.members] == [[1, 2, 3, 7], [2, 3], [1, 3, 7]]

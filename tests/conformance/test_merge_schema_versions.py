@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
+from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.definitions import schema_changes
@@ -106,9 +107,9 @@ def test_a_subscriber_ahead_of_the_publisher_is_refused(merged: Merge) -> None:
     merged.sync()
     with open_node(merged.hub.url) as hub, hub.transaction():
         hub.connection.execute(update(schema_changes).values(schemaguid="of another history"))
-    with pytest.raises(SchemaAhead, match="reinitialize"):
+    with pytest.raises(SchemaAhead, match="reinitialize") as ahead:
         merged.sync()
-    merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url)
+    run_printed(ahead.value, merged.hub.url)
     merged.sync()
     columns = "id, name, qty, extra"
     assert merged.subscribers[0].rows("item", columns) == merged.hub.rows("item", columns)

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from builders.commands.hints import run_printed
 from builders.tracking.tracked_databases import TrackedDatabase
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.tracking import Anchor, Operation, PurgeType, TrackingKeyType, TrackingOptions
@@ -731,10 +732,10 @@ def test_database_of_an_older_format_is_upgraded_keeping_anchors(tracked: Tracke
     tracked.run("insert into t (id) values (1)")
     tracked.run_as_rowtide(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 0')
     tracked.drop_a_trigger()
-    with pytest.raises(TrackingOutdated):
+    with pytest.raises(TrackingOutdated) as outdated:
         tracked.changes()
 
-    assert tracked.tracking.upgrade_public_tracking() == (tracked.full_name("t"),)
+    run_printed(outdated.value, tracked.address)
     assert tracked.changes() == [("insert", 1, None, None)]
     tracked.run("delete from t")
     assert tracked.changes() == [("delete", 1)]

@@ -153,7 +153,7 @@ class LogStillRead(Denied):
     fact = "the log is read for articles of publications too: {articles}"
     hint = (
         "After a gap, `rowtide cdc reinitialize --difference` keeps subscriptions to captured tables. Otherwise drop "
-        "the publications first with `rowtide replication drop-publication`."
+        "the publications first with `rowtide replication drop-publication PUBLICATION`."
     )
     articles: str
 

@@ -11,7 +11,10 @@ class NothingToCopy(NotFound):
 
     number = 3121
     fact = "there is no lake at {lake}, and no log store at {log_store}"
-    hint = "Name the lake's folder, as `rowtide cdc enable-db` was given it; a log store elsewhere by --from-log-store."
+    hint = (
+        "Name the lake's folder, as `rowtide cdc enable-db --lake PATH` was given it; a log store elsewhere by "
+        "--from-log-store."
+    )
     lake: str
     log_store: str
 

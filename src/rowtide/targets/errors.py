@@ -66,7 +66,7 @@ class TargetPassed(DataLoss):
 
     number = 9005
     fact = "changes of {instance} that target {target} has not applied are gone: it has those up to {lsn}, {reason}"
-    hint = "Run `rowtide cdc resnapshot` for the table: the target then follows from the copy."
+    hint = "Run `rowtide cdc resnapshot {instance}`: the target then follows from the copy."
     instance: str
     target: str
     lsn: str

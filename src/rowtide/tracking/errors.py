@@ -137,8 +137,8 @@ class TrackedTableGone(TrackingLost):
     number = 6119
     fact = "tracked table {table} is gone, detected at {lost_time} UTC: {what}"
     hint = (
-        "Run `rowtide tracking disable {table}`; a table that has another name now is tracked by that one: "
-        "`rowtide tracking enable`."
+        "Run `rowtide tracking disable {table}`; a table that has another name now is tracked by that one: `rowtide "
+        "tracking enable TABLE`."
     )
 
 

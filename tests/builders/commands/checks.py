@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 
 from builders.capture.captured_databases import DEADLINE_S, wait_until
 from builders.commands.command_lines import rowtide
+from builders.commands.command_tree import commands
 from rowtide.findings.finding import Advice, Command, Finding, Severity, Sql
 
 
@@ -84,8 +85,13 @@ def _run_in_sqlite(url: str, statements: Sequence[str]) -> None:
 _RUN = {"postgresql": _run_in_postgres, "sqlite": _run_in_sqlite}
 
 
-_ASKING = {("cdc", "reinitialize"), ("replication", "restart-log")}
-"""Commands that ask before they begin."""
+_ASKING = {command.words for command in commands() if any(one.option == "--yes" for one in command.parameters)}
+
+
+def answered(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a command, with the option by which one that may ask does not: there is nobody to answer."""
+    asks = any(tuple(words[1 : 1 + len(names)]) == names for names in _ASKING)
+    return [*words, "--yes"] if asks and "--yes" not in words else words
 
 
 def _split(words: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -102,8 +108,7 @@ def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWTIDE_DB", url)
-        # There is nobody to be asked.
-        ended = rowtide(*words[1:], *(["--yes"] if tuple(words[1:3]) in _ASKING else []))
+        ended = rowtide(*answered(words)[1:])
     assert ended.code == 0, ended
 
 

@@ -57,6 +57,11 @@ class TrackedDatabase(ABC):
 
     @property
     @abstractmethod
+    def address(self) -> str:
+        """Return its URL."""
+
+    @property
+    @abstractmethod
     def guid_type(self) -> str:
         """Return the type in which this database keeps GUIDs."""
 
@@ -100,6 +105,10 @@ class TrackedFile(TrackedDatabase):
 
     path: Path
     program: sqlite3.Connection
+
+    @property
+    def address(self) -> str:
+        return f"sqlite:///{self.path}"
 
     @property
     def guid_type(self) -> str:
@@ -149,6 +158,10 @@ class TrackedPostgres(TrackedDatabase):
 
     url: str
     program: psycopg.Connection
+
+    @property
+    def address(self) -> str:
+        return self.url
 
     @property
     def guid_type(self) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
+from builders.commands.hints import run_printed
 from builders.faults.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOINTS
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
@@ -101,9 +102,9 @@ def test_a_database_restored_on_a_newer_server_goes_on(
         connect(url).adopt()
         require_next_row_in_next_epoch(url, logged_16.lake)
         # The one that was left behind is no owner any more, and takes nothing along.
-        with pytest.raises(LogStoreMoved):
+        with pytest.raises(LogStoreMoved) as moved_away:
             logged_16.read_log()
-        assert rowtide("cdc", "disable-db", "--yes", "--db", logged_16.url).code == 0
+        run_printed(moved_away.value, logged_16.url)
         assert read_metadata(logged_16.url) == NOTHING
         with psycopg.connect(url, autocommit=True) as session:
             adopted = LoggedDatabase(url, logged_16.lake, session)
@@ -121,9 +122,11 @@ def test_a_mere_copy_is_refused_while_the_original_is_there(logged: LoggedDataba
             assert ended.code == 1
             assert f"RT-2143: database copy_{copy.split('copy_')[1].partition('?')[0]} is a copy: " in ended.errors
             assert "--abandon-original" in ended.errors
-        with pytest.raises(OriginalAlive):
+        with pytest.raises(OriginalAlive) as alive:
             connect(copy).adopt()
         assert read_metadata(copy) == before
+        run_printed(alive.value, copy)
+        assert read_metadata(copy) == NOTHING
         logged.execute("insert into item values (5, 'sad')")
         logged.read_log()
         assert logged.inserted() == ["1", "5"]
@@ -227,10 +230,10 @@ def test_a_log_store_that_is_not_there_is_named(logged: LoggedDatabase, server: 
     begin(logged)
     with moved(logged, server) as url:
         shutil.rmtree(logged.lake)
-        with pytest.raises(NothingToGoOnFrom, match=f"RT-2144: the log store {logged.lake}/log"):
+        with pytest.raises(NothingToGoOnFrom, match=f"RT-2144: the log store {logged.lake}/log") as named:
             connect(url).adopt()
         assert not logged.lake.exists()
-        connect(url).cdc.disable_db()
+        run_printed(named.value, url)
         assert read_metadata(url) == NOTHING
         assert not logged.lake.exists()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.hints import run_printed
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -184,9 +185,9 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
         system_tables = SystemTables(source.lake, source.source_id, lambda: written.spark)
         Cleanup(system_tables, LakeLease.take(written.store(), lease), lambda: over).begin(EVERYTHING_OLD)
     assert low(written) == last(written)
-    with pytest.raises(ConsumerPassed, match="removed by the cleanup"), consume():
+    with pytest.raises(ConsumerPassed, match="removed by the cleanup") as passed, consume():
         pass
-    written.cdc.acknowledge("warehouse", low(written).decrement())
+    run_printed(passed.value, written.url)
     with consume() as window:
         assert ids(window) == [42]
 
@@ -216,9 +217,9 @@ def test_disabled_instance_ends_windows_until_consumer_changes(
     write(written, 61)
     written.cdc.disable_table("other")
     written.capture()
-    with pytest.raises(ConsumedInstanceEnded, match="public_other"), consume():
+    with pytest.raises(ConsumedInstanceEnded, match="public_other") as ended, consume():
         pass
-    written.cdc.change_consumer("warehouse", instances=["public_item"])
+    run_printed(ended.value, written.url, INSTANCES="public_item")
     with consume() as window:
         assert (window.instances, ids(window)) == (("public_item",), [61])
     written.cdc.enable_table("other")

@@ -13,6 +13,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.commands.every_command import list_commands
+from builders.commands.hints import run_printed
 from builders.faults.failpoints import DISOWNING_FAILPOINTS
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
 from builders.servers.copied_databases import NOTHING, copied, dump, read_metadata, restored
@@ -310,6 +311,8 @@ def test_a_dump_of_a_copied_schema_alone_is_a_copy(logged: LoggedDatabase, serve
     """A dump contains the definitions, which name the original's log store."""
     begin(logged)
     assert b"rowtide.source" in dump(server, server, logged.session.info.dbname)
-    with restored(server, server, logged.session.info.dbname) as copy, pytest.raises(DatabaseCopied):
-        connect(copy).cdc.reinitialize("a test")
+    with restored(server, server, logged.session.info.dbname) as copy:
+        with pytest.raises(DatabaseCopied) as copied:
+            connect(copy).cdc.reinitialize("a test")
+        run_printed(copied.value, copy)
     require_next_row_read(logged)

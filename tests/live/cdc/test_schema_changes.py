@@ -11,12 +11,12 @@ import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
 from builders.commands.command_lines import rowtide
+from builders.commands.hints import run_printed
 from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
 from builders.servers.ddl import forget_triggers
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import appends, capture
-from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
@@ -278,11 +278,13 @@ def test_type_that_captured_values_do_not_fit_waits_for_cleanup(
     captured.execute("insert into item values (3, 3)", "alter table item alter n type smallint")
     captured.execute("insert into item values (4, 4)")
     for _ in range(2):
-        with pytest.raises(ValuesDoNotFit, match="RT-8115: 2 values of n captured by public_item do not fit smallint"):
+        with pytest.raises(
+            ValuesDoNotFit, match="RT-8115: 2 values of n captured by public_item do not fit smallint"
+        ) as unfit:
             captured.capture()
     assert captured.values("public_item", "id", row_filter="all")[-1] == (2, 3)
     mark = captured.changes("public_item")[-1]["__$start_lsn"]
-    captured.cdc.cleanup(CleanupOrder("public_item", CommitLsn(mark)))
+    run_printed(unfit.value, captured.url, LSN=str(CommitLsn(mark)))
     captured.capture()
     assert captured.values("public_item", "id", "n") == [(2, 3, 3), (2, 4, 4)]
 

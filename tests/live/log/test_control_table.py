@@ -13,6 +13,7 @@ from psycopg import errors
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
+from builders.commands.hints import run_printed
 from builders.log.earlier_builds import emit, enable_as_before
 from builders.servers.ddl import has_triggers, opened_by_owner, opened_by_stranger
 from rowtide.databases.postgres.connect import open_engine
@@ -300,8 +301,10 @@ def test_a_restarted_log_reads_no_messages(item: LoggedDatabase) -> None:
 
 def test_who_may_not_upgrade_learns_who_may(item: LoggedDatabase) -> None:
     enable_as_before(item, "item")
-    with opened_by_stranger(item) as theirs, pytest.raises(ControlTableMissing, match="RT-2151"):
+    with opened_by_stranger(item) as theirs, pytest.raises(ControlTableMissing, match="RT-2151") as missing:
         theirs.read_log(0)
+    run_printed(missing.value, item.url, PATH=str(item.lake))
+    assert not item.read_log().reads_messages
 
 
 def test_what_is_queued_behind_a_failed_write_is_not_written(

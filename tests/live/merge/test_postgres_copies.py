@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember, open_server_member
 from builders.servers.copied_databases import copied, restored
 from fixtures.servers import drop_database, fresh_database
@@ -79,9 +80,9 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
             copied_hub.sync(PUBLICATION, subscriber)
         with pytest.raises(NodeCopied):
             copied_hub.reinitialize(PUBLICATION, subscriber, upload_first=True)
-        with pytest.raises(NodeCopied, match="--ignore-subscriber"):
+        with pytest.raises(NodeCopied, match="--ignore-subscriber") as copied:
             copied_hub.drop_subscription(PUBLICATION, subscriber)
-        copied_hub.drop_subscription(PUBLICATION, subscriber, ignore_subscriber=True)
+        run_printed(copied.value, copy, PUBLICATION=PUBLICATION, URL=subscriber)
         copied_hub.drop_publication(PUBLICATION)
         require_changes_still_merged(merged)
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from builders.commands.hints import run_printed
 from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
@@ -121,26 +122,26 @@ def test_by_default_a_conflict_stops_and_is_kept_once(peers: tuple[Peer, Peer]) 
         peer.execute(ITEMS)
         peer.publish("items")
     first.subscribe(second)
-    with pytest.raises(ConflictsUndecided, match="nothing says what is done about conflicts there"):
+    with pytest.raises(ConflictsUndecided, match="nothing says what is done about conflicts there") as undecided:
         second.subscribe(first)
-    change = connect(first.url).replication.change_subscription
-    change(PUBLICATION, second.url, conflicts=Resolver.STOP)
+    run_printed(undecided.value, first.url, PUBLICATION=PUBLICATION, URL=second.url)
     second.subscribe(first)
     first.execute("insert into items values (1, 1, 'one')", "insert into items values (2, 2, 'two')")
     second.execute("insert into items values (2, 0, 'mine')")
     for _ in range(2):
-        with pytest.raises(ConflictFound, match="conflict of type insert_exists .* with key id = 2"):
+        with pytest.raises(ConflictFound, match="conflict of type insert_exists .* with key id = 2") as conflict:
             first.deliver()
     with pytest.raises(ConflictFound):
         second.deliver()
     assert [(found.kind, found.resolution) for found in list_conflicts(first)] == [("insert_exists", "stopped")]
 
-    change(PUBLICATION, second.url, conflicts=Resolver.APPLY)
+    for at in range(3):
+        run_printed(conflict.value, first.url, at)
     first.deliver()
     assert second.rows("items") == first.rows("items")
     assert [found.resolution for found in list_conflicts(first)] == ["applied", "stopped"]
     with pytest.raises(ConflictsFixed):
-        change(PUBLICATION, second.url, conflicts=Resolver.NONE)
+        connect(first.url).replication.change_subscription(PUBLICATION, second.url, conflicts=Resolver.NONE)
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.commands.command_lines import rowtide, rowtide_process
+from builders.commands.hints import run_printed
 from builders.faults.killed_programs import KILLED
 from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
@@ -54,7 +55,7 @@ def test_custom_procedure_follows_a_changed_signature(with_procedure: Replicated
     assert with_procedure.subscriber.execute("table orders") == [(1, "ada", None), (2, "bob", "NEW")]
 
 
-def test_failed_script_applies_nothing_until_it_is_corrected(with_procedure: ReplicatedDatabase) -> None:
+def test_a_failed_script_applies_nothing(with_procedure: ReplicatedDatabase) -> None:
     replication = with_procedure.replication
     replication.register_custom_scripting(PUBLICATION, "orders", sql="drop procedure put(int); " + NEW, name="put.sql")
     with_procedure.publisher.execute(ADD, "insert into orders values (2, 'bob', 'new')")
@@ -64,8 +65,7 @@ def test_failed_script_applies_nothing_until_it_is_corrected(with_procedure: Rep
     assert with_procedure.subscriber.execute(columns) == [(2,)]
     corrected = Path(with_procedure.publisher.lake) / "put.sql"
     corrected.write_text(FOLLOW)
-    again = ("register-custom-scripting", PUBLICATION, "orders", "--sql", str(corrected), "--from", failed.value.lsn)
-    assert rowtide("replication", *again, "--db", with_procedure.publisher.url).code == 0
+    run_printed(failed.value, with_procedure.publisher.url, PUBLICATION=PUBLICATION, FILE=str(corrected))
     with_procedure.deliver()
 
     assert with_procedure.subscriber.execute("table orders") == [(2, "bob", "NEW")]

@@ -10,6 +10,7 @@ import pytest
 from builders.capture.capture_processes import DELIVERY, CaptureProcess
 from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
+from builders.commands.hints import run_printed
 from builders.faults.failpoints import DEACTIVATION_FAILPOINTS
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication.replication_runs import running, wait_rows
@@ -149,11 +150,11 @@ def test_deactivated_subscription_can_only_be_reinitialized(
     replicated.publisher.read_log()
     deactivate(replicated, timedelta(hours=73))
 
-    with pytest.raises(SubscriptionDeactivated, match="RT-21011: .*reinitialize"):
+    with pytest.raises(SubscriptionDeactivated, match="RT-21011: .*reinitialize") as deactivated:
         replicated.replication.resume("shop")
     with pytest.raises(SubscriptionDeactivated):
         replicated.deliver()
-    assert replicated.replication.reinitialize("shop") == (replicated.subscriber.url,)
+    run_printed(deactivated.value, replicated.publisher.url)
     replicated.publisher.execute("insert into orders values (2, 2)")
     replicated.deliver()
     replicated.require_equal("orders")

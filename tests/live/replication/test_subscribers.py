@@ -9,6 +9,7 @@ import pytest
 
 from builders.capture.capture_processes import DELIVERY, CaptureProcess
 from builders.capture.captured_databases import wait_until
+from builders.commands.hints import run_printed
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.log.errors import LogStillRead
 from rowtide.log.store.entries import ReaderAdvanced
@@ -58,8 +59,11 @@ def test_subscriber_that_needs_truncated_log_is_refused(replicated: ReplicatedDa
     token = manifest.take_lease("log", "a test")
     truncate(replicated.publisher.store(), manifest, token, datetime.now(UTC))
 
-    with pytest.raises(SubscriberBehind, match="the log store begins at"):
+    with pytest.raises(SubscriberBehind, match="the log store begins at") as behind:
         replicated.deliver()
+    run_printed(behind.value, replicated.publisher.url, PUBLICATION="shop")
+    replicated.deliver()
+    replicated.require_equal("orders")
 
 
 def test_log_restarts_only_after_its_publications_are_dropped(
@@ -120,9 +124,9 @@ def test_subscriber_ahead_of_its_publisher_is_reinitialized(
         f'update rowtide_subscriber."MSreplication_subscriptions" set {position} = 2 * {position}',
         "insert into orders values (2)",
     )
-    with pytest.raises(SubscriberAhead, match="but the log was read only up to LSN"):
+    with pytest.raises(SubscriberAhead, match="but the log was read only up to LSN") as ahead:
         replicated.deliver()
-    replicated.replication.reinitialize("shop")
+    run_printed(ahead.value, replicated.publisher.url, PUBLICATION="shop")
     replicated.deliver()
 
     replicated.require_equal("orders")

@@ -14,6 +14,7 @@ from rowtide.cdc.errors.enabling import (
     NetChangesNeedKey,
 )
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 
 
@@ -46,7 +47,7 @@ def choose_key(table: SourceTable, index_name: str | None) -> RowKey:
     if index is None:
         raise IndexUnknown(table.qualified_name, index_name)
     if not index.is_valid:
-        raise IndexInvalid(table.qualified_name, index_name)
+        raise IndexInvalid(table.qualified_name, index_name, quote_qualified(table.schema, index_name))
     problem = find_problem(table, index)
     if problem is not None:
         raise IndexNotUsable(table.qualified_name, index_name, problem)

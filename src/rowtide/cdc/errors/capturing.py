@@ -62,7 +62,7 @@ class ChangeTableLost(Retryable):
     fact = "the change table of {instance} cannot be appended to: {reason}"
     hint = (
         "Put {path} back from a copy, or mount it: capture tries again. If it is lost, remove what is left of the "
-        "folder, run `rowtide cdc disable-table` for the instance, and enable it again."
+        "folder, run `rowtide cdc disable-table TABLE --capture-instance {instance}`, and enable it again."
     )
     instance: str
     path: str
@@ -104,7 +104,8 @@ class ValuesDoNotFit(RowtideError):
     fact = "{count} values of {column} captured by {instance} do not fit {type_name}, its type in the source now"
     hint = (
         "Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them by "
-        "`rowtide cdc cleanup {instance}`, or disable the instance and enable it again."
+        "`rowtide cdc cleanup {instance} --low-water-mark LSN`, the LSN of the last change that was consumed, or "
+        "disable the instance and enable it again."
     )
     count: int
     column: str

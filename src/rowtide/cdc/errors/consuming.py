@@ -11,7 +11,9 @@ class ConsumerUnknown(NotFound):
 
     number = 4131
     fact = "there is no consumer {consumer}"
-    hint = "`rowtide cdc consumers` lists them, `rowtide cdc add-consumer` creates one."
+    hint = (
+        "`rowtide cdc consumers` lists them, `rowtide cdc add-consumer {consumer} --instances INSTANCES` creates one."
+    )
     consumer: str
 
 
@@ -21,7 +23,7 @@ class ConsumerExists(AlreadyExists):
 
     number = 4132
     fact = "consumer {consumer} exists already"
-    hint = "`rowtide cdc change-consumer {consumer}` changes its instances and its limit; what it acknowledged stays."
+    hint = "`rowtide cdc change-consumer {consumer} --instances INSTANCES` changes it; what it acknowledged stays."
     consumer: str
 
 
@@ -31,7 +33,7 @@ class ConsumerOwned(Denied):
 
     number = 4144
     fact = "consumer {consumer} belongs to a target"
-    hint = "Run `rowtide cdc drop-target` for the target; `rowtide cdc targets` lists them."
+    hint = "Run `rowtide cdc drop-target TARGET`; `rowtide cdc targets` lists them."
     consumer: str
 
 
@@ -70,7 +72,7 @@ class ConsumedInstanceEnded(DataLoss):
 
     number = 4135
     fact = "capture instance {instance} of consumer {consumer} was disabled, and its changes were removed"
-    hint = "Name the instances with which it continues: `rowtide cdc change-consumer {consumer} --instances ...`."
+    hint = "Name the instances with which it continues: `rowtide cdc change-consumer {consumer} --instances INSTANCES`."
     consumer: str
     instance: str
 
@@ -116,7 +118,10 @@ class NotOfConsumer(Invalid):
 
     number = 4151
     fact = "consumer {consumer} reads {instances}, not {asked}"
-    hint = "Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer}` changes them."
+    hint = (
+        "Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer} --instances INSTANCES` "
+        "changes them."
+    )
     consumer: str
     instances: str
     asked: str
@@ -175,6 +180,6 @@ class ConsumersBehind(Denied):
 
     number = 4139
     fact = "low-water mark {mark} would pass what was not acknowledged yet: {consumers}"
-    hint = "Use a mark up to there, acknowledge for them with `rowtide cdc acknowledge`, or drop them."
+    hint = "Use a mark up to there, acknowledge for them with `rowtide cdc acknowledge CONSUMER LSN`, or drop them."
     mark: str
     consumers: str

@@ -98,9 +98,13 @@ class IndexInvalid(Invalid):
 
     number = 22980
     fact = "index {index} of table {table} is not valid: it is being built, or building it failed"
-    hint = "Wait until it is built, or run `reindex index`."
+    hint = (
+        "Wait until it is built; or remove what keeps it from being built, such as equal values, and run `reindex "
+        "index {quoted}`."
+    )
     table: str
     index: str
+    quoted: str
 
 
 @numbered
@@ -293,7 +297,7 @@ class TwoInstancesExist(AlreadyExists):
 
     number = 22962
     fact = "table {table} has two capture instances already: {instances}"
-    hint = "Disable one of them first: `rowtide cdc disable-table`."
+    hint = "Disable one of them first: `rowtide cdc disable-table {table} --capture-instance INSTANCE`."
     table: str
     instances: str
 

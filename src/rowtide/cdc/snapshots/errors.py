@@ -22,7 +22,7 @@ class SnapshotNotOpen(NotFound):
 
     number = 4211
     fact = "no snapshot of {name} is requested or being copied"
-    hint = "`rowtide cdc snapshots` lists those that are; `rowtide cdc resnapshot` requests one."
+    hint = "`rowtide cdc snapshots` lists those that are; `rowtide cdc resnapshot TABLE` requests one."
     name: str
 
 

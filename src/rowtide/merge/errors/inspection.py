@@ -24,7 +24,7 @@ class ConflictUnknown(NotFound):
 
     number = 8019
     fact = "there is no conflict {conflict_id} in this database"
-    hint = "List conflicts with `rowtide merge conflicts`."
+    hint = "List conflicts with `rowtide merge conflicts PUBLICATION`."
     conflict_id: str
 
 
@@ -84,7 +84,8 @@ class MergeValidationFailed(RowtideError):
     number = 8022
     fact = "{failed} of {all} articles differ between the publisher and {subscriber}"
     hint = (
-        "Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge reinitialize`."
+        "Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge reinitialize "
+        "PUBLICATION --subscriber {subscriber}`."
     )
     subscriber: str
     failed: int

@@ -59,9 +59,10 @@ class NodeRestored(DataLoss):
     number = 8017
     fact = "{subscriber} or the publisher was restored from a backup, or is a copy, since they last synchronised"
     hint = (
-        "To keep using this database, save changes that only the subscriber has, then run `rowtide merge reinitialize` "
-        "without --upload-first. In a copy of the publisher that is not meant to synchronise, run `rowtide merge "
-        "drop-subscription --ignore-subscriber`."
+        "To keep using this database, save changes that only the subscriber has, then run `rowtide merge reinitialize "
+        "PUBLICATION --subscriber {subscriber}` without --upload-first. In a copy of the publisher that is not meant "
+        "to synchronise, run `rowtide merge drop-subscription PUBLICATION --subscriber {subscriber} "
+        "--ignore-subscriber`."
     )
     subscriber: str
 
@@ -74,8 +75,8 @@ class NodeCopied(RowtideError):
     fact = "database {database} has the merge metadata of {original}, of which it is a copy"
     hint = (
         "Its subscriptions belong to the original: in a copied publisher, drop them with `rowtide merge "
-        "drop-subscription --ignore-subscriber`. If this database replaces the original, run `rowtide merge "
-        "reinitialize` without --upload-first."
+        "drop-subscription PUBLICATION --subscriber URL --ignore-subscriber`. If this database replaces the original, "
+        "run `rowtide merge reinitialize PUBLICATION --subscriber URL` without --upload-first."
     )
     database: str
     original: str
@@ -102,7 +103,8 @@ class MetadataMalformed(RowtideError):
     fact = "the metadata of {table} are not rowtide's at {row}: {reason}"
     hint = (
         "Nothing of this database was taken since the last batch. Save what only it has, and run `rowtide merge "
-        "reinitialize` without --upload-first, or drop its subscription and subscribe a new file."
+        "reinitialize PUBLICATION --subscriber URL` without --upload-first, or drop its subscription and subscribe a "
+        "new file."
     )
     table: str
     row: str
@@ -117,7 +119,7 @@ class GenerationRefused(DataLoss):
     fact = "{subscriber} is not where it says to be: {reason}"
     hint = (
         "Its database was changed by hand, or put back in part. Save what only it has, and run `rowtide merge "
-        "reinitialize` without --upload-first."
+        "reinitialize PUBLICATION --subscriber {subscriber}` without --upload-first."
     )
     subscriber: str
     reason: str
@@ -143,8 +145,9 @@ class OwnerNotHeld(Denied):
     number = 8150
     fact = '{table} belongs to "{owner}", and "{agent}" may not run its triggers and defaults with that role\'s rights'
     hint = (
-        'Run `grant "{owner}" to "{agent}"`, connect as the owner, or trust its code with --run-as agent of `rowtide '
-        "merge add-publication`, `change-publication` or `add-subscription`."
+        'Run `grant "{owner}" to "{agent}"`, connect as the owner, or trust its code by `rowtide merge '
+        "change-publication PUBLICATION --run-as agent`, or for a subscriber's tables by --run-as agent of `rowtide "
+        "merge add-subscription PUBLICATION --subscriber URL`."
     )
     table: str
     owner: str
@@ -158,8 +161,9 @@ class OwnersDiffer(Denied):
     number = 8151
     fact = '{table} belongs to "{owner}", but partitions or descendants of it to {others}'
     hint = (
-        "Run `alter table ... owner to` for these, or trust their code with --run-as agent of `rowtide merge "
-        "add-publication`, `change-publication` or `add-subscription`."
+        "Run `alter table ... owner to` for these, or trust their code by `rowtide merge change-publication "
+        "PUBLICATION --run-as agent`, or for a subscriber's tables by --run-as agent of `rowtide merge "
+        "add-subscription PUBLICATION --subscriber URL`."
     )
     table: str
     owner: str
@@ -174,8 +178,8 @@ class DeferredCodeOfOwner(Denied):
     fact = "{table} is not written: with the agent's rights would run at the commit {deferred}"
     hint = (
         "Run `alter function ... security definer` for the trigger's function, upgrade the server to PostgreSQL 18, or "
-        "trust its code with --run-as agent of `rowtide merge add-publication`, `change-publication` or "
-        "`add-subscription`."
+        "trust its code by `rowtide merge change-publication PUBLICATION --run-as agent`, or for a subscriber's tables "
+        "by --run-as agent of `rowtide merge add-subscription PUBLICATION --subscriber URL`."
     )
     table: str
     deferred: str
@@ -189,8 +193,8 @@ class PlannedCodeOfOwner(Denied):
     fact = "{table} is not read: the planner would run {function} of another role with the agent's rights"
     hint = (
         "Take the call out of the table's indexes, statistics and partition keys, or give it a column and write the "
-        "function in PL/pgSQL; or trust the owner with --run-as agent of `rowtide merge add-publication`, "
-        "`change-publication` or `add-subscription`."
+        "function in PL/pgSQL; or trust the owner by `rowtide merge change-publication PUBLICATION --run-as agent`, or "
+        "for a subscriber's tables by --run-as agent of `rowtide merge add-subscription PUBLICATION --subscriber URL`."
     )
     table: str
     function: str

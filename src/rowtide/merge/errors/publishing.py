@@ -12,7 +12,7 @@ class MergePublicationUnknown(NotFound):
 
     number = 8002
     fact = "there is no merge publication {name} in this database"
-    hint = "List them with `rowtide merge status`, or create one with `rowtide merge add-publication`."
+    hint = "List them with `rowtide merge status`, or create one with `rowtide merge add-publication {name}`."
     name: str
 
 
@@ -89,7 +89,10 @@ class DirectionsChanged(RowtideError):
 
     number = 8092
     fact = "the upload options or the direction of {articles} were changed after {subscriber} was filled"
-    hint = "Run `rowtide merge reinitialize --upload-first`: it uploads the subscriber's changes and copies its tables."
+    hint = (
+        "Run `rowtide merge reinitialize PUBLICATION --subscriber {subscriber} --upload-first`: it uploads the "
+        "subscriber's changes and copies its tables."
+    )
     subscriber: str
     articles: str
 
@@ -125,7 +128,7 @@ class MergePublicationExists(AlreadyExists):
 
     number = 8010
     fact = "this database already has a merge publication {name}"
-    hint = "Choose another name, or drop it first with `rowtide merge drop-publication`."
+    hint = "Choose another name, or drop it first with `rowtide merge drop-publication {name}`."
     name: str
 
 
@@ -191,7 +194,10 @@ class StoredFilterRefused(Invalid):
 
     number = 8030
     fact = "the filter {condition} of {article}, which an earlier version accepted, is refused: {reason}"
-    hint = "Replace it with `rowtide merge change-article`; subscribers follow when they synchronise."
+    hint = (
+        "Replace it with `rowtide merge change-article PUBLICATION {article} --where CONDITION`; subscribers follow "
+        "when they synchronise."
+    )
     article: str
     condition: str
     reason: str

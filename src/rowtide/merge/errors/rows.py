@@ -21,7 +21,7 @@ class RowsRefused(RowtideError):
 
     number = 8007
     fact = "{table} refused a row ({code}): {reason}"
-    hint = "See `rowtide merge conflicts`; each synchronisation tries the row again."
+    hint = "See `rowtide merge conflicts PUBLICATION`; each synchronisation tries the row again."
     table: str
     code: str
     reason: Said
@@ -49,8 +49,8 @@ class RowOutsidePartition(RowsRefused):
     number = 8027
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
-        "With --partition-options 2 and 3 a subscriber may write only rows of its partition; "
-        "see `rowtide merge conflicts`."
+        "With --partition-options 2 and 3 a subscriber may write only rows of its partition; see `rowtide merge "
+        "conflicts PUBLICATION`."
     )
 
     @classmethod
@@ -66,8 +66,8 @@ class PartitionMoved(RowsRefused):
     number = 8040
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
-        "With --partition-options 1 a subscriber may not change the columns that filters use; "
-        "see `rowtide merge conflicts`."
+        "With --partition-options 1 a subscriber may not change the columns that filters use; see `rowtide merge "
+        "conflicts PUBLICATION`."
     )
 
 
@@ -79,8 +79,8 @@ class RowNotHeld(RowsRefused):
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
         "The row stays as it is at the publisher, and is put right at the subscriber; what the subscriber had is in "
-        "the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run "
-        "`rowtide merge resolve` with --winner subscriber."
+        "the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run `rowtide "
+        "merge resolve CONFLICT --winner subscriber`."
     )
 
     @classmethod
@@ -97,7 +97,7 @@ class ParentNotThere(RowsRefused):
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
         "The row went to the conflict inbox with its parent, or alone if the publisher had deleted that; restore both "
-        "with `rowtide merge resolve`."
+        "with `rowtide merge resolve CONFLICT --winner subscriber`."
     )
 
     @classmethod
@@ -118,8 +118,8 @@ class ChildrenNotSeen(RowsRefused):
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
         "The row returns to the subscriber, with those that were deleted with it. Do it again once the subscriber has "
-        "the rows that reference it, or run `rowtide merge change-article --on-unseen-children record`: each row "
-        "that is lost becomes a conflict then."
+        "the rows that reference it, or run `rowtide merge change-article PUBLICATION {table} --on-unseen-children "
+        "record`: each row that is lost becomes a conflict then."
     )
 
     @classmethod
@@ -181,6 +181,7 @@ class IdentityRangeMissing(Invalid):
     fact = "this node has no numbers of {table} that it could give to subscribers"
     hint = (
         "Publish the table with --identity-range. If another publisher numbers it, subscribe this node there as a "
-        "server (`rowtide merge add-subscription --type server`) to an article with --publisher-identity-range."
+        "server (`rowtide merge add-subscription PUBLICATION --subscriber URL --type server`) to an article with "
+        "--publisher-identity-range."
     )
     table: str

@@ -13,9 +13,10 @@ class MergedTableAltered(RowtideError):
     number = 8029
     fact = "table {table} of {node} was altered: {reason}"
     hint = (
-        "Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize`, for each subscriber "
-        "if it is the publisher's table: it recreates triggers. With --upload-first it compares the subscriber's rows "
-        "with what it was sent, and uploads what was changed without triggers."
+        "Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize PUBLICATION "
+        "--subscriber URL`, for each subscriber if it is the publisher's table: it recreates triggers. With "
+        "--upload-first it compares the subscriber's rows with what it was sent, and uploads what was changed without "
+        "triggers."
     )
     node: str
     table: str
@@ -28,7 +29,10 @@ class DefinitionsDiffer(RowtideError):
 
     number = 8070
     fact = "the schema of {articles} was changed, and {subscriber} has not followed"
-    hint = "Run `rowtide merge sync`: it uploads the subscriber's changes, alters its tables, and downloads."
+    hint = (
+        "Run `rowtide merge sync PUBLICATION --subscriber {subscriber}`: it uploads the subscriber's changes, alters "
+        "its tables, and downloads."
+    )
     subscriber: str
     articles: str
 
@@ -41,7 +45,8 @@ class SchemaAhead(DataLoss):
     fact = "{subscriber} has schema version {version} of publication {publication}, which the publisher does not have"
     hint = (
         "The publisher was restored from a backup. Save changes that only the subscriber has, then run `rowtide merge "
-        "reinitialize` without --upload-first: it alters the subscriber's tables as the publisher's are."
+        "reinitialize {publication} --subscriber {subscriber}` without --upload-first: it alters the subscriber's "
+        "tables as the publisher's are."
     )
     subscriber: str
     version: int
@@ -69,7 +74,7 @@ class SchemaChangeRefused(RowtideError):
     fact = "the subscriber refused a change of table {table} ({statement}): {reason}"
     hint = (
         "Remove the cause there and synchronise again; or alter the table there by hand, and mark the change with "
-        "`rowtide merge mark-schema-change --skip`."
+        "`rowtide merge mark-schema-change PUBLICATION VERSION --skip`."
     )
     table: str
     statement: str
@@ -82,7 +87,10 @@ class KeyChanged(Denied):
 
     number = 8074
     fact = "the primary key of table {table} was changed from ({before}) to ({after})"
-    hint = "Restore the key; or run `rowtide merge drop-article` and, after all have synchronised, `add-article`."
+    hint = (
+        "Restore the key; or run `rowtide merge drop-article PUBLICATION {table}` and, after all have synchronised, "
+        "`add-article`."
+    )
     table: str
     before: str
     after: str
@@ -94,7 +102,7 @@ class ColumnNeeded(Denied):
 
     number = 8075
     fact = "{purpose} of {article} does not fit its table any more: {reason}"
-    hint = "Replace it with `rowtide merge change-article`, or restore the column."
+    hint = "Replace it with `rowtide merge change-article PUBLICATION {article}`, or restore the column."
     purpose: str
     article: str
     reason: str
@@ -106,7 +114,7 @@ class SchemaChangeUnknown(NotFound):
 
     number = 8076
     fact = "publication {publication} has no schema change {version}"
-    hint = "List them with `rowtide merge schema-changes`."
+    hint = "List them with `rowtide merge schema-changes {publication}`."
     publication: str
     version: int
 

@@ -24,7 +24,10 @@ class MergeSubscriptionUnknown(NotFound):
 
     number = 8013
     fact = "{subscriber} does not subscribe to {publication}"
-    hint = "Add it with `rowtide merge add-subscription`; an earlier subscription may have been dropped at one end."
+    hint = (
+        "Add it with `rowtide merge add-subscription {publication} --subscriber {subscriber}`; an earlier subscription "
+        "may have been dropped at one end."
+    )
     subscriber: str
     publication: str
 
@@ -35,7 +38,7 @@ class MergeSubscriptionExists(AlreadyExists):
 
     number = 8014
     fact = "{subscriber} already subscribes to {publication}"
-    hint = "Synchronise it with `rowtide merge sync`, or drop it first."
+    hint = "Synchronise it with `rowtide merge sync {publication} --subscriber {subscriber}`, or drop it first."
     subscriber: str
     publication: str
 
@@ -63,9 +66,9 @@ class SubscriberIsHub(AlreadyExists):
     number = 8132
     fact = "{subscriber} is the publisher of {publication}, or a copy of it"
     hint = (
-        "Name another database. In a copy, and there alone, `rowtide merge drop-subscription --ignore-subscriber` for "
-        "each of its subscriptions and `rowtide merge drop-publication` remove what came along; then subscribe it with "
-        "--existing."
+        "Name another database. In a copy, and there alone, `rowtide merge drop-subscription {publication} "
+        "--subscriber URL --ignore-subscriber` for each of its subscriptions and `rowtide merge drop-publication "
+        "{publication}` remove what came along; then subscribe it with --existing."
     )
     subscriber: str
     publication: str
@@ -128,7 +131,10 @@ class PartitionUnused(Invalid):
 
     number = 8060
     fact = "no article of {publication} is filtered: its subscribers have all rows"
-    hint = "Filter articles with `rowtide merge add-article --where`, before the first subscription."
+    hint = (
+        "Filter articles with `rowtide merge add-article {publication} TABLE --where CONDITION`, before the first "
+        "subscription."
+    )
     publication: str
 
 
@@ -149,7 +155,10 @@ class SnapshotUnfit(Invalid):
 
     number = 8110
     fact = "the snapshot in {folder} cannot be used: {reason}"
-    hint = "Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot` makes one."
+    hint = (
+        "Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot PUBLICATION --to "
+        "FOLDER` makes one."
+    )
     folder: str
     reason: str
 
@@ -160,7 +169,7 @@ class SnapshotOutdated(RowtideError):
 
     number = 8111
     fact = "the snapshot in {folder}, of {taken}, is too old: {reason}"
-    hint = "Make a new one by `rowtide merge snapshot`."
+    hint = "Make a new one by `rowtide merge snapshot PUBLICATION --to FOLDER`."
     folder: str
     taken: str
     reason: str
@@ -172,7 +181,10 @@ class SnapshotDamaged(RowtideError):
 
     number = 8112
     fact = "the file {path} of a snapshot is damaged: {reason}"
-    hint = "Copy it again, or make a new snapshot by `rowtide merge snapshot`; what was delivered stays."
+    hint = (
+        "Copy it again, or make a new snapshot by `rowtide merge snapshot PUBLICATION --to FOLDER`; what was delivered "
+        "stays."
+    )
     path: str
     reason: str
 
@@ -184,8 +196,8 @@ class ChangesNotUploaded(RowtideError):
     number = 8131
     fact = "the subscription of {subscriber} stays: the publisher does not have all of its changes: {changes}"
     hint = (
-        "`rowtide merge conflicts` and `rowtide merge sync` say why they are refused. "
-        "To give them up, drop the subscription without --upload-first."
+        "`rowtide merge conflicts PUBLICATION` and `rowtide merge sync PUBLICATION --subscriber {subscriber}` say why "
+        "they are refused. To give them up, drop the subscription without --upload-first."
     )
     subscriber: str
     changes: str
@@ -197,7 +209,10 @@ class UploadNotComparable(DataLoss):
 
     number = 8021
     fact = "the changes of {subscriber} cannot be compared with those of other nodes: {reason}"
-    hint = "Export what you need from the subscriber, and run `rowtide merge reinitialize` without --upload-first."
+    hint = (
+        "Export what you need from the subscriber, and run `rowtide merge reinitialize PUBLICATION --subscriber "
+        "{subscriber}` without --upload-first."
+    )
     subscriber: str
     reason: str
 
@@ -208,7 +223,10 @@ class SubscriptionExpired(DataLoss):
 
     number = 8018
     fact = "{subscriber} last synchronised on {last}, more than {days} days ago"
-    hint = "Run `rowtide merge reinitialize`, with --upload-first to keep the subscriber's own changes."
+    hint = (
+        "Run `rowtide merge reinitialize PUBLICATION --subscriber {subscriber}`, with --upload-first to keep the "
+        "subscriber's own changes."
+    )
     subscriber: str
     last: str
     days: int

@@ -11,7 +11,7 @@ class ValidationFailed(RowtideError):
 
     number = 20574
     fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
-    hint = "Run `rowtide replication validate --differences`, which lists the rows that differ."
+    hint = "Run `rowtide replication validate {publication} --differences`, which lists the rows that differ."
     publication: str
     failed: int
     count: int
@@ -38,7 +38,10 @@ class SubscriberRowsDiffer(RowtideError):
 
     number = 7237
     fact = "{count} rows at subscribers of {publication} differ from the published ones"
-    hint = "Run `rowtide replication validate --repair`, or `rowtide replication reinitialize`, which copies all rows."
+    hint = (
+        "Run `rowtide replication validate {publication} --repair`, or `rowtide replication reinitialize "
+        "{publication}`, which copies all rows."
+    )
     publication: str
     count: int
 

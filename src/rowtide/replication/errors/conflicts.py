@@ -37,8 +37,8 @@ class TableDeliveredInRing(Invalid):
     number = 7171
     fact = "{table} is delivered back to this database by way of {path}: changes would circulate"
     hint = (
-        "Break the ring with `rowtide replication drop-subscription` at one of these databases, or add subscriptions "
-        "without --forward between all of them."
+        "Break the ring with `rowtide replication drop-subscription PUBLICATION --subscriber URL` at one of these "
+        "databases, or add subscriptions without --forward between all of them."
     )
     table: str
     path: str
@@ -109,7 +109,8 @@ class ConflictFound(RowtideError):
     )
     hint = (
         "`rowtide replication conflicts {publication}` has both rows. Run `rowtide replication change-subscription "
-        "{publication} --conflicts apply`, or `skip`, and `resume`; and set it to stop again once it is delivered."
+        "{publication} --subscriber {subscriber} --conflicts apply`, or `skip`, and `rowtide replication resume "
+        "{publication} --subscriber {subscriber}`; and set it to stop again once it is delivered."
     )
     lsn: CommitLsn
     command_id: int
@@ -138,8 +139,8 @@ class ConflictsUndecided(Invalid):
     number = 7251
     fact = "{subscriber} delivers {table} to this database, and nothing says what is done about conflicts there"
     hint = (
-        "First run `rowtide replication change-subscription --conflicts stop` there, or with another resolver; "
-        "or add --conflicts none if no row is changed at both."
+        "First run `rowtide replication change-subscription PUBLICATION --subscriber URL --conflicts stop` there, or "
+        "with another resolver; or add --conflicts none if no row is changed at both."
     )
     table: str
     subscriber: str
@@ -176,7 +177,9 @@ class ClockSkewed(RowtideError):
 
     number = 7255
     fact = "the publisher has committed {ahead_s:.1f} s ahead of the clock of {subscriber}"
-    hint = "Set the servers' clocks by NTP, then run `rowtide replication resume`."
+    hint = (
+        "Set the servers' clocks by NTP, then run `rowtide replication resume PUBLICATION --subscriber {subscriber}`."
+    )
     subscriber: str
     ahead_s: float
 

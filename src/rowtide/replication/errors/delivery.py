@@ -14,8 +14,8 @@ class CustomScriptFailed(RowtideError):
     number = 7261
     fact = "custom script {script} of {table} failed with the schema change of the transaction at LSN {lsn}: {reason}"
     hint = (
-        "Register a corrected one: `rowtide replication register-custom-scripting … --from {lsn}`. Then run "
-        "`rowtide replication resume`, or `run`."
+        "Register a corrected one: `rowtide replication register-custom-scripting PUBLICATION {table} --sql FILE "
+        "--from {lsn}`. Then run `rowtide replication resume PUBLICATION`, or `run`."
     )
     script: str
     table: str
@@ -94,7 +94,7 @@ class SchemaChanged(RowtideError):
 
     number = 7116
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
-    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    hint = "Run `rowtide replication reinitialize PUBLICATION`, which copies the tables again."
     table: str
     lsn: str
     change: str
@@ -107,8 +107,8 @@ class IdentityLost(SchemaChanged):
     number = 7286
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
     hint = (
-        "Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume`: "
-        "delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."
+        "Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume "
+        "PUBLICATION`: delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."
     )
     quoted: str
     """The table as SQL takes it."""
@@ -133,7 +133,10 @@ class ArticleSuspended(DataLoss):
 
     number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
-    hint = "Once the row is gone, copy the table with `rowtide replication reinitialize --article`; others continue."
+    hint = (
+        "Once the row is gone, copy the table with `rowtide replication reinitialize PUBLICATION --article {table}`; "
+        "others continue."
+    )
     table: str
     lsn: str
     reason: str
@@ -146,8 +149,9 @@ class PublishedTableDropped(RowtideError):
     number = 7164
     fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
     hint = (
-        "A new table of that name is not published: drop the article with `rowtide replication drop-article`, "
-        "and add it again, with `--if-exists drop` or truncate for the table that the subscriber keeps."
+        "A new table of that name is not published: drop the article with `rowtide replication drop-article "
+        "PUBLICATION {table}`, and add it again, with `--if-exists drop` or truncate for the table that the subscriber "
+        "keeps."
     )
     table: str
 
@@ -173,7 +177,7 @@ class ChangesLost(DataLoss):
 
     number = 7117
     fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
-    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    hint = "Run `rowtide replication reinitialize PUBLICATION`, which copies the tables again."
     lsn: str
     reason: str
 
@@ -184,7 +188,9 @@ class SubscriberBehind(DataLoss):
 
     number = 7118
     fact = "{subscriber} needs the changes from LSN {needed} on, but the log store begins at {low}"
-    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    hint = (
+        "Run `rowtide replication reinitialize PUBLICATION --subscriber {subscriber}`, which copies the tables again."
+    )
     subscriber: str
     needed: str
     low: str
@@ -200,8 +206,8 @@ class SubscriberAhead(DataLoss):
     number = 7128
     fact = "{subscriber} has the changes up to LSN {delivered}, but the log was read only up to LSN {read}"
     hint = (
-        "The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize`, "
-        "which copies the tables as they are now."
+        "The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize "
+        "PUBLICATION --subscriber {subscriber}`, which copies the tables as they are now."
     )
     subscriber: str
     delivered: str
@@ -229,8 +235,8 @@ class SubscriptionDeactivated(DataLoss):
         "its oldest undelivered change exceeds the retention"
     )
     hint = (
-        "Run `rowtide replication reinitialize`, which copies its tables again. `change-distribution "
-        "--max-retention-hours` keeps undelivered changes longer."
+        "Run `rowtide replication reinitialize {publication} --subscriber {subscriber}`, which copies its tables "
+        "again. `rowtide replication change-distribution --max-retention-hours HOURS` keeps undelivered changes longer."
     )
     publication: str
     subscriber: str
@@ -271,6 +277,6 @@ class JoiningRefused(Invalid):
 
     number = 7200
     fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
-    hint = "Remove the cause at the subscriber, then run `rowtide replication resume`."
+    hint = "Remove the cause at the subscriber, then run `rowtide replication resume PUBLICATION`."
     table: str
     reason: Said

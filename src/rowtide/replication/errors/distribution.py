@@ -11,7 +11,7 @@ class DistributorUnreachable(Retryable):
 
     number = 7263
     fact = "the distribution database {url} cannot be reached: {reason}"
-    hint = "Start it, or check network and password; `rowtide replication move-distribution` names another place."
+    hint = "Start it, or check network and password; `rowtide replication move-distribution URL` names another place."
     url: str
     reason: str
 
@@ -32,7 +32,7 @@ class DistributionElsewhere(AlreadyExists):
 
     number = 7264
     fact = "the distribution database of {database} is {found}, not {wanted}"
-    hint = "Omit --distribution-db, or move it: `rowtide replication move-distribution`."
+    hint = "Omit --distribution-db, or move it: `rowtide replication move-distribution {wanted}`."
     database: str
     found: str
     wanted: str
@@ -45,8 +45,8 @@ class DistributionMissing(NotFound):
     number = 7265
     fact = "there is no distribution database of this publisher at {url} (schema {schema})"
     hint = (
-        "Repeat an interrupted `rowtide replication add-publication` or `drop-publication`; or restore a dump of it, "
-        "and name its place by `rowtide replication move-distribution`."
+        "Repeat an interrupted `rowtide replication add-publication NAME` or `rowtide replication drop-publication "
+        "NAME`; or restore a dump of it, and name its place by `rowtide replication move-distribution URL`."
     )
     url: str
     schema: str
@@ -58,7 +58,7 @@ class NotADistributor(NotFound):
 
     number = 7151
     fact = "the database {database} has no publications"
-    hint = "Create one first with `rowtide replication add-publication`."
+    hint = "Create one first with `rowtide replication add-publication NAME`."
     database: str
 
 

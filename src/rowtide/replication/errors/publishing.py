@@ -123,7 +123,7 @@ class PublicationUnknown(NotFound):
 
     number = 20026
     fact = "the publication {publication} does not exist"
-    hint = "`rowtide replication status` lists publications."
+    hint = "`rowtide replication publications` lists them."
     publication: str
 
 
@@ -176,7 +176,7 @@ class PublicationSubscribed(Denied):
 
     number = 14005
     fact = "publication {publication} has subscriptions"
-    hint = "Drop them first with `rowtide replication drop-subscription`."
+    hint = "Drop them first with `rowtide replication drop-subscription {publication} --subscriber URL`."
     publication: str
 
 
@@ -329,7 +329,10 @@ class ChangeRefused(Invalid):
 
     number = 7201
     fact = "table {table} was changed in its publication, which the subscriber refuses: {reason}"
-    hint = "Remove the cause and run `rowtide replication resume`, or change the article with `change-article`."
+    hint = (
+        "Remove the cause and run `rowtide replication resume PUBLICATION`, or change the article with "
+        "`change-article`."
+    )
     table: str
     reason: Said
 
@@ -407,7 +410,7 @@ class PublicationBeingDropped(RowtideError):
 
     number = 7289
     fact = "publication {publication} is being dropped"
-    hint = "Once that has ended, add it again with `rowtide replication add-publication`."
+    hint = "Once that has ended, add it again with `rowtide replication add-publication {publication}`."
     publication: str
 
 

@@ -15,13 +15,15 @@ class TableOwnerNotHeld(Denied):
         "run with the rights of role {role}, which is not a member of it"
     )
     hint = (
-        "At the subscriber, run `grant {owner} to {role}`; or name {owner} in the subscriber's URL; or say that the "
-        "role is trusted by `--run-as agent`."
+        "At the subscriber, run `grant {quoted_owner} to {quoted_role}`; or name {owner} in the subscriber's URL; or "
+        "say that the role is trusted by `--run-as agent`."
     )
     table: str
     owner: str
     role: str
     subscriber: str
+    quoted_owner: str
+    quoted_role: str
 
 
 @numbered

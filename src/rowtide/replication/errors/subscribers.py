@@ -23,10 +23,11 @@ class ReplicationRoleRefused(Denied):
     number = 7109
     fact = "role {role} may not set session_replication_role at the subscriber"
     hint = (
-        "At the subscriber, run `grant set on parameter session_replication_role to <role>`; "
+        "At the subscriber, run `grant set on parameter session_replication_role to {quoted}` as a superuser; "
         "before PostgreSQL 15 the role must be a superuser."
     )
     role: str
+    quoted: str
 
 
 @numbered
@@ -121,7 +122,8 @@ class SubscriberTableExists(AlreadyExists):
     fact = "the subscriber already has a table {table}"
     hint = (
         "Choose --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only. For an article "
-        "that joins subscriptions: `rowtide replication drop-article`, then `add-article` with --if-exists."
+        "that joins subscriptions: `rowtide replication drop-article PUBLICATION {table}`, then `add-article` with "
+        "--if-exists."
     )
     table: str
 
@@ -198,7 +200,8 @@ class ProceduresMissing(NotFound):
     number = 7136
     fact = "the subscriber has no procedure {procedure}"
     hint = (
-        "Run the output of `rowtide replication script-procedures` there, or use --sync-type replication-support-only."
+        "Run the output of `rowtide replication script-procedures PUBLICATION` there, or use --sync-type "
+        "replication-support-only."
     )
     procedure: str
 

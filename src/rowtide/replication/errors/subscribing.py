@@ -65,7 +65,7 @@ class NothingToSubscribe(Invalid):
 
     number = 7111
     fact = "publication {publication} has no articles"
-    hint = "Add one with `rowtide replication add-article`."
+    hint = "Add one with `rowtide replication add-article {publication} TABLE`."
     publication: str
 
 
@@ -97,8 +97,9 @@ class SubscriberNotCleared(RowtideError):
     number = 7172
     fact = "the subscription of {subscriber} to {publication} is paused, but not dropped: {reason}"
     hint = (
-        "Repeat the command when the subscriber is reachable, or continue delivery with `rowtide replication resume`. "
-        "If the subscriber no longer exists, use `rowtide replication drop-subscription --ignore-subscriber`."
+        "Repeat the command when the subscriber is reachable, or continue delivery with `rowtide replication resume "
+        "{publication} --subscriber {subscriber}`. If the subscriber no longer exists, use `rowtide replication "
+        "drop-subscription {publication} --subscriber {subscriber} --ignore-subscriber`."
     )
     subscriber: str
     publication: str

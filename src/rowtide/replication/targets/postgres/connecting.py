@@ -10,6 +10,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.databases.postgres.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribers import ReplicationRoleRefused
@@ -68,4 +69,4 @@ def _replicate(connection: psycopg.Connection) -> None:
     except RightMissing as error:
         user = connection.info.user
         connection.close()
-        raise ReplicationRoleRefused(user) from error
+        raise ReplicationRoleRefused(user, quote(user)) from error

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.connect import pin_again
 from rowtide.databases.postgres.errors import RowsHidden, UnexpectedSqlError, translated
 from rowtide.databases.postgres.operators import operators_query
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, read_owners
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.search_path import USERS_PATH
 from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.run_as import RunAs
@@ -106,7 +106,8 @@ class WrittenTables:
         if owner.is_trusted:
             return self.own
         if not owner.is_held:
-            raise TableOwnerNotHeld(article.qualified_name, owner.name, self.own.role.name, self._subscriber)
+            names = owner.name, self.own.role.name
+            raise TableOwnerNotHeld(article.qualified_name, *names, self._subscriber, *map(quote, names))
         return Writer(owner, owner.executing, owner.querying, is_other=True)
 
     def _require_procedures(self, articles: Sequence[Article], found: Mapping[str, Owner]) -> None:
