@@ -169,7 +169,7 @@ def test_what_a_device_gave_before_it_failed_is_left_out(fleet: Fleet, reader: R
     damaged.write_bytes(content)
 
     changes = reader.read(keep_going=True)
-    assert changes.failures[str(damaged)].startswith("RT-1124: the database file")
+    assert changes.failures[str(damaged)].startswith("RT-1133: the database file")
     assert values(changes["t"]) == [("a", INSERTED, 1, "sound", 1)]
     spooled = reader.spark.read.option("recursiveFileLookup", "true").parquet(_escaped(changes.spool))
     assert spooled.where(f"device = '{damaged}' and operation = {INSERTED}").count() > 0

@@ -33,6 +33,7 @@ HIDDEN = {
     "rowtide": f"{LOG}|{CAPTURE}|{REPLICATION}|log store|table public.item|server|role",
     "cdc": f"log reader|{CAPTURE}|table public.item",
     "distribution": f"log reader|{REPLICATION}",
+    "distribution elsewhere": f"log reader|{REPLICATION}|log store",
     "rowtide_merge": "merge",
     "rowtide_tracking": "table public.note|server",
     "rowtide_subscriber": "subscriber|prepared",
@@ -46,6 +47,7 @@ FAILING = {
     "rowtide": {"cdc status", "replication status"},
     "cdc": {"cdc status"},
     "distribution": {"replication status"},
+    "distribution elsewhere": {"replication status"},
     "rowtide_merge": {"merge status"},
     "rowtide_tracking": {"tracking options"},
     "log store": {"cdc status", "replication status"},
@@ -267,6 +269,63 @@ def test_what_a_closed_database_would_say_is_not_known(
             else:
                 require_unknown(before, asked, now, "database", ("not currently accepting connections",))
                 assert {stated.code for stated in now.values()} == {1, 2}
+
+
+@pytest.fixture(scope="module")
+def elsewhere(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A publisher and its distribution database, which is another one."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with fresh_database(server) as url, fresh_database(server) as distribution:
+        with psycopg.connect(url, autocommit=True) as session:
+            session.execute("create table item (id int primary key, name text)")
+        for command in (
+            f"replication add-publication shop --log-store {folder}/log --distribution-db {distribution}",
+            "replication add-article shop item",
+            f"replication add-subscription shop --subscriber sqlite:///{folder}/copy.db",
+            "replication run --once",
+        ):
+            ended = rowtide(*command.split(), "--db", url)
+            assert ended.code == 0, (command, ended)
+        yield url, distribution
+
+
+@pytest.mark.parametrize("how", ["closed", "lost", "denied"])
+def test_what_a_distribution_database_would_say_is_not_known(
+    elsewhere: tuple[str, str], server: EmbeddedServer, how: str
+) -> None:
+    url, distribution = elsewhere
+    before = {url: state(url)}
+    name = str(make_url(distribution).database)
+    with (
+        psycopg.connect(server.url(), autocommit=True) as admin,
+        psycopg.connect(distribution, autocommit=True) as session,
+    ):
+        ((schema,),) = session.execute(
+            r"select nspname::text from pg_namespace where nspname like 'distribution%'"
+        ).fetchall()
+        asked, stopped = url, session if how == "lost" else admin
+        stops, starts = {
+            "closed": [f"alter database {name} allow_connections {allowed}" for allowed in ("false", "true")],
+            "lost": [f"alter schema {schema} rename to lost", f"alter schema lost rename to {schema}"],
+            "denied": [
+                f"revoke connect on database {name} from stranger",
+                f"grant connect on database {name} to public",
+            ],
+        }[how]
+        if how == "denied":
+            admin.execute("create role stranger login in role pg_monitor, pg_read_all_data")
+            admin.execute(f"revoke connect on database {name} from public".encode())
+            admin.execute(f"grant connect on database {name} to stranger".encode())
+            asked = make_url(url).set(username="stranger").render_as_string(hide_password=False)
+            before[asked] = state(asked)
+        stopped.execute(stops.encode())
+        try:
+            now = state(asked)
+        finally:
+            stopped.execute(starts.encode())
+            if how == "denied":
+                admin.execute("drop role stranger")
+    require_unknown(before, asked, now, "distribution elsewhere", ("distribution database",))
 
 
 def require_unknown(

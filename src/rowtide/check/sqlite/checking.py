@@ -9,6 +9,7 @@ from dataclasses import replace
 from rowtide.check.addressing import Checked
 from rowtide.check.errors import NotAPublisher, NothingForLake
 from rowtide.databases.sqlite.connect import open_url, path_of
+from rowtide.databases.sqlite.errors import translated
 from rowtide.findings.finding import by_severity
 from rowtide.findings.purpose import Purpose
 from rowtide.findings.sqlite.file_facts import read_file
@@ -27,8 +28,9 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
     with closing(open_url(url)) as connection:
         if purpose is Purpose.PUBLISHER:
             raise NotAPublisher(path_of(connection))
-        connection.execute("begin")
-        facts = read_file(connection, tables)
+        with translated(path_of(connection)):
+            connection.execute("begin")
+            facts = read_file(connection, tables)
         if purpose is not None and not tables:
             tracked = {one.tracked.name for one in facts.tracked}
             tables_left = tuple(table for table in facts.tables if table.table.name in tracked)

@@ -15,13 +15,19 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
+from rowtide.databases.sqlite.errors import (
+    LOCK_DEADLINE_S,
+    FileBusy,
+    FileNotOpened,
+    SqliteTooOld,
+    find_fault,
+    is_busy,
+)
 from rowtide.databases.sqlite.strange_files import FileLimits, StrangeFile
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 NEEDED_VERSION = (3, 37, 0)
 """For `pragma table_list` with strict tables; the triggers, which other programs run, need only 3.15."""
-LOCK_DEADLINE_S = 10.0
 _RETRY_MS = (1.0, 5.0)
 IN_MEMORY = ""
 
@@ -62,7 +68,7 @@ _ENGINE = create_engine(
 def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection:
     """Open an existing database file in autocommit mode; with limits, one that strangers write.
 
-    Raises `FileNotOpened`, `SqliteTooOld`.
+    Raises `FileNotOpened`, `FileBusy`, `FileDamaged`, `SqliteTooOld`.
     """
     if sqlite3.sqlite_version_info < NEEDED_VERSION:
         raise SqliteTooOld(sqlite3.sqlite_version, ".".join(map(str, NEEDED_VERSION)))
@@ -77,6 +83,8 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
             connection.limited_by(limits)
         connection.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.DatabaseError as error:
+        if is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+            raise find_fault(path, error) from error
         raise FileNotOpened(path, str(error)) from error
     return connection
 
@@ -153,11 +161,6 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
             raise
         return False
     return True
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the requested lock; includes extended error codes."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _existing(path: str) -> str:

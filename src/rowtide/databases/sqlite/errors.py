@@ -6,8 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy.exc import DBAPIError
+
 from rowtide.core.errors import Retryable, RowtideError, numbered
 from rowtide.core.row_values import Said
+
+LOCK_DEADLINE_S = 10.0
 
 
 @numbered
@@ -47,6 +51,18 @@ class FileFailed(RowtideError):
 
 
 @numbered
+class FileDamaged(FileFailed):
+    """Pages of the file are not what SQLite has written: nothing that is not said can be relied upon."""
+
+    number = 1133
+    fact = "the database file {path} is damaged: {reason}"
+    hint = (
+        "Keep a copy of it. Put a backup back, or save the rows that can be read into a new file by `.recover` of "
+        "SQLite's shell. A file that merges is then subscribed anew, or its backup reinitialised."
+    )
+
+
+@numbered
 class StatementTimedOut(RowtideError):
     """A statement in a file took too long: code of the file, such as a trigger or a view, does not end."""
 
@@ -73,11 +89,28 @@ class ValueTooLarge(RowtideError):
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise `FileFailed` for SQLite's own errors."""
+    """Raise `FileFailed`, `FileDamaged` or `FileBusy` for SQLite's own errors."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise FileFailed(path, " ".join(str(error).split())) from error
+        raise find_fault(path, error) from error
+    except DBAPIError as error:
+        if not isinstance(error.orig, sqlite3.Error):
+            raise
+        raise find_fault(path, error.orig) from error
+
+
+def find_fault(path: str, error: Exception) -> FileFailed | FileBusy:
+    """Return what an error of SQLite's says of a file."""
+    if is_busy(error):
+        return FileBusy(path, LOCK_DEADLINE_S)
+    is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+    return (FileDamaged if is_damaged else FileFailed)(path, " ".join(str(error).split()))
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another connection holds the requested lock; includes extended error codes."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @numbered

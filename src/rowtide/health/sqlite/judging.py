@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
+from rowtide.databases.sqlite.errors import translated
 from rowtide.findings.place_facts import Place, read_place
 from rowtide.findings.sqlite.file_facts import read_all_tracked, read_other_forms
 from rowtide.findings.tracked_facts import TrackedFacts
@@ -39,10 +40,11 @@ def read_judgements(url: str) -> tuple[Judgement, ...]:
 def read_facts(url: str) -> FileHealthFacts:
     """Read everything that is judged. Raises `FileNotOpened`, `SqliteTooOld`."""
     with closing(open_url(url)) as connection:
-        connection.execute("begin")
         path = path_of(connection)
-        other_forms = read_other_forms(connection)
-        tracked = read_all_tracked(connection) if not other_forms else ()
+        with translated(path):
+            connection.execute("begin")
+            other_forms = read_other_forms(connection)
+            tracked = read_all_tracked(connection) if not other_forms else ()
     folder = str(Path(path).parent) if path != IN_MEMORY else None
     return FileHealthFacts(
         other_forms=other_forms,

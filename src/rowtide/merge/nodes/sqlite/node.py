@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_connection, path_of, rehearsal
-from rowtide.databases.sqlite.errors import FileBusy, FileFailed
+from rowtide.databases.sqlite.connect import begin_immediate, open_connection, path_of, rehearsal
+from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
@@ -581,7 +581,7 @@ class SqliteNode:
             return limited
         if isinstance(error, sqlite3.Error) and is_busy(error):
             return NodeBusy(self.path, reason)
-        return FileFailed(self.path, reason)
+        return find_fault(self.path, error)
 
 
 @contextmanager

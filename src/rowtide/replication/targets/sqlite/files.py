@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.sqlite.connect import IN_MEMORY, LOCK_DEADLINE_S, begin_immediate, is_busy, open_url
-from rowtide.databases.sqlite.errors import FileBusy
+from rowtide.databases.sqlite.connect import IN_MEMORY, begin_immediate, open_url
+from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S, FileBusy, is_busy
 from rowtide.databases.urls import parse_url
 from rowtide.replication.errors.subscribers import SubscriberFileFailed, SubscriberFileReplaced, SubscriberFileUnusable
 

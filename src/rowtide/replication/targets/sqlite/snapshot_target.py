@@ -13,7 +13,7 @@ from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copy_text import read_rows
-from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
+from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
-from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
+from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
