@@ -58,7 +58,7 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
         replicated.deliver()
 
     assert 'Run `alter table "public"."documents" replica identity full`' in str(lost.value)
-    assert "then `rowtide replication resume`" in str(lost.value)
+    assert "then `rowtide replication resume PUBLICATION`" in str(lost.value)
     replicated.publisher.execute("alter table documents replica identity full", "update documents set seen = 1")
     replicated.deliver()
     rows = replicated.subscriber.execute("select id, seen from documents order by id")
