@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -69,6 +69,24 @@ def test_another_master_than_the_running_one_is_refused(spark: SparkSession) -> 
     with pytest.raises(SparkRunning, match=r"RT-1013: .*on local\[\*\], and spark://h:7077 was asked for"):
         build_session(master="spark://h:7077")
     assert build_session(master="local[*]").sparkContext is spark.sparkContext
+
+
+def test_uploads_to_buckets_can_be_kept_on_the_disk(spark: SparkSession) -> None:
+    """As an executor does, which has no local file system yet."""
+    reached: Any = spark
+    files = reached._jvm.org.apache.hadoop.fs.FileSystem
+    assert files.newInstanceLocal(reached._jsc.hadoopConfiguration()).getUri().getScheme() == "file"
+
+
+def test_spark_writes_no_checksums_beside_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    for form in ("delta", "parquet"):
+        place = tmp_path / form
+        spark.range(3).write.format(form).save(str(place))
+        file = next(place.glob("part-*"))
+        # One of another program, which is wrong after a file was written anew.
+        (place / f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0wrong")
+        assert spark.read.format(form).load(str(place)).count() == 3
+        assert {path.name for path in place.rglob(".*.crc")} == {f".{file.name}.crc"}
 
 
 def test_a_missing_jar_is_named_and_not_tried_again(spark: SparkSession) -> None:

@@ -42,7 +42,8 @@ SESSION_DEFAULTS = {
     "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
     # Vacuum lists the smallest table in so many tasks: ten thousand of them take minutes.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-    # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
+    # On a local disk: no second file beside each, with checksums that Parquet's pages have already. fs.file.impl stays
+    # as it is: executors buffer uploads to S3 in a LocalFileSystem, and fail with any other class.
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 """Session settings on which plans and sizes depend; the user's values beat them."""
@@ -53,8 +54,6 @@ _APPLICATION_DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
-    # As for sessions, for what Spark itself writes.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Kept for the web interface that is not there: a thousand of each would be held in memory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowtide.lake.errors import SparkNotStarted
 from rowtide.lake.java import describe
@@ -18,7 +18,7 @@ from rowtide.storage.object_urls import hadoop_settings
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
 
 _PYTHON = "spark.pyspark.python"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -52,8 +52,21 @@ def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequ
             context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
         except Py4JJavaError as error:
             raise SparkNotStarted(describe(error)) from error
+    _omit_checksums(context)
     if not is_local(str(context.master)):
         ship_package(context)
+
+
+def _omit_checksums(context: SparkContext) -> None:
+    """Let the driver neither write nor read checksums beside files on a disk.
+
+    Parquet's pages have their own, and what rowtide writes without Spark, over Spark's files too, has none.
+    """
+    spark: Any = context
+    java = spark._jvm  # noqa: SLF001 - no public way
+    disk = java.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    disk.setWriteChecksum(False)
+    disk.setVerifyChecksum(False)
 
 
 def _choose_python(chosen: Mapping[str, str]) -> None:
