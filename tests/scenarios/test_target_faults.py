@@ -11,7 +11,7 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
-from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.faults.failpoints import BRANCH_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from rowtide.targets import TargetFormat
 
@@ -36,7 +36,8 @@ def test_a_killed_apply_is_done_again_once(captured: CapturedDatabase, form: Tar
     applied = AppliedTargets(captured)
     for name, kind in (("now", "current"), ("past", "history")):
         applied.add(name, "public_item", kind=kind, format=form)
-    for turn, failpoint in enumerate(TARGET_FAILPOINTS, 1):
+    places = TARGET_FAILPOINTS if form is TargetFormat.DELTA else (*BRANCH_FAILPOINTS, *TARGET_FAILPOINTS)
+    for turn, failpoint in enumerate(places, 1):
         captured.execute(
             f"insert into item select n, 'new' from generate_series({turn}0, {turn}5) n",
             f"update item set name = name || {turn} where id % 2 = {turn % 2}",

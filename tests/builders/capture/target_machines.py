@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.snapshot_machines import SnapshotMachine
-from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.faults.failpoints import BRANCH_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.source_shadows import ShadowedTable
 from rowtide.core.lsn import CommitLsn
 from rowtide.targets import TargetFormat
@@ -31,7 +31,7 @@ class TargetMachine(SnapshotMachine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.places = TARGET_FAILPOINTS
+        self.places = TARGET_FAILPOINTS if self.form is TargetFormat.DELTA else (*BRANCH_FAILPOINTS, *TARGET_FAILPOINTS)
         self.applied = AppliedTargets(self.captured)
         followed = [table.instance for table in self.followed]
         self.applied.add(CURRENT, *followed, format=self.form)

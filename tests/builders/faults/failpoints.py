@@ -109,6 +109,8 @@ SWITCH_FAILPOINTS = tuple(
 )
 VACUUM_FAILPOINTS = ("delta_vacuum.before", "delta_vacuum.after")
 TARGET_FAILPOINTS = tuple(f"{step}.{side}" for step in ("target_commit", "target_set") for side in ("before", "after"))
+BRANCH_FAILPOINTS = ("target_branch.after", "target_forward.before")
+"""Of Iceberg tables, which follow a branch."""
 CUSTOM_TARGET_FAILPOINTS = ("custom_apply.before", "custom_apply.after")
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")

@@ -10,7 +10,7 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
-from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.faults.failpoints import BRANCH_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.servers.rest_catalogues import rest_catalogue
 from rowtide.cdc.errors.consuming import ConsumerOwned
@@ -66,8 +66,13 @@ def verify_equal(applied: AppliedTargets) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("form", "engine"), WAYS)
-@pytest.mark.parametrize("failpoint", TARGET_FAILPOINTS)
+@pytest.mark.parametrize(
+    ("form", "engine", "failpoint"),
+    [
+        *((*way, failpoint) for way in WAYS for failpoint in TARGET_FAILPOINTS),
+        *((TargetFormat.ICEBERG, ApplyEngine.AUTO, failpoint) for failpoint in BRANCH_FAILPOINTS),
+    ],
+)
 def test_an_interrupted_apply_counts_once(
     applied: AppliedTargets,
     monkeypatch: pytest.MonkeyPatch,

@@ -13,6 +13,7 @@ from builders.faults.failpoints import (
     ARTICLE_COPY_FAILPOINTS,
     BASE_FAILPOINTS,
     BASE_REMOVAL_FAILPOINTS,
+    BRANCH_FAILPOINTS,
     CAPTURE_ADDITION_FAILPOINTS,
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
@@ -152,5 +153,6 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + MERGE_FAILPOINTS
         + MERGE_SCHEMA_FAILPOINTS
         + TARGET_FAILPOINTS
+        + BRANCH_FAILPOINTS
         + CUSTOM_TARGET_FAILPOINTS
     )

@@ -129,19 +129,22 @@ class IcebergTable:
         spark: Any = self._spark
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - there is no other way to it
         table = util.loadIcebergTable(spark._jsparkSession, self._name)  # noqa: SLF001
-        changes, branch = table.manageSnapshots(), f"{_BRANCH}{secrets.token_hex(8)}"
+        branch = f"{_BRANCH}{secrets.token_hex(8)}"
         for left in [name for name in table.refs().keySet() if name.startswith(_BRANCH)]:
-            changes = changes.removeBranch(left)
+            # By itself: a branch without a snapshot cannot be made in one commit with it.
+            table.manageSnapshots().removeBranch(left).commit()
         if self._present:
-            changes.createBranch(branch, self._present).commit()
+            table.manageSnapshots().createBranch(branch, self._present).commit()
         else:
             # Without a snapshot the branch begins as empty as the table.
-            changes.createBranch(branch).commit()
+            table.manageSnapshots().createBranch(branch).commit()
+        failpoint("target_branch.after")
         self._branch = branch
         try:
             yield
         finally:
             self._branch = None
+        failpoint("target_forward.before")
         table.refresh()
         table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
 
