@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rowtide
-from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.object_servers import Bucket
 from builders.servers.spark_clusters import SparkCluster
 from builders.tracking.device_files import Fleet
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.stores import locate
+from rowtide.targets.options import ApplyEngine, TargetFormat
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SOME, MANY = 5000, 60_000
@@ -41,6 +50,7 @@ def require_converted_by_spark(logged: LoggedDatabase) -> None:
     assert {session.engine for session in logged.cdc.list_scan_sessions() if session.command_count} == {"spark"}
 
 
+@pytest.mark.exhaustive
 def test_workers_convert_a_range_of_the_log(logged: LoggedDatabase, spark_cluster: SparkCluster) -> None:
     enable(logged, str(logged.lake))
     insert(logged, SOME)
@@ -195,3 +205,123 @@ def test_lake_and_log_store_may_be_in_a_bucket(
     found = spark_cluster.run_program(_QUERIES, logged.url, lake, **bucket.environment)
     assert found["all"] == found["sql"] == found["batch"] == found["stream"] == [*range(1, SOME + 1), *range(1, 11)]
     assert found["net"] == list(range(11, SOME + 1))
+
+
+_FOLLOWS = """
+import json, sys, rowtide
+from rowtide.cdc import CaptureOptions, EngineSetting
+url, bucket, *places = sys.argv[1:]
+database = rowtide.connect(url)
+spark = database.targets.make_spark()
+database.cdc.run(once=True, options=CaptureOptions(EngineSetting.SPARK), spark=spark)
+rowtide.register_source(spark)
+changes = spark.readStream.format("rowtide").option("instance", "public_orders").load(f"s3a://{bucket}/lake")
+writer = changes.writeStream.format("delta").option("checkpointLocation", f"s3a://{bucket}/checkpoint")
+found = None
+for place in places:
+    if place == "sink":
+        writer.trigger(availableNow=True).start(f"s3a://{bucket}/sink").awaitTermination()
+    else:
+        database.targets.apply(place, spark=spark)
+    if place == "iceberg":
+        found = sorted(map(list, database.targets.read(place, "public_orders", spark=spark).collect()))
+print(json.dumps(found))
+"""
+"""Captures, and follows in a bucket: targets, and the sink of a stream, in an order. Prints what only Spark reads."""
+SINK = "sink"
+PLACES = (*map(str, TargetFormat), SINK)
+
+
+class FollowedBucket:
+    """A lake, targets and a stream's sink in a bucket, which drivers on a cluster write."""
+
+    def __init__(self, logged: LoggedDatabase, cluster: SparkCluster, bucket: Bucket) -> None:
+        self.logged = logged
+        self.cluster = cluster
+        self.bucket = bucket
+        self.lake = f"{bucket.url}/lake"
+        enable(logged, self.lake)
+        for form in TargetFormat:
+            rowtide.connect(logged.url).targets.add(
+                form, ["public_orders"], path=f"{bucket.url}/{form}", format=form, engine=ApplyEngine.SPARK
+            )
+
+    def start(self, *places: str) -> subprocess.Popen[bytes]:
+        """Start a driver that writes to places in an order."""
+        arguments = (self.logged.url, self.bucket.name, *places)
+        return self.cluster.start_program(_FOLLOWS, *arguments, **self.bucket.environment)
+
+    def kill_at_file_in(self, place: str, driver: subprocess.Popen[bytes], kill: Callable[[], None]) -> bool:
+        """Kill once executors have written another data file to a place; return false if the driver ends before."""
+        store = locate(f"{self.bucket.url}/{place}").store
+
+        def count() -> int:
+            return sum(path.endswith(".parquet") for path in store.list(""))
+
+        before = count()
+        wait_until(lambda: count() > before or driver.poll() is not None, what=f"executors write to {place}")
+        if driver.poll() is not None:
+            return False
+        kill()
+        return True
+
+    def kill(self, driver: subprocess.Popen[bytes]) -> None:
+        """Kill a driver with its executors."""
+        os.killpg(driver.pid, signal.SIGKILL)
+        self.cluster.kill_executors()
+        driver.communicate()
+
+    def require_equal(self, driver: subprocess.Popen[bytes], *places: str) -> None:
+        """Require that a driver succeeds, and places equal the source then; the sink has each change once."""
+        printed, errors = driver.communicate(timeout=400)
+        assert driver.returncode == 0, errors.decode()
+        for place in places:
+            if place == SINK:
+                every = rowtide.open_lake(self.lake).get_all_changes("public_orders").to_arrow().read_all()
+                assert sorted(map(repr, self._read(SINK))) == sorted(map(repr, every.to_pylist()))
+            else:
+                is_delta = place == TargetFormat.DELTA
+                rows = map(dict.values, self._read("delta/public_orders")) if is_delta else json.loads(printed)
+                assert sorted(map(tuple, rows)) == sorted(self.logged.execute("select * from orders"))
+
+    def _read(self, place: str) -> list[dict[str, Any]]:
+        table = open_snapshot(locate(f"{self.bucket.url}/{place}"))
+        assert table is not None
+        return table.read().to_pylist()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_killed_in_the_middle_executors_write_to_a_bucket(
+    logged: LoggedDatabase, spark_cluster: SparkCluster, bucket: Bucket, place: str
+) -> None:
+    followed = FollowedBucket(logged, spark_cluster, bucket)
+    insert(logged, SOME)
+    killed = followed.start(place)
+    followed.kill_at_file_in(place, killed, lambda: followed.kill(killed))
+    again = followed.start(place)
+    followed.kill_at_file_in(place, again, spark_cluster.kill_executor)
+    followed.require_equal(again, place)
+    require_converted_by_spark(logged)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bucket_follows_through_kills_of_all_kinds(
+    logged: LoggedDatabase, spark_cluster: SparkCluster, bucket: Bucket, seed: int
+) -> None:
+    chance = random.Random(seed)
+    followed = FollowedBucket(logged, spark_cluster, bucket)
+    for turn in range(6):
+        logged.execute(
+            f"insert into orders select i, {turn} from generate_series({turn * SOME + 1}, {(turn + 1) * SOME}) i",
+            f"update orders set qty = qty + 10 where id % 6 = {chance.randrange(6)}",
+            f"delete from orders where id % 11 = {chance.randrange(11)}",
+        )
+        driver = followed.start(*chance.sample(PLACES, len(PLACES)))
+        kill_driver = partial(followed.kill, driver)
+        kill = chance.choice((kill_driver, spark_cluster.kill_executor, spark_cluster.kill_worker))
+        is_killed = followed.kill_at_file_in(chance.choice((*PLACES, "lake")), driver, kill)
+        if not is_killed or kill != kill_driver:
+            followed.require_equal(driver, *PLACES)
+        spark_cluster.replace_workers()
+    followed.require_equal(followed.start(*PLACES), *PLACES)

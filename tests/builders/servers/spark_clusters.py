@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -37,7 +37,9 @@ class SparkCluster:
 
     master: str
     environment: Mapping[str, str]
-    workers: Sequence[subprocess.Popen[bytes]]
+    start_worker: Callable[[], subprocess.Popen[bytes]]
+    await_workers: Callable[[], None]
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def run(self, *command: str, **environment: str) -> str:
         """Run a command as a driver; return what it prints. Its errors fail the test."""
@@ -62,17 +64,54 @@ class SparkCluster:
 
     def run_program(self, program: str, *arguments: str, **environment: str) -> Any:
         """Run a Python program on the cluster; return what it prints, which is JSON."""
-        variables = {
+        return json.loads(self.run("-c", program, *arguments, **self._variables(), **environment))
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a command as a driver, in a group of its own, to be killed."""
+        return subprocess.Popen(
+            [sys.executable, *command],
+            env={**self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def start_program(self, program: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a Python program on the cluster, to be killed."""
+        return self.start("-c", program, *arguments, **self._variables(), **environment)
+
+    def _variables(self) -> dict[str, str]:
+        return {
             "ROWTIDE_SPARK_CONF": f"{self.environment['ROWTIDE_SPARK_CONF']} spark.master={self.master}",
             "ROWTIDE_SHARED_STORAGE": "1",
         }
-        return json.loads(self.run("-c", program, *arguments, **variables, **environment))
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a command as a driver, in a group of its own, to be killed."""
-        return subprocess.Popen(
-            [sys.executable, *command], env=dict(self.environment), stderr=subprocess.PIPE, start_new_session=True
-        )
+    def kill_executor(self) -> None:
+        """Kill an executor; its worker starts another one."""
+        executors = [executor for worker in self.workers for executor in _children(worker.pid)]
+        os.kill(executors[0], signal.SIGKILL)
+
+    def kill_executors(self) -> None:
+        """Kill all executors, also those that are started until the master knows that a driver is gone."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while executors := [executor for worker in self.workers for executor in _children(worker.pid)]:
+            assert time.monotonic() < deadline, "executors are started again and again"
+            for executor in executors:
+                with suppress(ProcessLookupError):
+                    os.kill(executor, signal.SIGKILL)
+            time.sleep(0.1)
+
+    def kill_worker(self) -> None:
+        """Kill a worker together with its executors."""
+        worker = self.workers.pop()
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+    def replace_workers(self) -> None:
+        """Start as many workers as were killed, and wait until the master knows them."""
+        while len(self.workers) < _WORKERS:
+            self.workers.append(self.start_worker())
+        self.await_workers()
 
     def await_busy_executor(self) -> int:
         """Wait until an executor runs Python for a task; return the executor's process."""
@@ -113,24 +152,30 @@ def running_cluster(place: Path, *, is_pinned: bool = False) -> Iterator[SparkCl
     classes = "org.apache.spark.deploy"
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
+    def start(name: str, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         command = [*prefix, str(home / "bin" / "spark-class"), f"{classes}.{name}", "--host", _HOST, *arguments]
         with (place / f"{len(started)}.log").open("wb") as log:
             # With the executors that a worker starts, a group of its own.
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         started.append(process)
+        return process
 
+    def start_worker() -> subprocess.Popen[bytes]:
+        number = len(started) - 1
+        folder = str(place / f"worker-{number}")
+        size = ("--cores", "1", "--memory", "1g")
+        prefix = ("taskset", "--cpu-list", str(number)) if is_pinned else ()
+        return start("worker.Worker", *size, "--webui-port", "0", "-d", folder, master, prefix=prefix)
+
+    cluster = SparkCluster(
+        master, environment, start_worker, lambda: _wait_for_workers(web, [first, *cluster.workers], place)
+    )
     try:
-        start("master.Master", "--port", str(port), "--webui-port", str(web))
-        for number in range(_WORKERS):
-            folder = str(place / f"worker-{number}")
-            size = ("--cores", "1", "--memory", "1g")
-            prefix = ("taskset", "--cpu-list", str(number)) if is_pinned else ()
-            start("worker.Worker", *size, "--webui-port", "0", "-d", folder, master, prefix=prefix)
-        _wait_for_workers(web, started, place)
-        yield SparkCluster(master, environment, started[1:])
+        first = start("master.Master", "--port", str(port), "--webui-port", str(web))
+        cluster.replace_workers()
+        yield cluster
     finally:
-        for process in started:
+        for process in (process for process in started if process.returncode is None):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
