@@ -92,9 +92,9 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 
 # Two Sparks at a time would fetch them to one place.
 $(JARS): $(INSTALLED)
-	@echo "Starting Spark once, which fetches Delta's and Iceberg's jars the first time ..."
+	@echo "Starting Spark once, which fetches the jars of Delta, Iceberg and S3 the first time ..."
 	@$(BIN)/python -c 'from rowtide.lake.session import build_session; from rowtide.lake.spark.jars import ICEBERG; \
-		build_session(formats=[ICEBERG]).stop()'
+		build_session(formats=[ICEBERG], lakes=["s3://bucket"]).stop()'
 	@touch $@
 
 # Not optimized: most of the time goes into compiling Go's own library, and it is fast enough as it is.
