@@ -5,7 +5,6 @@ The writer is a thread that publishes as fast as it can, and then capture itself
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -25,13 +24,12 @@ from builders.capture.capture_processes import CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase, wait_until
 from builders.lakes.delta_tables import own
 from builders.lakes.made_lakes import MadeLake, make_rows
+from builders.lakes.outside_readers import list_blocks
 from builders.threads import in_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "how-to" / "read-a-lake.md"
 PACKAGES = ("deltalake==1.6.6", "duckdb==1.5.5", "pyarrow==26.0.1")
 ORDERS = instance(table=source_table([("id", "integer"), ("note", "text")], name="orders"))
 ROWS = 40
@@ -113,11 +111,8 @@ def publish_cycle(made: MadeLake) -> None:
 
 
 def read_recipe() -> str:
-    """Return the page's functions for delta-rs and DuckDB."""
-    *_, of_delta_rs, of_duckdb = re.findall(
-        r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    return f"{of_delta_rs}{of_duckdb}"
+    """Return the page's functions for changes, with delta-rs and DuckDB."""
+    return "".join(block for block in list_blocks("python") if "/cdc/" in block)
 
 
 @pytest.mark.exhaustive

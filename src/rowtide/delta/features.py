@@ -29,6 +29,8 @@ _APPENDED_TO = _READ | {
     "identityColumns",
     "invariants",
 }
+_OF_FILES_ALONE = _APPENDED_TO | {"clustering", "domainMetadata", "rowTracking"}
+"""They say nothing of a commit without data files."""
 _LAST_READER, _LAST_WRITER = 3, 7
 _MAPPED_READER = 2
 _IMPLIED = {
@@ -87,13 +89,23 @@ def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[s
         yield f"metadata of domain {name}"
 
 
+def find_unnameable(protocol: Protocol) -> Iterator[str]:
+    """Yield what keeps a table from a commit that changes its protocol alone."""
+    if protocol.min_writer > _LAST_WRITER:
+        yield f"writer version {protocol.min_writer}"
+    for name in sorted(protocol.writer_features - _OF_FILES_ALONE):
+        yield f"feature {name}"
+
+
 def with_features(protocol: Protocol, wanted: Set[str]) -> Protocol:
-    """Return the least protocol that has features for readers and writers besides its own."""
+    """Return the least protocol that has features for readers and writers besides its own.
+
+    Column mapping is always named among the readers' features, though reader version 2 stands for it too: delta-rs
+    reads a table of that version to Arrow with nulls in place of all values, and refuses one that names the feature.
+    """
     has = protocol.writer_features | _implied_by(protocol)
-    if wanted <= has:
+    if wanted <= has and not (COLUMN_MAPPING in wanted and protocol.min_reader == _MAPPED_READER):
         return protocol
-    if protocol.min_reader < _LAST_READER and wanted <= {COLUMN_MAPPING}:
-        return Protocol(_MAPPED_READER, _LAST_WRITER, frozenset(), has | wanted)
     mapped = {COLUMN_MAPPING} if protocol.min_reader == _MAPPED_READER else frozenset[str]()
     return Protocol(_LAST_READER, _LAST_WRITER, protocol.reader_features | mapped | wanted, has | wanted)
 

@@ -27,6 +27,12 @@ class AppliedTargets:
         self.captured.capture()
         return self.targets.apply(spark=self.captured.spark)
 
+    def follow_directly(self) -> None:
+        """Capture what is committed, and apply it to tables that need no Spark."""
+        self.captured.capture()
+        self.targets.apply()
+        assert set(self.notes().values()) == {None}
+
     def rows(self, name: str, instance: str, *columns: str, where: str = "true") -> list[tuple[Any, ...]]:
         """Return columns, by default all, of the rows of a target's table that meet a condition, in their order."""
         found = self.targets.read(name, instance, spark=self.captured.spark).where(where)

@@ -30,6 +30,7 @@ from rowtide.delta.vacuum import vacuum
 from rowtide.delta.writing import compaction
 from rowtide.delta.writing.alteration import (
     empty_table,
+    name_mapping,
     renew_table,
     retire_table,
     rewrite,
@@ -230,7 +231,7 @@ def test_a_renewed_table_has_new_columns_names_and_ids(tmp_path: Path) -> None:
         assert column.physical_name.startswith("col-")
         assert (found.properties["who"], found.files) == (str(number), {})
         assert (found.metadata.found["id"], found.get_transaction("one")) == (old["id"], 1)
-        assert (found.protocol.min_reader, found.protocol.min_writer) == (2, 7)
+        assert (found.protocol.min_reader, found.protocol.min_writer) == (3, 7)
         assert found.properties["delta.columnMapping.maxColumnId"] == str(number)
         append(Committer(), locate(path), number, pa.table({"a, b": pa.array([5], pa.int64())}), identity="two")
         assert found.version == 2 * number
@@ -388,9 +389,14 @@ def test_what_a_change_would_not_honour_is_refused(tmp_path: Path) -> None:
         (
             Protocol(1, 2),
             {"columnMapping"},
-            Protocol(2, 7, frozenset(), frozenset({"appendOnly", "invariants", "columnMapping"})),
+            Protocol(3, 7, frozenset({"columnMapping"}), frozenset({"appendOnly", "invariants", "columnMapping"})),
         ),
-        (Protocol(2, 5), {"columnMapping"}, Protocol(2, 5)),
+        (
+            Protocol(2, 7, frozenset(), frozenset({"columnMapping"})),
+            {"columnMapping"},
+            Protocol(3, 7, frozenset({"columnMapping"}), frozenset({"columnMapping"})),
+        ),
+        (Protocol(2, 5), set(), Protocol(2, 5)),
         (
             Protocol(2, 5),
             {"typeWidening"},
@@ -420,6 +426,33 @@ def test_what_a_change_would_not_honour_is_refused(tmp_path: Path) -> None:
 )
 def test_a_protocol_gets_features_and_keeps_those_implied(before: Protocol, wanted: set[str], after: Protocol) -> None:
     assert with_features(before, wanted) == after
+
+
+def test_a_change_names_the_mapping_of_an_earlier_table(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.columnMapping.mode": "name"})
+    earlier = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": ["columnMapping"]}
+    changes: list[tuple[Callable[[], object], list[int]]] = [
+        (lambda: compact(locate(path), "id"), [1, 2]),
+        (lambda: name_mapping(locate(path)), [3, 4]),
+    ]
+    for change, cycles in changes:
+        write_commit(path, own(path).version + 1, {"protocol": earlier})
+        fill(path, cycles)
+        assert change()
+        assert own(path).protocol == Protocol(3, 7, frozenset({"columnMapping"}), frozenset({"columnMapping"}))
+        assert not name_mapping(locate(path))
+
+
+def test_mapping_is_named_beside_features_of_files_alone(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.columnMapping.mode": "name"})
+    for feature in ("clustering", "inCommitTimestamp"):
+        protocol = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": ["columnMapping", feature]}
+        write_commit(path, own(path).version + 1, {"protocol": protocol})
+        if feature == "clustering":
+            assert name_mapping(locate(path))
+        else:
+            with pytest.raises(TableUnwritable, match=feature):
+                name_mapping(locate(path))
 
 
 def age(folder: Path, seconds: float) -> None:

@@ -130,7 +130,7 @@ def test_spark_finds_rows_at_the_bounds_of_our_statistics(spark: SparkSession, t
 def test_our_protocol_is_the_least_that_the_columns_need(spark: SparkSession, tmp_path: Path) -> None:
     for name, columns, mode, expected in (
         ("plain", "id bigint", "none", (1, 2)),
-        ("mapped", "`a, b` bigint", "name", (2, 7)),
+        ("mapped", "`a, b` bigint", "name", (3, 7)),
         ("local", "m map<int, timestamp_ntz>", "none", (3, 7)),
         ("both", "s struct<`a b`: timestamp_ntz>", "name", (3, 7)),
     ):

@@ -14,13 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.features import TYPE_WIDENING, with_features
+from rowtide.delta.actions import AddFile, Metadata, commit_info
+from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, with_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_stream
 from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_nameable, put_commit
 from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
+from rowtide.storage.freshness import read_clock
 
 _TYPE_CHANGES = "delta.typeChanges"
 _WIDENING = "delta.enableTypeWidening"
@@ -90,6 +92,29 @@ def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
         return Change("SET TBLPROPERTIES", metadata=_altered(snapshot.metadata, properties=properties))
 
     return commit_change(location, plan)
+
+
+def name_mapping(location: Location) -> bool:
+    """Name column mapping as a feature of a table that another program mapped; return whether that was committed.
+
+    Its log is left to that program: our checkpoints lack what other features need. Raises `TableUnwritable`,
+    `LakeReadFailed`, `LakeWriteFailed`.
+    """
+    begun = read_clock()
+    snapshot = load_nameable(location)
+    protocol = with_features(snapshot.protocol, {COLUMN_MAPPING})
+    if not snapshot.metadata.is_mapped or protocol == snapshot.protocol:
+        return False
+    entry = Entry.of(commit_info("UPGRADE PROTOCOL", {}, is_append=False), [("protocol", protocol.values())])
+    try:
+        put_commit(location, Last(snapshot.version, begun), entry, pass_by=_yield_to_all, is_counted=lambda: False)
+    except CommitLost:
+        return False
+    return True
+
+
+def _yield_to_all(_passed: Passed) -> None:
+    raise CommitLost
 
 
 def widen_columns(location: Location, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> bool:

@@ -6,13 +6,14 @@ Appends that come in between stay, whatever is changed; a change that has to see
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import TableUnwritable
+from rowtide.delta.features import COLUMN_MAPPING, with_features
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.storage.freshness import read_clock
@@ -65,6 +66,7 @@ def commit_change(location: Location, plan: Callable[[Snapshot], Change | None])
         change = plan(snapshot)
         if change is None:
             return False
+        change = _name_mapping(snapshot, change)
         _require_removable(snapshot, change)
         try:
             number = _put(location, Last(snapshot.version, begun), change)
@@ -102,6 +104,16 @@ def _is_counted(location: Location, change: Change) -> bool:
 def _says(metadata: Metadata) -> tuple[str, Mapping[str, str]]:
     """Return what changes: a checkpoint fills in the other values."""
     return metadata.schema_text, metadata.properties
+
+
+def _name_mapping(snapshot: Snapshot, change: Change) -> Change:
+    """Return a change after which a table with column mapping names it as a feature, as one of an earlier build does
+    not: see `with_features`.
+    """
+    if change.protocol is not None or not snapshot.metadata.is_mapped:
+        return change
+    protocol = with_features(snapshot.protocol, {COLUMN_MAPPING})
+    return replace(change, protocol=protocol) if protocol != snapshot.protocol else change
 
 
 def _require_removable(snapshot: Snapshot, change: Change) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import format_commit
 from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
-from rowtide.delta.features import find_unappendable
+from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
@@ -64,16 +64,31 @@ def load_writable(location: Location) -> Snapshot:
     return snapshot
 
 
+def load_nameable(location: Location) -> Snapshot:
+    """Return the current version of a table for a commit that changes its protocol alone. Raises as `load_writable`."""
+    snapshot = open_snapshot(location)
+    if snapshot is None:
+        raise TableMissing(location.path, "there is no table")
+    _require_ours(snapshot)
+    for feature in find_unnameable(snapshot.protocol):
+        raise TableUnwritable(location.path, feature)
+    return snapshot
+
+
 def require_writable(snapshot: Snapshot) -> None:
     """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
     if it is another process's to write, `LakeReadFailed` if it is not yet ours.
     """
     snapshot.require_readable()
+    _require_ours(snapshot)
+    for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
+        raise TableUnwritable(snapshot.location.path, feature)
+
+
+def _require_ours(snapshot: Snapshot) -> None:
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
     require_fence(snapshot.location)
-    for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
-        raise TableUnwritable(snapshot.location.path, feature)
 
 
 @dataclass(frozen=True, slots=True)

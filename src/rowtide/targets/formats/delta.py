@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.errors import EditOutdated
+from rowtide.delta.errors import EditOutdated, TableUnwritable
 from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.writing.alteration import name_mapping
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
@@ -68,8 +70,20 @@ class DeltaTable:
             return None
         if snapshot.properties.get(OWNER) != self._target_id:
             raise TargetOccupied(self._target, self.location)
+        if snapshot.metadata.is_mapped and not snapshot.protocol.reader_features:
+            snapshot = self._name_mapping(snapshot)
         self._position = snapshot.get_transaction(self._target_id)
         return as_found(snapshot, self._target_id, self._known, self._types())
+
+    def _name_mapping(self, found: Snapshot) -> Snapshot:
+        """Name column mapping among the table's features, which Spark does not; return the version then.
+
+        A table that has features which need Spark for each commit stays as it is.
+        """
+        self._verify()
+        with suppress(TableUnwritable):
+            name_mapping(found.location)
+        return open_snapshot(found.location) or found
 
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
