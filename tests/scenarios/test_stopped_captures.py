@@ -22,11 +22,13 @@ from builders.capture.capture_processes import LOG_READER, CaptureProcess, find_
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.faults.failpoints import find_capture_failpoints
 from builders.lakes.delta_tables import locate, own
-from rowtide.cdc.definitions import cleanup_requests
+from rowtide.cdc.definitions import cleanup_requests, mend_requests
 from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.core.tables import Widened
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.writing.alteration import set_properties
+from rowtide.delta.writing.mending import is_marked
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -195,6 +197,12 @@ def bring_about(logged: LoggedDatabase, failpoint: str) -> None:
     logged.execute(*STATEMENTS.get(step, ()))
     if step == "delta_creation":
         logged.cdc.enable_table("later")
+    if step == "table_mended":
+        logged.cdc.enable_db(str(logged.lake), widened=Widened.MARK)
+        logged.execute(*STATEMENTS["types_carried"])
+        wait_until(lambda: is_marked(own(table_path(logged, "public_copied_CT"))), what="type widening")
+        with open_engine(logged.url).begin() as connection:
+            connection.execute(insert(mend_requests).values(capture_instance="public_copied"))
     if step in COPIED:
         logged.cdc.resnapshot("copied")
     if step in (*CLEANED, *FOLDED):

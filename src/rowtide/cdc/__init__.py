@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest, SharedOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.parameters import JobParameters, JobType
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
     from rowtide.cdc.lake_readers.lake import Lake
+    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.snapshots.progress import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
-    from rowtide.core.tables import BeforeImages
+    from rowtide.core.tables import BeforeImages, Widened
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
@@ -82,6 +84,7 @@ __all__ = [
     "ListedInstance",
     "ListedJob",
     "ListedSnapshot",
+    "MendedTable",
     "MissingTransaction",
     "Outcome",
     "Publication",
@@ -104,6 +107,8 @@ __all__ = [
     "Triggers",
     "ValidityInterval",
     "Watchers",
+    "Widened",
+    "WidenedTable",
     "Window",
     "WrapperFunction",
 ]
@@ -142,6 +147,7 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
+    "MendedTable": "rowtide.cdc.mending.tables",
     "MissingTransaction": "rowtide.cdc.published",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
@@ -164,6 +170,8 @@ _HOMES = {
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Watchers": "rowtide.cdc.running.context",
+    "Widened": "rowtide.core.tables",
+    "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",
     "WrapperFunction": "rowtide.cdc.queries.wrappers",
 }

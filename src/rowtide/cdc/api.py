@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.snapshot_functions import SnapshotFunctions
+from rowtide.cdc.widened_columns import parse_widened
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.connect import open_engine
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
+    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
+    from rowtide.core.tables import Widened
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.databases.postgres.rounds import Rounds
@@ -78,12 +81,12 @@ class CaptureRehearsal(TableEnabling):
         self._engine = open_engine(url)
         self._name = parse_url(url).name
 
-    def enable_db(self, lake: str, log_store: str | None = None) -> None:
+    def enable_db(self, lake: str, log_store: str | None = None, *, widened: Widened | None = None) -> None:
         """Rehearse enabling the database; no folder is made. Raises as that does."""
         from rowtide.cdc.enabling import administration
 
         with self._altering() as alterations:
-            administration.rehearse_enabling(alterations, lake, log_store)
+            administration.rehearse_enabling(alterations, lake, log_store, parse_widened(widened))
 
     def _altering(self) -> AbstractContextManager[Rehearsing]:
         from rowtide.databases.postgres.alterations import rehearsing
@@ -109,18 +112,23 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         log_store: str | None = None,
         *,
         for_group: bool = False,
+        widened: Widened | None = None,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> EnabledDatabase:
         """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is called with the transaction that it waits
         for.
 
         New folders are readable by this user only, with `for_group` also by their group. A repeat completes an
-        interrupted call. Raises `ServerIsStandby`, `WalLevelNotLogical`, `NoReplicationRight`, `LakeNested`,
-        `LakeNotWritable`, `LeaseHeld`.
+        interrupted call. `widened` says what is done with tables whose columns get wider types (None: as before, at
+        first `Widened.AUTO`); a repeat sets it, also while capture runs. Raises `ServerIsStandby`,
+        `WalLevelNotLogical`, `NoReplicationRight`, `LakeNested`, `LakeNotWritable`, `LeaseHeld`, `WidenedUnknown`.
         """
         from rowtide.cdc.enabling import administration
 
-        return administration.enable_database(self._engine, lake, log_store, on_wait, for_group=for_group)
+        setting = parse_widened(widened)
+        return administration.enable_database(
+            self._engine, lake, log_store, on_wait, for_group=for_group, widened=setting
+        )
 
     def find_disabling(self) -> Disabling:
         """Return what `disable_db` would remove. Raises `LogStillRead`."""
@@ -152,7 +160,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Enable many tables by names and patterns such as `public.*`; return what became of each, by schema and name.
 
         `with_new_tables` also makes a rule: tables of these patterns that are created, renamed or moved later are
-        enabled too, see `list_table_rules`.
+        enabled too, see `list_table_rules`; of `widened` they take the database's.
 
         Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others go
         on. Each table is locked so briefly that writers do not notice; tables in use are waited for up to `wait_s`.
@@ -300,6 +308,29 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)
+
+    def mend(
+        self,
+        name: str,
+        *,
+        on_progress: Callable[[MendedTable], None] = lambda _mended: None,
+        on_wait: Callable[[str], None] = lambda _holder: None,
+    ) -> tuple[MendedTable, ...]:
+        """Take Delta's type widening out of the tables of a capture instance, or of all instances of a table.
+
+        Files with narrower types are written again, no row changes, and everyone reads on. A running capture does the
+        work beside its cycles, `on_wait` is called with it; otherwise this process, `on_progress` with what is done.
+        What was interrupted goes on with a repeat. Raises `TableNotFound`, `MendingFailed`.
+        """
+        from rowtide.cdc.mending.requests import mend_tables
+
+        return mend_tables(self._engine, self._name, name, on_progress, on_wait)
+
+    def plan_mending(self, name: str) -> tuple[MendedTable, ...]:
+        """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`."""
+        from rowtide.cdc.mending.requests import plan_mending
+
+        return plan_mending(self._engine, self._name, name)
 
     def find_loss(self) -> CaptureLoss:
         """Return what `reinitialize` would lose. Raises `LogStillRead`."""

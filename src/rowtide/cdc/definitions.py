@@ -159,6 +159,30 @@ targets = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
+widened_columns = Table(
+    "widened_columns",
+    metadata,
+    Column(
+        "member_id",
+        ForeignKey(members_table.c.member_id, ondelete="cascade"),
+        unique=True,
+        comment="null: of instances without a setting of their own",
+    ),
+    Column("setting", Text, nullable=False, comment="auto, rewrite or mark"),
+    comment="what is done with tables of the lake whose columns get wider types",
+)
+
+mend_requests = Table(
+    "mend_requests",
+    metadata,
+    Column("request_id", BigInteger, Identity(), primary_key=True),
+    Column("capture_instance", Text, nullable=False),
+    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
+    Column("finished_at", DateTime(timezone=True)),
+    Column("outcome", Text, comment="JSON: what was done, or why it was not"),
+)
+
 table_rules = Table(
     "table_rules",
     metadata,

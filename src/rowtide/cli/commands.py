@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "cdc.targets": ("targets", "add-target", "apply", "drop-target"),
     },
     "lake": {
-        "lake": ("copy",),
+        "lake": ("copy", "mend"),
     },
     "agent": {
         "agent": ("run",),

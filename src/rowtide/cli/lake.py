@@ -1,4 +1,4 @@
-"""`rowtide lake`: copy a lake and its log store."""
+"""`rowtide lake`: copy a lake and its log store; mend tables that readers refuse."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.options import Group
+from rowtide.cli.options import Db, Group
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
+from rowtide.cli.output.watching import describe_mended
 from rowtide.findings.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
+    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.relocation import Copied, CopyProgress
 
 app = typer.Typer(rich_markup_mode=None)
@@ -54,6 +56,39 @@ def copy(
         raise typer.BadParameter("with --switch, name the database by --db or ROWTIDE_DB", param_hint="--db")
     else:
         _switch(db, places, for_group=group, dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide lake mend public.orders --db postgresql://localhost/shop")
+def mend(
+    db: Db,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, or a capture instance.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what is to be rewritten, and change nothing.")
+    ] = False,
+) -> None:
+    """Take Delta's type widening out of a table's change table and base, so that every reader can read them.
+
+    Files with narrower types are written again; no row changes, and readers and capture go on meanwhile. A running
+    capture does it beside its cycles. Run it again to complete what was interrupted.
+    """
+
+    def describe(reports: Sequence[MendedTable | str]) -> Sequence[str]:
+        last = reports[-1]
+        return [last if isinstance(last, str) else describe_mended(last)]
+
+    cdc = connect(db).cdc
+    if dry_run:
+        found = cdc.plan_mending(table)
+    else:
+        with progress("Looking for files with narrower types ...", describe) as report:
+            found = cdc.mend(
+                table, on_progress=report, on_wait=lambda holder: report(f"{holder} mends beside capture ...")
+            )
+    for one in found:
+        notes.print(f"{describe_mended(one)}.", soft_wrap=True)
+    if not found:
+        notes.print("Nothing was captured of it yet.")
 
 
 @dataclass(frozen=True, slots=True)

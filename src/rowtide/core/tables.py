@@ -21,6 +21,18 @@ class BeforeImages(StrEnum):
     KEY = "key"
 
 
+class Widened(StrEnum):
+    """What is done with a table of the lake whose columns get wider types.
+
+    Rewritten, any reader can read it; marked with Delta's type widening, readers have to know that. `AUTO` rewrites a
+    table up to a size.
+    """
+
+    AUTO = "auto"
+    REWRITE = "rewrite"
+    MARK = "mark"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
     """A column as the log describes it.

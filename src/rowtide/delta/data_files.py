@@ -61,6 +61,13 @@ class FileReader:
             for batch in parquet.iter_batches(batch_rows, groups, columns=wanted, use_threads=on_all_cores):
                 yield self._conform(batch)
 
+    def has_other_types(self, file: pa.NativeFile) -> bool:
+        """Return whether a file has one of the columns in another type; its end is read. Raises as `read`."""
+        with pq.ParquetFile(file, pre_buffer=False, coerce_int96_timestamp_unit="us") as parquet:
+            there = parquet.schema_arrow
+            places = ((field, self._find(there, field)) for field in self.columns.fields)
+            return any(place is not None and there.field(place).type != field.in_files.type for field, place in places)
+
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = self._conform_fields(self.columns.fields, batch.schema, batch.columns, batch.num_rows)
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)

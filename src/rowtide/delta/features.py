@@ -8,13 +8,13 @@ from typing import Any
 from rowtide.delta.actions import Metadata, Protocol
 
 COLUMN_MAPPING, TIMESTAMP_NTZ, TYPE_WIDENING = "columnMapping", "timestampNtz", "typeWidening"
+WIDENINGS = frozenset({TYPE_WIDENING, "typeWidening-preview"})
 
 _READ = frozenset(
     {
         COLUMN_MAPPING,
         TIMESTAMP_NTZ,
-        TYPE_WIDENING,
-        "typeWidening-preview",
+        *WIDENINGS,
         # Files that have one are refused; the feature alone says only that some may.
         "deletionVectors",
         "vacuumProtocolCheck",
@@ -31,6 +31,7 @@ _APPENDED_TO = _READ | {
 }
 _OF_FILES_ALONE = _APPENDED_TO | {"clustering", "domainMetadata", "rowTracking"}
 """They say nothing of a commit without data files."""
+_FIRST_READER, _FIRST_WRITER = 1, 2
 _LAST_READER, _LAST_WRITER = 3, 7
 _MAPPED_READER = 2
 _IMPLIED = {
@@ -108,6 +109,18 @@ def with_features(protocol: Protocol, wanted: Set[str]) -> Protocol:
         return protocol
     mapped = {COLUMN_MAPPING} if protocol.min_reader == _MAPPED_READER else frozenset[str]()
     return Protocol(_LAST_READER, _LAST_WRITER, protocol.reader_features | mapped | wanted, has | wanted)
+
+
+def without_features(protocol: Protocol, unwanted: Set[str]) -> Protocol:
+    """Return the least protocol that has a protocol's features but for some, by version numbers where these say it."""
+    if unwanted.isdisjoint(protocol.writer_features):
+        return protocol
+    readers, writers = protocol.reader_features - unwanted, protocol.writer_features - unwanted
+    if readers:
+        return Protocol(_LAST_READER, _LAST_WRITER, readers, writers)
+    of_versions = (Protocol(_FIRST_READER, version) for version in range(_FIRST_WRITER, _LAST_WRITER))
+    same = next((one for one in of_versions if _implied_by(one) == writers), None)
+    return same or Protocol(_FIRST_READER, _LAST_WRITER, frozenset(), writers)
 
 
 def _implied_by(protocol: Protocol) -> frozenset[str]:

@@ -151,6 +151,12 @@ class Snapshot:
         with self._reading(file) as opened:
             return list_row_groups(opened, field.physical_name)
 
+    def has_other_types(self, file: AddFile, columns: Sequence[str]) -> bool:
+        """Return whether a file has one of some columns in another type. Raises as `stream`, and `KeyError`."""
+        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id)
+        with self._reading(file) as opened:
+            return reader.has_other_types(opened)
+
     def require_readable(self) -> None:
         """Raise `TableUnreadable` if the table's rows cannot be read here."""
         path = self.location.path

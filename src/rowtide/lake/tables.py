@@ -73,10 +73,18 @@ def widen_columns(path: str, types: Mapping[str, str], *, before_commit: BeforeC
 
 
 def rewrite(
-    path: str, columns: Sequence[tuple[str, str]], convert: Convert, *, before_commit: BeforeCommit = lambda: None
+    path: str,
+    columns: Sequence[tuple[str, str]],
+    convert: Convert,
+    *,
+    changes_rows: bool = True,
+    before_commit: BeforeCommit = lambda: None,
 ) -> None:
-    """Replace a table's rows and its columns' types in one commit, a batch at a time. Raises `LakeWriteFailed`."""
-    alteration.rewrite(locate(path), schema_text(columns), convert, before_commit=before_commit)
+    """Replace a table's rows and its columns' types in one commit, a batch at a time; without `changes_rows` the values
+    are the same. Raises `LakeWriteFailed`.
+    """
+    text = schema_text(columns)
+    alteration.rewrite(locate(path), text, convert, changes_rows=changes_rows, before_commit=before_commit)
 
 
 def empty_table(path: str) -> None:

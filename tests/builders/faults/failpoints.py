@@ -21,6 +21,7 @@ CLEANUP_FAILPOINTS = tuple(
 )
 ROLLING_FAILPOINTS = tuple(f"{step}.{side}" for step in ("roll_forward", "fold") for side in ("before", "after"))
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
+MENDING_FAILPOINTS = ("table_mended.before", "table_mended.after")
 EPOCH_FAILPOINTS = tuple(f"{step}.{side}" for step in ("slot_renewal", "epoch_opening") for side in ("before", "after"))
 LOG_BRIDGE_FAILPOINTS = (*EPOCH_FAILPOINTS, "segment_sync.before", "segment_sync.after")
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
@@ -122,6 +123,7 @@ _CAPTURING = (
     "cdc/capture/*.py",
     "cdc/cleanup/*.py",
     "cdc/ddl/*.py",
+    "cdc/mending/*.py",
     "cdc/snapshots/*.py",
     "cdc/system_tables.py",
     "delta/**/*.py",

@@ -28,6 +28,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, delete_below
+from rowtide.delta.writing.mending import is_marked, mend
 from rowtide.lake.column_types import column_types, schema_text
 from rowtide.lake.session import pinned
 from rowtide.storage.local import LocalFolder
@@ -102,8 +103,11 @@ WIDENED = {
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("is_mended", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_columns_that_we_widened_are_read_and_written_there(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_columns_that_we_widened_are_read_and_written_there(
+    spark: SparkSession, tmp_path: Path, mode: str, *, is_mended: bool
+) -> None:
     path, session = tmp_path / "table", pinned(spark)
     columns = [("id", "bigint"), *((name, old) for name, (old, _) in WIDENED.items())]
     location = locate(path)
@@ -119,12 +123,37 @@ def test_columns_that_we_widened_are_read_and_written_there(spark: SparkSession,
     wide = "({}, 5000000000, 0.5, timestamp_ntz'2026-01-02 03:04:05', 12345678.1234, 12345678901.5, 1e300)"
     session.sql(f"insert into delta.`{path}` values {wide.format(2)}")
     require_same(spark, path)
+    if is_mended:
+        assert mend(location).files == 1
+        assert not is_marked(require_same(spark, path))
     assert compact(location, "id") == 2
     require_same(spark, path)
     assert delete_below(location, Below("id", 2)) == 1
     session.sql(f"alter table delta.`{path}` set tblproperties ('a' = 'b')")
     session.sql(f"insert into delta.`{path}` values {wide.format(3)}")
     assert ids(require_same(spark, path)) == [2, 3]
+
+
+@pytest.mark.exhaustive
+def test_a_stream_of_deltas_own_goes_over_mending(spark: SparkSession, tmp_path: Path) -> None:
+    path, session, location = tmp_path / "table", pinned(spark), locate(tmp_path / "table")
+    create_table(location, schema_text([("id", "int")]), {"delta.checkpointInterval": "3"})
+    append(Committer(), location, 1, pa.table({"id": pa.array([1], pa.int32())}))
+    widen_columns(location, _in_delta({"id": "bigint"}))
+    append(Committer(), location, 2)
+
+    def follow() -> list[int]:
+        changes = session.readStream.format("delta").load(str(path))
+        query = changes.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "progress"))
+        query.trigger(availableNow=True).start(str(tmp_path / "copy")).awaitTermination()
+        return sorted(row["id"] for row in session.read.format("delta").load(str(tmp_path / "copy")).collect())
+
+    assert follow() == [1, 2]
+    append(Committer(), location, 3)
+    mend(location)
+    append(Committer(), location, 4)
+    assert not is_marked(own(path))
+    assert follow() == [1, 2, 3, 4]
 
 
 def _in_delta(types: dict[str, str]) -> dict[str, str]:

@@ -11,9 +11,11 @@ import pytest
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
 from builders.faults.failpoints import BRANCH_FAILPOINTS, TARGET_FAILPOINTS
+from builders.lakes.delta_tables import own
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.servers.rest_catalogues import rest_catalogue
 from rowtide.cdc.errors.consuming import ConsumerOwned
+from rowtide.delta.writing.mending import is_marked
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown
@@ -255,14 +257,20 @@ def test_what_cannot_follow_stops_one_table_alone(applied: AppliedTargets) -> No
 
 
 @pytest.mark.exhaustive  # the statements are Delta's own
-def test_types_widen_with_the_source(applied: AppliedTargets) -> None:
-    applied.add("now", "public_item")
+@pytest.mark.parametrize("options", [{}, {"cluster_by": ("id",)}])
+def test_types_widen_with_the_source(applied: AppliedTargets, options: dict[str, Any]) -> None:
+    applied.add("now", "public_item", **options)
     applied.captured.execute("insert into item values (1, 'a')")
     applied.follow()
     applied.captured.execute("alter table item alter id type bigint", "insert into item values (5000000000, 'b')")
     applied.follow()
     assert applied.notes() == {"public_item": None}
     assert applied.rows("now", "public_item") == [(1, "a"), (5000000000, "b")]
+    # What our own commits cannot write stays marked.
+    assert is_marked(own(applied.folder / "now" / "public_item")) is bool(options)
+    applied.captured.execute("update item set name = 'c' where id = 1")
+    applied.follow()
+    assert applied.rows("now", "public_item") == [(1, "c"), (5000000000, "b")]
 
 
 def test_definitions_are_checked(applied: AppliedTargets) -> None:

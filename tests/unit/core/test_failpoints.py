@@ -31,6 +31,7 @@ from builders.faults.failpoints import (
     LEAVING_OUT_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     LOG_RESTART_FAILPOINTS,
+    MENDING_FAILPOINTS,
     MERGE_FAILPOINTS,
     MERGE_SCHEMA_FAILPOINTS,
     PART_FAILPOINTS,
@@ -127,6 +128,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SUBSCRIBER_REMOVAL_FAILPOINTS
         + SOURCE_REMOVAL_FAILPOINTS
         + CLEANUP_FAILPOINTS
+        + MENDING_FAILPOINTS
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + BASE_FAILPOINTS

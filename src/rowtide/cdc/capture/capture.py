@@ -41,6 +41,7 @@ from rowtide.cdc.capture.transactions import (
 )
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
+from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
 from rowtide.cdc.instances import Instance
@@ -53,6 +54,7 @@ from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import Widened
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
@@ -92,14 +94,20 @@ class Capture:
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
         compact: Callable[[Compacted], None] = compact,
         find_awaited: Callable[[], CommitLsn | None] = lambda: None,
+        find_widened: Callable[[str], Widened] = lambda _member_id: Widened.AUTO,
+        on_widened: Callable[[WidenedTable], None] = lambda _table: None,
     ) -> None:
         """A cycle takes at most `maxtrans` transactions; None: no limit. `compact` is called for tables in turn.
+
+        `find_widened` returns an instance's setting for columns that get wider types, by its member id; `on_widened` is
+        called before a table gets them.
 
         Rows larger than `most_row_bytes` are left out; None: larger than memory allows. `find_awaited` returns an LSN
         up to which something is to be published, if only a heartbeat.
         """
         self._appender = ChangeAppender(system_tables, store, options.engine)
-        self._rewrites_widened = options.rewrites_widened
+        self._find_widened = (lambda _member_id: Widened.REWRITE) if options.rewrites_widened else find_widened
+        self._on_widened = on_widened
         self._maxtrans = maxtrans
         self._most_row_bytes = most_row_bytes or find_most_row_bytes()
         self._lake = system_tables.lake
@@ -284,8 +292,9 @@ class Capture:
             retyping.carry_types(
                 self._lake,
                 instance,
-                rewrites_widened=self._rewrites_widened,
+                widened=self._find_widened(instance.member_id),
                 before_commit=self._lease.require,
+                on_widened=self._on_widened,
             )
             self._committer.forget(change_table_path(self._lake, instance.capture_instance))
 

@@ -15,8 +15,8 @@ class EngineSetting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """The engine; with `rewrites_widened`, a change table whose columns get wider types is rewritten, instead of being
-    marked with Delta's type widening, which few readers know.
+    """The engine; with `rewrites_widened`, tables whose columns get wider types are rewritten, whatever the settings
+    say, and those that are marked with Delta's type widening, which few readers know, are mended.
     """
 
     engine: EngineSetting = EngineSetting.AUTO

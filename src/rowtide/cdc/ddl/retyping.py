@@ -1,14 +1,15 @@
 """Changes the column types of a change table, and of the base table, to those of the source.
 
-In place where Delta can widen the type; otherwise the table is rewritten in one commit: readers see the old version or
-the new one, and a repeat finds the new types. Values that the old type could not hold are in `__$exact`, and are
-converted from there. `before_commit` is called in front of a commit, and may raise (see `delta.writing.alteration`).
+Where Delta can widen the type, in place if the setting says so; otherwise the table is rewritten in one commit: readers
+see the old version or the new one, and a repeat finds the new types. Values that the old type could not hold are in
+`__$exact`, and are converted from there. `before_commit` is called in front of a commit, and may raise (see
+`delta.writing.alteration`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +23,7 @@ from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
+from rowtide.core.tables import Widened
 from rowtide.databases.lake_types import LakeType, can_widen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.delta.errors import LakeWriteFailed
@@ -31,7 +33,23 @@ from rowtide.lake import tables
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
 
+REWRITTEN_BYTES = 256 * 1024 * 1024
+"""The size of the data files up to which `Widened.AUTO` rewrites a table, while its cycle waits: some seconds' work."""
 _EXACT = "__$exact"
+
+
+@dataclass(frozen=True, slots=True)
+class WidenedTable:
+    """A table whose columns are about to get wider types; `columns` names them with these.
+
+    `is_rewritten`: its data files, of so many bytes, otherwise it is marked with type widening.
+    """
+
+    capture_instance: str
+    path: str
+    columns: tuple[tuple[str, str], ...]
+    size: int
+    is_rewritten: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +84,51 @@ def _require_fit(snapshot: Snapshot, instance: Instance) -> None:
 
 
 def carry_types(
-    lake: str, instance: Instance, *, rewrites_widened: bool = False, before_commit: BeforeCommit = lambda: None
+    lake: str,
+    instance: Instance,
+    *,
+    widened: Widened,
+    before_commit: BeforeCommit = lambda: None,
+    on_widened: Callable[[WidenedTable], None] = lambda _table: None,
 ) -> None:
-    """Change the column types of an instance's change table; `rewrites_widened`: never in place.
+    """Change the column types of an instance's change table and base; `widened` says how wider ones come about.
 
-    Raises `LakeWriteFailed`.
+    `on_widened` is called before a table gets wider types only. Raises `LakeWriteFailed`.
     """
     for snapshot in _open_tables(lake, instance):
-        _carry_types(snapshot, instance, rewrites_widened=rewrites_widened, before_commit=before_commit)
+        _carry_types(snapshot, instance, widened, before_commit, on_widened)
 
 
 def _carry_types(
-    snapshot: Snapshot, instance: Instance, *, rewrites_widened: bool, before_commit: BeforeCommit
+    snapshot: Snapshot,
+    instance: Instance,
+    widened: Widened,
+    before_commit: BeforeCommit,
+    on_widened: Callable[[WidenedTable], None],
 ) -> None:
     path, retyped = snapshot.location.path, _find_retyped(snapshot, instance)
     if not retyped:
         return
     failpoint("types_carried.before")
-    if not rewrites_widened and all(column.can_widen for column in retyped) and not _has_exact(snapshot, retyped):
+    only_widens = all(column.can_widen for column in retyped) and not _has_exact(snapshot, retyped)
+    size = sum(file.size for file in snapshot.files.values())
+    is_marked = only_widens and (widened is Widened.MARK or (widened is Widened.AUTO and size > REWRITTEN_BYTES))
+    if only_widens:
+        named = tuple((column.column.name, column.new.name) for column in retyped)
+        on_widened(WidenedTable(instance.capture_instance, path, named, size, is_rewritten=not is_marked))
+    if is_marked:
         types = {column.column.lake_name: column.new.name for column in retyped}
         tables.widen_columns(path, types, before_commit=before_commit)
         # A chunk of a copy may have come in between; from now on one that was read for the old types is refused.
         retyped = [replace(column, old=column.new.name) for column in retyped]
-        widened = open_snapshot(snapshot.location)
-        must_rewrite = widened is not None and _has_exact(widened, retyped)
+        found = open_snapshot(snapshot.location)
+        must_rewrite = found is not None and _has_exact(found, retyped)
     else:
         must_rewrite = True
     if must_rewrite:
         convert = partial(_convert_batch, instance=instance, retyped=retyped)
-        tables.rewrite(path, _columns(instance), convert, before_commit=before_commit)
+        columns = _columns(instance)
+        tables.rewrite(path, columns, convert, changes_rows=not only_widens, before_commit=before_commit)
     failpoint("types_carried.after")
 
 

@@ -15,8 +15,10 @@ from rowtide.cdc.enabling import joining_triggers, postgres, truncation
 from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
+from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.core.tables import Widened
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
@@ -46,6 +48,8 @@ class EnabledDatabase:
     position: Position
     was_enabled: bool
     triggers: Triggers
+    widened: Widened = Widened.AUTO
+    """What is done with tables whose columns get wider types, unless their instance says otherwise."""
 
 
 def enable_database(
@@ -55,11 +59,13 @@ def enable_database(
     on_wait: Callable[[str], None] = lambda _whom: None,
     *,
     for_group: bool = False,
+    widened: Widened | None = None,
 ) -> EnabledDatabase:
     """Enable a database: create what reading its log needs, then capture's own objects (SQL Server: sp_cdc_enable_db).
 
-    Idempotent: a repeat completes an interrupted run. If publications already read the log, its log store stays in
-    place. Creating the slot waits for open transactions; `on_wait` is called with the one it waits for.
+    Idempotent: a repeat completes an interrupted run, and sets `widened` if it is given. If publications already read
+    the log, its log store stays in place. Creating the slot waits for open transactions; `on_wait` is called with the
+    one it waits for.
     """
     with provision.take_source(engine):
         alterations = Committing(engine)
@@ -71,7 +77,7 @@ def enable_database(
         prepared = opened.source.lake if was_made else _prepare_alone(lake, for_group=for_group)
 
         def add(connection: Connection) -> SourceDefinition:
-            source = _add_definitions(connection, opened.source, prepared, was_made=was_made)
+            source = _add_definitions(connection, opened.source, prepared, widened, was_made=was_made)
             if not was_made or READER not in manifest.state.readers:
                 # Before the commit: the reader must see every instance that can be enabled.
                 register_reader(manifest)
@@ -83,17 +89,21 @@ def enable_database(
         # What capture needs is kept from here on.
         placeholder_reader.leave(manifest)
     was_enabled = was_made and opened.was_there
-    return EnabledDatabase(source, manifest.state.position, was_enabled, opened.triggers)
+    with translated(), engine.connect() as connection:
+        counts = read_widened(connection)
+    return EnabledDatabase(source, manifest.state.position, was_enabled, opened.triggers, counts)
 
 
-def rehearse_enabling(alterations: Rehearsing, lake: str, log_store: str | None = None) -> None:
+def rehearse_enabling(
+    alterations: Rehearsing, lake: str, log_store: str | None = None, widened: Widened | None = None
+) -> None:
     """Rehearse `enable_database`: no slot and no folder is made. Raises as that does, but for places not writable."""
     was_made = alterations.transact(_find_made)
     if not was_made:
         require_not_nested(lake)
     source = provision.rehearse_source(alterations, FEATURE, Place(absolute_lake(lake), log_store))
     place = source.lake if was_made else absolute_lake(lake)
-    alterations.transact(partial(_add_definitions, source=source, lake=place, was_made=was_made))
+    alterations.transact(partial(_add_definitions, source=source, lake=place, widened=widened, was_made=was_made))
 
 
 def enable_table(alterations: Alterations, database: str, table: str, request: InstanceRequest) -> str:
@@ -164,7 +174,7 @@ def _find_made(connection: Connection) -> bool:
 
 
 def _add_definitions(
-    connection: Connection, source: SourceDefinition, lake: str, *, was_made: bool
+    connection: Connection, source: SourceDefinition, lake: str, widened: Widened | None, *, was_made: bool
 ) -> SourceDefinition:
     """Create schema `cdc`, or what is missing in it; a source that was made for publications gets capture's lake."""
     captured = source if was_made else replace(source, lake=lake)
@@ -172,6 +182,8 @@ def _add_definitions(
         connection.execute(CreateSchema(definitions.SCHEMA))
     if definitions.find_missing(connection):
         _complete_definitions(connection)
+    if widened is not None:
+        set_of_database(connection, widened)
     if list_rules(connection):
         # Of an earlier build they do less; a rule that is made brings its own.
         joining_triggers.ensure_triggers(connection)

@@ -28,7 +28,8 @@ from rowtide.cdc.errors.enabling import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
-from rowtide.core.tables import BeforeImages
+from rowtide.cdc.widened_columns import parse_widened
+from rowtide.core.tables import BeforeImages, Widened
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 
@@ -48,8 +49,8 @@ class InstanceRequest:
     A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
     the before images in the log, the gating role whose members may read the changes (None: all roles that may select
     the columns), the unique index that identifies rows (None: the primary key's), whether net changes are supported
-    (None: if there is a key), whether the rows that the table has already are copied, and how many of them a second at
-    most (None: no limit).
+    (None: if there is a key), whether the rows that the table has already are copied, how many of them a second at
+    most (None: no limit), and what is done with its tables when columns get wider types (None: as the database says).
     """
 
     capture_instance: str | None = None
@@ -61,9 +62,11 @@ class InstanceRequest:
     supports_net_changes: bool | None = None
     snapshot: bool = True
     rows_per_second: int | None = None
+    widened: Widened | None = None
 
     def __post_init__(self) -> None:
-        """Take before images by their names too. Raises `BeforeImagesUnknown`."""
+        """Take before images and settings by their names too. Raises `BeforeImagesUnknown`, `WidenedUnknown`."""
+        object.__setattr__(self, "widened", parse_widened(self.widened))
         if self.before_images not in tuple(BeforeImages):
             raise BeforeImagesUnknown(str(self.before_images))
         object.__setattr__(self, "before_images", BeforeImages(self.before_images))
@@ -78,6 +81,7 @@ class SharedOptions(TypedDict, total=False):
     supports_net_changes: bool | None
     snapshot: bool
     rows_per_second: int | None
+    widened: Widened | None
 
 
 class InstanceOptions(SharedOptions, total=False):

@@ -23,6 +23,7 @@ from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.snapshot_requests import has_snapshot, make_steps, request_step
+from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
@@ -51,6 +52,7 @@ def plan_enable_table(
         *lock,
         *(first_table_steps(connection) or make_steps(connection)),
         *_begin_steps(connection, source, table, instance),
+        *own_steps(connection, instance.member_id, request.widened),
         *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]
     return instance, steps
@@ -104,6 +106,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
         forget_step(enabled.member_id),
         *allowance_steps(connection, enabled),
         *_begin_steps(connection, source, table, instance),
+        *own_steps(connection, member_id, read_own(connection, enabled.member_id)),
         # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
         *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),
     ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LakeUnknown,
         LowWaterMarkOutOfRange,
         LowWaterMarkUnknown,
+        MendingFailed,
         RelationChanged,
         ValuesDoNotFit,
     )
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         TableRuleUnknown,
         TwoInstancesExist,
         VirtualColumnUnloggable,
+        WidenedUnknown,
     )
     from rowtide.cdc.errors.jobs import (
         AgentNotRunning,
@@ -158,6 +160,7 @@ __all__ = [
     "LsnOutOfRange",
     "MaxscansInvalid",
     "MaxtransInvalid",
+    "MendingFailed",
     "NetChangesNeedKey",
     "NetChangesUnsupported",
     "NoColumns",
@@ -198,6 +201,7 @@ __all__ = [
     "UnknownTimeOperator",
     "ValuesDoNotFit",
     "VirtualColumnUnloggable",
+    "WidenedUnknown",
     "WrapperColumnUnknown",
     "WrapperFlagUnknown",
     "WrapperListsNeedInstance",
@@ -252,6 +256,7 @@ _HOMES = {
     "LowWaterMarkOutOfRange": "rowtide.cdc.errors.capturing",
     "LowWaterMarkUnknown": "rowtide.cdc.errors.capturing",
     "LsnOutOfRange": "rowtide.cdc.errors.querying",
+    "MendingFailed": "rowtide.cdc.errors.capturing",
     "MaxscansInvalid": "rowtide.cdc.errors.jobs",
     "MaxtransInvalid": "rowtide.cdc.errors.jobs",
     "NetChangesNeedKey": "rowtide.cdc.errors.enabling",
@@ -294,6 +299,7 @@ _HOMES = {
     "UnknownTimeOperator": "rowtide.cdc.errors.querying",
     "ValuesDoNotFit": "rowtide.cdc.errors.capturing",
     "VirtualColumnUnloggable": "rowtide.cdc.errors.enabling",
+    "WidenedUnknown": "rowtide.cdc.errors.enabling",
     "WrapperColumnUnknown": "rowtide.cdc.errors.querying",
     "WrapperFlagUnknown": "rowtide.cdc.errors.querying",
     "WrapperListsNeedInstance": "rowtide.cdc.errors.querying",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -111,6 +112,17 @@ class ValuesDoNotFit(RowtideError):
     column: str
     instance: str
     type_name: str
+
+
+@numbered
+class MendingFailed(RowtideError):
+    """The process that has the lake could not take type widening out of a table."""
+
+    number = 8164
+    fact = "the tables of {instance} could not be mended: {reason}"
+    hint = "What was done stays, and no row is missing. Mend the reason and run the command again: it goes on."
+    instance: str
+    reason: Said
 
 
 @numbered

@@ -272,6 +272,16 @@ class BeforeImagesUnknown(Invalid):
 
 
 @numbered
+class WidenedUnknown(Invalid):
+    """Tables with wider columns are rewritten, marked, or one of these by their size."""
+
+    number = 8165
+    fact = "{setting} does not say what is done with tables whose columns get wider types"
+    hint = "Choose auto, rewrite or mark, or a member of rowtide.cdc.Widened."
+    setting: str
+
+
+@numbered
 class BeforeImagesNeedKey(Invalid):
     """Without full before images, the key identifies the old row."""
 

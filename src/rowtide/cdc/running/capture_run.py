@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
-from rowtide.cdc.definitions import read_source, require_complete
+from rowtide.cdc.definitions import list_enabled, read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
@@ -24,6 +24,7 @@ from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
+from rowtide.cdc.mending.requests import Mending
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
@@ -34,7 +35,9 @@ from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
+from rowtide.cdc.widened_columns import read_widened
 from rowtide.core.errors import RowtideError
+from rowtide.core.tables import Widened
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -149,12 +152,15 @@ class _Run:
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
                 find_awaited=lambda: copying.awaited if copying is not None else None,
+                find_widened=partial(_find_widened, lease.connection),
+                on_widened=self._context.watchers.on_widened,
             )
             self._has_captured = True
             self.recorder.watch(capture)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
+            mending = self._open_mending(lease.connection, source.lake, upkeep)
             yield _Supervisor(
-                capture, housekeeping, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
+                capture, housekeeping, mending, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
             )
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
@@ -163,6 +169,12 @@ class _Run:
         epoch = lease.lease.manifest.state.epoch
         watcher = self._context.watchers.on_snapshot
         return SnapshotThread(SnapshotRunner(self._engine, self._context.url, table, epoch, on_report=watcher))
+
+    def _open_mending(self, connection: Connection, lake: str, upkeep: LakeUpkeep) -> Mending:
+        names: Sequence[str] = ()
+        if self._context.options.rewrites_widened:
+            names = [enabled.capture_instance for enabled in list_enabled(connection)]
+        return Mending(connection, lake, upkeep.start, names, self._context.watchers.on_mended)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
         """Note an error after which the agent is opened again."""
@@ -217,6 +229,7 @@ class _Supervisor:
         self,
         capture: Capture,
         housekeeping: Housekeeping,
+        mending: Mending,
         reader: LogReaderProcess,
         recorder: ScanRecorder,
         pace: Pace,
@@ -224,11 +237,12 @@ class _Supervisor:
         stop: threading.Event,
         mark_end: Callable[[], int],
     ) -> None:
-        """`stop` is set when the pace says that it was the last scan, and no snapshot is being copied; `mark_end`
-        returns a log position behind all that is committed.
+        """`stop` is set when the pace says that it was the last scan, no snapshot is being copied and no table mended
+        for this run; `mark_end` returns a log position behind all that is committed.
         """
         self._capture = capture
         self._housekeeping = housekeeping
+        self._mending = mending
         self._reader = reader
         self._recorder = recorder
         self._pace = pace
@@ -245,7 +259,7 @@ class _Supervisor:
         if self._snapshots is not None:
             self._snapshots.verify()
         has_scanned = time.monotonic() >= self._next_scan and self._scan()
-        has_kept_house = self._housekeeping.step()
+        has_kept_house = self._housekeeping.step() or self._mending.step()
         self._recorder.step()
         if has_scanned:
             self._stop.wait(min(max(self._next_scan - time.monotonic(), 0), LONGEST_REST_S))
@@ -274,9 +288,9 @@ class _Supervisor:
         return worked
 
     def _end_if_copied(self, now: float) -> None:
-        """End the run, whose only round is over, unless snapshots are being copied."""
+        """End the run, whose only round is over, unless snapshots are being copied or tables mended."""
         self._over_at = self._over_at or now
-        if not self._is_copying(self._over_at):
+        if self._mending.is_done and not self._is_copying(self._over_at):
             self._stop.set()
 
     def _has_read_all(self) -> bool:
@@ -298,6 +312,11 @@ def _give_up(held: LakeLease, kind: type[BaseException] | None, *_error: object)
     """Give the lake up; after an error the next holder makes sure of it."""
     if kind is None:
         held.give_up()
+
+
+def _find_widened(connection: Connection, member_id: str) -> Widened:
+    with translated():
+        return read_widened(connection, member_id)
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

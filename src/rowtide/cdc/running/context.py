@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
+from rowtide.cdc.ddl.retyping import WidenedTable
+from rowtide.cdc.mending.tables import MendedTable
 from rowtide.cdc.snapshots.progress import SnapshotProgress
 
 if TYPE_CHECKING:
@@ -18,11 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Called from the threads of a run: at each cycle, at each retry, and as the copy of a table advances."""
+    """Called from the threads of a run: at each cycle, at each retry, as the copy of a table advances, before a table
+    gets wider types, and as one is mended.
+    """
 
     on_cycle: Callable[[CycleReport], None] = ignore
     on_retry: OnRetry = ignore
     on_snapshot: Callable[[SnapshotProgress], None] = ignore
+    on_widened: Callable[[WidenedTable], None] = ignore
+    on_mended: Callable[[MendedTable], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)

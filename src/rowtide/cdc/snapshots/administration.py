@@ -66,7 +66,7 @@ def resnapshot(
     def request(connection: Connection) -> tuple[str, ...]:
         own_source(connection, database)
         require_complete(connection)
-        chosen = _choose(connection, name)
+        chosen = choose_instances(connection, name)
         busy = {found.member_id for found in list_requests(connection, only_open=True)}
         for enabled in chosen:
             if enabled.member_id in busy:
@@ -117,7 +117,7 @@ def _change(engine: Engine, database: str, name: str, values: dict[str, object])
     with translated(), engine.begin() as connection:
         own_source(connection, database)
         require_complete(connection)
-        chosen = _choose(connection, name)
+        chosen = choose_instances(connection, name)
         statement = (
             update(snapshots)
             .where(
@@ -133,7 +133,7 @@ def _change(engine: Engine, database: str, name: str, values: dict[str, object])
     return changed
 
 
-def _choose(connection: Connection, name: str) -> Iterable[EnabledTable]:
+def choose_instances(connection: Connection, name: str) -> Iterable[EnabledTable]:
     """Return the instance of a name, or the instances of a table. Raises `TableNotFound`, `InstanceUnknown`."""
     enabled = list_enabled(connection)
     named = [one for one in enabled if one.capture_instance == name]

@@ -16,7 +16,7 @@ from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wai
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.column_lists import parse_column_list
-from rowtide.core.tables import BeforeImages
+from rowtide.core.tables import BeforeImages, Widened
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -38,23 +38,35 @@ def enable_db(
     db: Db,
     lake: Annotated[str, typer.Option(help="Folder or URL of the lake.")],
     log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: LAKE/log.")] = None,
+    widened: Annotated[
+        Widened | None,
+        typer.Option(
+            help="Tables of the lake whose columns get wider types: rewritten, so that every reader reads on; marked "
+            "with Delta's type widening, which delta-rs and Polars refuse; or auto, rewritten up to 256 MiB of files. "
+            "Default: as before, at first auto."
+        ),
+    ] = None,
     *,
     group: Group = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
+    """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db).
+
+    Run it again to change --widened, also while capture runs.
+    """
     cdc = connect(db).cdc
     if dry_run:
         with printed(cdc.rehearsal()) as rehearsal:
-            rehearsal.enable_db(lake, log_store)
+            rehearsal.enable_db(lake, log_store, widened=widened)
         return
-    enabled = cdc.enable_db(lake, log_store, for_group=group, on_wait=print_wait)
+    enabled = cdc.enable_db(lake, log_store, for_group=group, widened=widened, on_wait=print_wait)
 
     from rowtide.log.postgres.ddl_triggers import Triggers  # with the driver, which `cdc` has asked for
 
     if enabled.was_enabled:
-        change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
-        notes.print(f"RT-22905: the database is enabled already. {change}.")
+        changes = ["Its event triggers were missing."] if enabled.triggers is Triggers.MADE else []
+        changes += [f"Of tables whose columns get wider types: {enabled.widened}."] if widened is not None else []
+        notes.print(f"RT-22905: the database is enabled already. {' '.join(changes) or 'Nothing was changed.'}")
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
     if enabled.triggers is Triggers.REFUSED:
@@ -117,6 +129,9 @@ def enable_table(
         float, typer.Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
     ] = 900,
     rows_per_second: RowsPerSecond = None,
+    widened: Annotated[
+        Widened | None, typer.Option(help="As of enable-db, for this table; default: as the database says.")
+    ] = None,
     form: ListingFormat = Format.TABLE,
     *,
     net_changes: Annotated[
@@ -154,6 +169,7 @@ def enable_table(
         "supports_net_changes": net_changes,
         "snapshot": snapshot,
         "rows_per_second": rows_per_second,
+        "widened": widened,
     }
     patterns = collect_patterns(tables or [], schema or [], file)
     if not patterns:

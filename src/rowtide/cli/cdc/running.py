@@ -31,7 +31,8 @@ RewriteWidened = Annotated[
     bool,
     typer.Option(
         "--rewrite-widened",
-        help="Rewrite a change table whose columns get wider types, instead of using Delta's type widening.",
+        help="In this run, rewrite tables whose columns get wider types, and mend those with Delta's type widening: "
+        "see enable-db --widened, which lasts.",
     ),
 ]
 

@@ -8,16 +8,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
+from rowtide.findings.quantities import format_bytes
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.ddl.retyping import WidenedTable
+    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.snapshots.progress import SnapshotProgress
+
+    Report: TypeAlias = CycleReport | SnapshotProgress | WidenedTable | MendedTable
 
 
 @contextmanager
@@ -47,16 +52,49 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
-        yield stop, Watchers(on_report, on_retry, on_report)
+        yield stop, Watchers(on_report, on_retry, on_report, on_report, on_report)
 
 
-def describe_reports(reports: Sequence[CycleReport | SnapshotProgress]) -> Sequence[str]:
-    """Describe what capture did in an interval: its cycles, and of each table's copy the last report."""
+def describe_reports(reports: Sequence[Report]) -> Sequence[str]:
+    """Describe what capture did in an interval: its cycles, and of each table's copy and mending the last report."""
+    from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.ddl.retyping import WidenedTable
+    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.snapshots.progress import SnapshotProgress
 
+    widened = [describe_widened(one) for one in reports if isinstance(one, WidenedTable)]
+    mended = {one.path: one for one in reports if isinstance(one, MendedTable)}
     copies = {one.capture_instance: one for one in reports if isinstance(one, SnapshotProgress)}
-    cycles = [one for one in reports if not isinstance(one, SnapshotProgress)]
-    return [*map(describe_copy, copies.values()), *(describe_cycles(cycles) if cycles else ())]
+    cycles = [one for one in reports if isinstance(one, CycleReport)]
+    described = [*widened, *map(describe_mended, mended.values()), *map(describe_copy, copies.values())]
+    return [*described, *(describe_cycles(cycles) if cycles else ())]
+
+
+def describe_widened(table: WidenedTable) -> str:
+    """Describe what is about to happen to a table whose columns get wider types."""
+    columns = ", ".join(f"{name} becomes {type_name}" for name, type_name in table.columns)
+    if table.is_rewritten:
+        return f"{_name(table.path)}: {columns}; its files of {format_bytes(table.size)} are rewritten"
+    return (
+        f"{_name(table.path)}: {columns}; its files of {format_bytes(table.size)} stay, and it gets Delta's type "
+        f"widening, which delta-rs and Polars refuse: `rowtide lake mend {table.capture_instance}` takes that away"
+    )
+
+
+def describe_mended(table: MendedTable) -> str:
+    """Describe what mending has done to a table."""
+    if not table.was_marked:
+        return f"{_name(table.path)}: has no type widening"
+    if table.written_bytes is None:
+        return f"{_name(table.path)}: {table.files} files, {format_bytes(table.read_bytes)}, have narrower types"
+    return (
+        f"{_name(table.path)}: {table.files} files with narrower types written again, "
+        f"{format_bytes(table.read_bytes)} read, {format_bytes(table.written_bytes)} written"
+    )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def describe_copy(copy: SnapshotProgress) -> str:

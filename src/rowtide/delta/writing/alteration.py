@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile, Metadata, commit_info
-from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, with_features
+from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, WIDENINGS, with_features, without_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_stream
@@ -24,7 +25,8 @@ from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, l
 from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
 from rowtide.storage.freshness import read_clock
 
-_TYPE_CHANGES = "delta.typeChanges"
+TYPE_CHANGES = "delta.typeChanges"
+"""In a column's metadata: the narrower types that older files may have."""
 _WIDENING = "delta.enableTypeWidening"
 _IN_FILES = (PHYSICAL_NAME, FIELD_ID)
 
@@ -129,8 +131,8 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
         for field in widened:
             before, after = field["type"], types[field["name"]]
             kept = field.get("metadata") or {}
-            changes = [*kept.get(_TYPE_CHANGES, ()), {"toType": after, "fromType": before}]
-            field.update(type=after, metadata={**kept, _TYPE_CHANGES: changes})
+            changes = [*kept.get(TYPE_CHANGES, ()), {"toType": after, "fromType": before}]
+            field.update(type=after, metadata={**kept, TYPE_CHANGES: changes})
         if not widened:
             return None
         metadata = _altered(snapshot.metadata, schema, {_WIDENING: "true"})
@@ -142,11 +144,18 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
 
 
 def rewrite(
-    location: Location, schema_text: str, convert: Convert, *, before_commit: BeforeCommit = lambda: None
+    location: Location,
+    schema_text: str,
+    convert: Convert,
+    *,
+    changes_rows: bool = True,
+    before_commit: BeforeCommit = lambda: None,
 ) -> None:
     """Replace a table's rows by those that `convert` makes of them, and its columns' types by theirs, in one commit.
 
-    Files become files, in batches. No effect on a table that has these columns already. Raises as `commit_change`.
+    Files become files, in batches; none has narrower types then, so that the table needs no type widening. Without
+    `changes_rows` the values are the same. No effect on a table that has these columns already. Raises as
+    `commit_change`.
     """
 
     def plan(snapshot: Snapshot) -> Change | None:
@@ -154,13 +163,15 @@ def rewrite(
         schema = _named_alike(json.loads(schema_text), before)
         if _types_of(schema) == _types_of(before):
             return None
-        metadata = _altered(snapshot.metadata, schema)
+        metadata = without_widening(_altered(snapshot.metadata, schema))
         columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
-        protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
+        kept = without_features(snapshot.protocol, WIDENINGS)
+        protocol = with_features(kept, features_for(schema, metadata.properties))
 
         def convert_file(file: AddFile) -> AddFile:
             rows = (convert(batch) for batch in snapshot.stream_files([file]))
-            return write_stream(location, columns, metadata, rows, f"rewritten-{uuid.uuid4().hex}.parquet")
+            written = write_stream(location, columns, metadata, rows, f"rewritten-{uuid.uuid4().hex}.parquet")
+            return replace(written, tags=file.tags)
 
         added = [convert_file(file) for file in snapshot.files.values()]
         before_commit()
@@ -171,10 +182,23 @@ def rewrite(
             added=added,
             protocol=protocol if protocol != snapshot.protocol else None,
             metadata=metadata,
+            changes_rows=changes_rows,
             sees_all_files=True,
         )
 
     commit_change(location, plan)
+
+
+def without_widening(metadata: Metadata) -> Metadata:
+    """Return metadata that neither ask for type widening nor name narrower types."""
+    schema = json.loads(metadata.schema_text, object_hook=_without_type_changes)
+    configuration = {name: value for name, value in metadata.properties.items() if name != _WIDENING}
+    text = json.dumps(schema, separators=(",", ":"))
+    return Metadata({**metadata.found, "schemaString": text, "configuration": configuration})
+
+
+def _without_type_changes(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != TYPE_CHANGES}
 
 
 def _altered(metadata: Metadata, schema: Any = None, properties: Mapping[str, str] = MappingProxyType({})) -> Metadata:

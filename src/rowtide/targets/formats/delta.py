@@ -12,12 +12,14 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.errors import EditOutdated, TableUnwritable
+from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
 from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping
+from rowtide.delta.writing.mending import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
@@ -101,11 +103,22 @@ class DeltaTable:
             self._spark.sql(f"alter table {self.sql_name} add columns ({listed})")
 
     def change_types(self, types: Mapping[str, str]) -> None:
-        """Give columns wider types, without rewriting files. Raises `LakeWriteFailed`."""
+        """Give columns wider types; a table up to a size is rewritten, others get type widening. Raises
+        `LakeWriteFailed`.
+        """
         with writing(self.location):
             self._spark.sql(f"alter table {self.sql_name} set tblproperties ('delta.enableTypeWidening' = 'true')")
             for name, type_name in types.items():
                 self._spark.sql(f"alter table {self.sql_name} alter column {quote(name)} type {type_name}")
+        self._mend_small()
+
+    def _mend_small(self) -> None:
+        """Take type widening out of a table that is small, and whose features our commits honour."""
+        snapshot = open_snapshot(locate(self._path))
+        if snapshot is not None and sum(file.size for file in snapshot.files.values()) <= REWRITTEN_BYTES:
+            # Clustered tables, and what else users have Delta do, are Spark's to write.
+            with suppress(TableUnreadable, TableUnwritable):
+                mend(snapshot.location, before_commit=self._verify)
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
         """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`.

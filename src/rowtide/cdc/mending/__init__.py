@@ -1,0 +1,1 @@
+"""Type widening taken out of an instance's tables, beside capture."""

@@ -1,0 +1,134 @@
+"""Take type widening out of a table: files with narrower types are written again, then the feature goes.
+
+Each commit is of some files, so that what is killed goes on where it was; rows and readers stay the same. What is added
+meanwhile has the table's types already.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from rowtide.delta.actions import AddFile
+from rowtide.delta.features import TYPE_WIDENING, WIDENINGS, without_features
+from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.alteration import TYPE_CHANGES, without_widening
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commit_race import load_writable
+from rowtide.delta.writing.compaction import fill_groups
+
+_LOOKED_INTO_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What mending a table does: the files that are written again, and their bytes before and after.
+
+    `written_bytes` is None of a plan.
+    """
+
+    was_marked: bool
+    files: int = 0
+    read_bytes: int = 0
+    written_bytes: int | None = None
+
+
+def is_marked(snapshot: Snapshot) -> bool:
+    """Return whether a table's readers have to know type widening."""
+    return not WIDENINGS.isdisjoint(snapshot.protocol.reader_features)
+
+
+def plan_mending(snapshot: Snapshot) -> Mended:
+    """Return what `mend` would do with a version; the ends of its files are read. Raises `LakeReadFailed`."""
+    narrow = _Looked().find_narrow(snapshot) if is_marked(snapshot) else []
+    return Mended(is_marked(snapshot), len(narrow), sum(file.size for file in narrow))
+
+
+def mend(
+    location: Location,
+    *,
+    before_commit: Callable[[], None] = lambda: None,
+    on_progress: Callable[[Mended], None] = lambda _mended: None,
+) -> Mended:
+    """Write files with narrower types again, and take type widening out of the table; idempotent.
+
+    `before_commit` is called in front of each commit, and may raise. Raises as `commit_change`.
+    """
+    looked = _Looked()
+    done = Mended(is_marked(load_writable(location)), written_bytes=0)
+    step = done
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        nonlocal step
+        step = done
+        if not is_marked(snapshot):
+            return None
+        snapshot.require_readable()
+        groups = fill_groups(looked.find_narrow(snapshot), lambda file: file.size)
+        if not groups:
+            before_commit()
+            return _unmark(snapshot)
+        added = [_write_again(snapshot, file) for file in groups[0]]
+        looked.wide.update(file.path for file in added)
+        step = _sum_up(done, groups[0], added)
+        before_commit()
+        return Change("REORG", removed=groups[0], added=added, changes_rows=False)
+
+    while commit_change(location, plan):
+        done = step
+        on_progress(done)
+    return done
+
+
+class _Looked:
+    """The files that were looked into: none of these has narrower types than the columns now."""
+
+    def __init__(self) -> None:
+        self.wide: set[str] = set()
+        self._schema = ""
+
+    def find_narrow(self, snapshot: Snapshot) -> list[AddFile]:
+        """Return the files with narrower types, by path."""
+        if snapshot.metadata.schema_text != self._schema:
+            self.wide.clear()
+            self._schema = snapshot.metadata.schema_text
+        widened = [
+            field["name"]
+            for field in json.loads(snapshot.metadata.schema_text)["fields"]
+            if f'"{TYPE_CHANGES}"' in json.dumps(field)
+        ]
+        files = sorted(set(snapshot.files) - self.wide) if widened else []
+        with ThreadPoolExecutor(_LOOKED_INTO_AT_ONCE, "rowtide-mend") as pool:
+            are_narrow = list(pool.map(lambda path: snapshot.has_other_types(snapshot.files[path], widened), files))
+        found = [path for path, is_narrow in zip(files, are_narrow, strict=True) if is_narrow]
+        self.wide.update(set(files).difference(found))
+        return [snapshot.files[path] for path in found]
+
+
+def _write_again(snapshot: Snapshot, file: AddFile) -> AddFile:
+    rows, name = snapshot.stream_files([file]), f"mended-{uuid.uuid4().hex}.parquet"
+    written = write_stream(snapshot.location, snapshot.columns, snapshot.metadata, rows, name)
+    return replace(written, tags=file.tags)
+
+
+def _unmark(snapshot: Snapshot) -> Change:
+    return Change(
+        "DROP FEATURE",
+        {"featureName": TYPE_WIDENING},
+        protocol=without_features(snapshot.protocol, WIDENINGS),
+        metadata=without_widening(snapshot.metadata),
+        changes_rows=False,
+    )
+
+
+def _sum_up(done: Mended, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Mended:
+    return replace(
+        done,
+        files=done.files + len(added),
+        read_bytes=done.read_bytes + sum(file.size for file in removed),
+        written_bytes=(done.written_bytes or 0) + sum(file.size for file in added),
+    )
