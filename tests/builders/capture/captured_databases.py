@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
+from rowtide.cdc.widened_columns import read_widened
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
@@ -201,6 +203,7 @@ class CapturedDatabase(LoggedDatabase):
                 maxtrans=maxtrans,
                 most_row_bytes=most_row_bytes,
                 find_awaited=lambda: self.awaited,
+                find_widened=partial(read_widened, lease.connection),
             )
 
     def changes(

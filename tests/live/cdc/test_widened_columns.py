@@ -106,6 +106,30 @@ def test_an_instance_keeps_its_setting_over_a_gap(logged: LoggedDatabase) -> Non
     assert marked(logged, ITEM) == [True]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("cut_at", ["", "between"])
+def test_a_base_is_widened_and_mended_at_once(
+    logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch, cut_at: str
+) -> None:
+    logged.execute("create table item (id int primary key, n int)", "insert into item values (1, 1)")
+    logged.enable("item", snapshot=True)
+    logged.cdc.run(once=True)
+    logged.execute("alter table item alter n type bigint", "insert into item values (2, 5000000000)")
+    if cut_at:
+        with monkeypatch.context() as patched:
+            patched.setattr(retyping, "mend", cut)
+            with pytest.raises(NotImplementedError):
+                logged.cdc.run(once=True)
+        assert [is_marked(own(path)) for path in tables(logged)] == [False, True]
+    logged.cdc.run(once=True)
+    assert [is_marked(own(path)) for path in tables(logged)] == [False, False]
+    assert (rows(logged), present(logged)) == ([(2, 2, 5_000_000_000)], [(1, 1), (2, 5_000_000_000)])
+
+
+def cut(*_arguments: object, **_options: object) -> None:
+    raise NotImplementedError
+
+
 def test_a_run_that_rewrites_takes_the_feature_away(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retyping, "REWRITTEN_BYTES", 0)
     logged.execute("create table item (id int primary key, n int)", "insert into item values (1, 1)")

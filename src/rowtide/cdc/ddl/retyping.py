@@ -29,6 +29,7 @@ from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
+from rowtide.delta.writing.mending import is_marked, mend
 from rowtide.lake import tables
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
@@ -107,28 +108,33 @@ def _carry_types(
     on_widened: Callable[[WidenedTable], None],
 ) -> None:
     path, retyped = snapshot.location.path, _find_retyped(snapshot, instance)
+    size = sum(file.size for file in snapshot.files.values())
+    stays_marked = widened is Widened.MARK or (widened is Widened.AUTO and size > REWRITTEN_BYTES)
     if not retyped:
+        if not stays_marked and is_marked(snapshot):
+            # A process may have been killed between the two commits of a base.
+            mend(snapshot.location, before_commit=before_commit)
         return
     failpoint("types_carried.before")
     only_widens = all(column.can_widen for column in retyped) and not _has_exact(snapshot, retyped)
-    size = sum(file.size for file in snapshot.files.values())
-    is_marked = only_widens and (widened is Widened.MARK or (widened is Widened.AUTO and size > REWRITTEN_BYTES))
     if only_widens:
         named = tuple((column.column.name, column.new.name) for column in retyped)
-        on_widened(WidenedTable(instance.capture_instance, path, named, size, is_rewritten=not is_marked))
-    if is_marked:
+        on_widened(WidenedTable(instance.capture_instance, path, named, size, is_rewritten=not stays_marked))
+    must_rewrite = True
+    # To a base, copies add files all the time: all of them at once are never rewritten.
+    if only_widens and (stays_marked or _is_base(snapshot)):
         types = {column.column.lake_name: column.new.name for column in retyped}
         tables.widen_columns(path, types, before_commit=before_commit)
         # A chunk of a copy may have come in between; from now on one that was read for the old types is refused.
         retyped = [replace(column, old=column.new.name) for column in retyped]
         found = open_snapshot(snapshot.location)
         must_rewrite = found is not None and _has_exact(found, retyped)
-    else:
-        must_rewrite = True
     if must_rewrite:
         convert = partial(_convert_batch, instance=instance, retyped=retyped)
         columns = _columns(instance)
         tables.rewrite(path, columns, convert, changes_rows=not only_widens, before_commit=before_commit)
+    elif not stays_marked:
+        mend(snapshot.location, before_commit=before_commit)
     failpoint("types_carried.after")
 
 
@@ -154,10 +160,14 @@ def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
 
 def _has_exact(snapshot: Snapshot, retyped: Sequence[_Retyped]) -> bool:
     """Return whether a base table has values that its types do not hold: a copy may be ahead of what capture knows."""
-    if not snapshot.location.path.endswith(BASE_SUFFIX):
+    if not _is_base(snapshot):
         return False
     ordinals = {column.ordinal for column in retyped}
     return any(ordinals & texts_by_ordinal(batch[_EXACT]).keys() for batch in snapshot.stream([_EXACT]))
+
+
+def _is_base(snapshot: Snapshot) -> bool:
+    return snapshot.location.path.endswith(BASE_SUFFIX)
 
 
 def _columns(instance: Instance) -> list[tuple[str, str]]:
