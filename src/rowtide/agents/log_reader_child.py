@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from queue import Full, Queue
 
 from rowtide.agents.log_reader_process import BEAT_S
 from rowtide.agents.loop import log, run_agent
@@ -19,9 +20,11 @@ from rowtide.core.extras import leave_out_pandas
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
+from rowtide.log.store.exchange import EntryExchange, EntryWritten
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
+_MOST_UNTOLD = 1000
 SWITCH_INTERVAL_S = 0.0005
 """A local socket holds what the walsender sends in about this time. With Python's 5 ms it would wait for the thread
 that receives, and that one for the thread that decodes.
@@ -43,9 +46,11 @@ class Reading:
 
 
 @contextmanager
-def open_reading(url: str, stop: SelectableEvent | None = None) -> Iterator[Reading]:
+def open_reading(
+    url: str, stop: SelectableEvent | None = None, exchange: EntryExchange | None = None
+) -> Iterator[Reading]:
     """Open a database's log reader as an agent. Raises as `open_log_reader`."""
-    with open_log_reader(url, stop) as reader:
+    with open_log_reader(url, stop, exchange) as reader:
         yield Reading(reader)
 
 
@@ -56,19 +61,22 @@ def read_log(parent: Connection) -> None:
     stop = SelectableEvent()
     speaking = threading.Lock()
 
-    def say(word: tuple[RowtideError, float | None] | None) -> None:
+    def say(word: tuple[RowtideError, float | None] | EntryWritten | None) -> None:
         with speaking, suppress(OSError):
             parent.send(word)
 
     def report(error: RowtideError, pause_s: float | None) -> None:
         say((error, pause_s))
 
-    threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
+    untold: Queue[EntryWritten] = Queue(_MOST_UNTOLD)
+    exchange = EntryExchange(partial(_tell_later, untold))
+    threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, stop), daemon=True).start()
     threading.Thread(target=_beat, args=(partial(say, None), stop), daemon=True).start()
+    threading.Thread(target=_tell, args=(say, untold), daemon=True).start()
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
-        run_agent(lambda: open_reading(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
+        run_agent(lambda: open_reading(url, stop, exchange), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
     except RowtideError as error:
         report(error, None)
 
@@ -80,11 +88,26 @@ def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
         time.sleep(BEAT_S)
 
 
-def _stop_with_parent(parent: Connection, parent_id: int, stop: SelectableEvent) -> None:
-    """Wait for the parent's end, also detected if a fork of the parent still holds its end of the socket pair."""
+def _tell_later(untold: Queue[EntryWritten], entry: EntryWritten) -> None:
+    """Have the parent told of an entry; one that does not listen reads it from the store, once it does."""
+    with suppress(Full):
+        untold.put_nowait(entry)
+
+
+def _tell(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> None:
+    """Tell the parent of entries: in a thread of its own, as the parent may be busy for long."""
+    while True:
+        say(untold.get())
+
+
+def _hear_parent(parent: Connection, parent_id: int, exchange: EntryExchange, stop: SelectableEvent) -> None:
+    """Hear of the parent's entries until its end, also detected if a fork of the parent still holds its end of the
+    socket pair.
+    """
     with suppress(EOFError, OSError):
-        while os.getppid() == parent_id and not parent.poll(_LOOK_S):
-            pass
+        while os.getppid() == parent_id:
+            if parent.poll(_LOOK_S):
+                exchange.hear(parent.recv())
     stop.set()
     # The step in hand has a while to finish; whatever it leaves is redone.
     time.sleep(_STOP_PATIENCE_S)

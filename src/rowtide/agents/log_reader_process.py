@@ -4,13 +4,15 @@ The child is a `python -m` process: it imports nothing from the program that sta
 `__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
 threads yet (docs/decisions/0028). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
-that it lives: one that is stopped is killed and replaced. When the parent ends, for whatever reason, the child sees end
+that it lives: one that is stopped is killed and replaced. Each tells the other of the entries that it writes to the
+manifest (decision 0118). When the parent ends, for whatever reason, the child sees end
 of file and ends too.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ from rowtide.agents.errors import LogReaderEnded
 from rowtide.agents.forked_child import ForkedChild, can_fork
 from rowtide.agents.loop import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy
+from rowtide.log.store.exchange import EntryExchange, EntryWritten
 
 _CHILD = "rowtide.agents.log_reader_child"
 BEAT_S = 5.0
@@ -63,6 +66,8 @@ class LogReaderProcess:
         """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
+        self.exchange = EntryExchange(self._tell)
+        """Of the manifest's entries, with the child."""
         self._silent_s = self._listened_at = 0.0
         self._start(has_run=has_run)
 
@@ -80,6 +85,9 @@ class LogReaderProcess:
             while self._ours.poll():
                 said, self._silent_s = self._ours.recv(), 0.0
                 if said is None:
+                    continue
+                if isinstance(said, EntryWritten):
+                    self.exchange.hear(said)
                     continue
                 error, pause_s = said
                 if pause_s is None:
@@ -105,6 +113,12 @@ class LogReaderProcess:
         _end_others()
         if begun is None:
             _send_task(self._ours, self._url, has_run=has_run)
+
+    def _tell(self, entry: EntryWritten) -> None:
+        """Tell the child of an entry, unless it does not listen: then it finds it in the store."""
+        with suppress(OSError):
+            if select.select([], [self._ours], [], 0)[1]:
+                self._ours.send(entry)
 
     def __enter__(self) -> LogReaderProcess:
         return self

@@ -103,7 +103,7 @@ class SystemTables:
         self.lake = lake
         self.source_id = source_id
         self.host = tables.host_name()
-        self.committer = Committer(maintain=maintain)
+        self.committer = Committer(maintain=maintain, holds_lease=True)
 
     @cached_property
     def spark(self) -> SparkSession:

@@ -20,14 +20,17 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.durations import parse_duration
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
 from rowtide.delta.replay import read_commit
-from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
 from rowtide.storage.bulk import delete_all
 from rowtide.storage.freshness import KEPT_FOR
+from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Missing
 
 log = logging.getLogger("rowtide.delta")
 
 _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
+_MOST_AT_BUCKET = 25
+"""In a bucket, where each commit above it is a request of every reader, a checkpoint comes at the latest so soon."""
 _REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
 _LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
 _CLEANUP = "delta.enableExpiredLogCleanup"
@@ -75,14 +78,26 @@ _SCHEMA = pa.schema(
 )
 
 
-Maintain = Callable[[Location, int, Mapping[str, str]], None]
-"""Keeps the log of a table short after the commit of a version; given the table's properties."""
+Maintain = Callable[[Location, int, Mapping[str, str], Tail], None]
+"""Keeps the log of a table short after the commit of a version; given the table's properties, and what is remembered of
+its log."""
 
 
-def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
+def is_checkpoint_due(location: Location, version: int, properties: Mapping[str, str]) -> bool:
     """Return whether a version is to have a checkpoint."""
-    interval = properties.get(_INTERVAL, "")
-    return version > 0 and version % (int(interval) if interval.isdigit() else _USUAL_INTERVAL) == 0
+    interval = _interval(properties)
+    if is_object_url(location.path):
+        interval = min(interval, _MOST_AT_BUCKET)
+    return _is_multiple(version, interval)
+
+
+def _interval(properties: Mapping[str, str]) -> int:
+    text = properties.get(_INTERVAL, "")
+    return int(text) if text.isdigit() else _USUAL_INTERVAL
+
+
+def _is_multiple(version: int, interval: int) -> bool:
+    return version > 0 and version % interval == 0
 
 
 def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
@@ -121,22 +136,44 @@ def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[s
         yield "add", file.values(changes_data=False)
 
 
-def maintain_log(location: Location, version: int, properties: Mapping[str, str], now: datetime | None = None) -> None:
+def maintain_log(
+    location: Location,
+    version: int,
+    properties: Mapping[str, str],
+    tail: Tail | None = None,
+    *,
+    now: datetime | None = None,
+) -> None:
     """Write a version's checkpoint when due, and delete the log that it replaces, as the table's properties say.
 
-    A failure only makes reads slower.
+    `tail`: what is remembered of the version's log, which is then not read again. A failure only makes reads slower.
     """
-    if not is_checkpoint_due(version, properties):
+    if not is_checkpoint_due(location, version, properties):
         return
     now = now or datetime.now(UTC)
     try:
-        snapshot = open_snapshot(location, version)
+        snapshot = _replay(tail) or open_snapshot(location, version)
         if snapshot is not None:
             write_checkpoint(snapshot, now)
-            if snapshot.properties.get(_CLEANUP, "true").lower() != "false":
-                forget_versions(location, _duration(snapshot.properties, _LOG_FOR, _USUALLY_LOG_FOR), now)
+            is_cleaned = snapshot.properties.get(_CLEANUP, "true").lower() != "false"
+            # Checkpoints that come sooner in a bucket leave nothing to be deleted sooner.
+            if is_cleaned and _is_multiple(version, _interval(properties)):
+                forget_versions(location, log_kept_for(snapshot.properties), now)
     except Retryable as error:
         log.warning("checkpoint_failed: %s", error)
+
+
+def _replay(tail: Tail | None) -> Snapshot | None:
+    """Return what is remembered; None if it begins with a checkpoint that is not there: it could not be written."""
+    try:
+        return tail.replay() if tail is not None else None
+    except Missing:
+        return None
+
+
+def log_kept_for(properties: Mapping[str, str]) -> timedelta:
+    """Return for how long a table's log is kept by its properties."""
+    return _duration(properties, _LOG_FOR, _USUALLY_LOG_FOR)
 
 
 def removed_for(properties: Mapping[str, str]) -> timedelta:

@@ -19,10 +19,20 @@ from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
-from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, CheckpointUnknown, LogFiles, LogIncomplete, Segment
+from rowtide.delta.log_files import (
+    LAST_CHECKPOINT,
+    LOG,
+    CheckpointUnknown,
+    LogFiles,
+    LogIncomplete,
+    Segment,
+    commit_path,
+)
 from rowtide.delta.replay import DamagedLog, State
 from rowtide.delta.schema import Struct, TypeUnknown, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
+from rowtide.storage.bulk import get_all
+from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Missing, Store
 
 _LOOKS = 5
@@ -184,12 +194,49 @@ class Snapshot:
             raise LakeReadFailed(path, f"file {name}: {_first_line(error)}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a version is read from: the files of a checkpoint, and the contents of the commits above it, in order."""
+
+    location: Location
+    version: int
+    checkpoint_version: int | None
+    checkpoint: tuple[str, ...]
+    commits: tuple[bytes, ...]
+
+    def then(self, commits: Iterable[bytes]) -> Tail:
+        """Return the tail of the version that follows by further commits."""
+        together = (*self.commits, *commits)
+        return replace(self, version=self.version + len(together) - len(self.commits), commits=together)
+
+    def replay(self) -> Snapshot:
+        """Return the version: only its checkpoint is read. Raises `Missing` if that is gone, and as `open_snapshot`."""
+        location, state = self.location, State()
+        for path in self.checkpoint:
+            with _damage_named(location, path), location.store.open(path) as file:
+                state.apply_checkpoint(file)
+        for number, content in enumerate(self.commits, self.version - len(self.commits) + 1):
+            with _damage_named(location, commit_path(number)):
+                state.apply_commit(content)
+        if state.has_sidecars:
+            raise TableUnreadable(location.path, "V2 checkpoints")
+        if state.protocol is None or state.metadata is None:
+            raise LakeReadFailed(location.path, "its log has no protocol or no schema")
+        return Snapshot(location, self.version, state, self.checkpoint_version)
+
+
 def open_snapshot(location: Location, version: int | None = None) -> Snapshot | None:
     """Return a version of a table, by default the current one; None if there is no table.
 
     Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
     form of checkpoint has it.
     """
+    found = open_tail(location, version)
+    return found[0] if found is not None else None
+
+
+def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot, Tail] | None:
+    """Return a version, and what it was read from. Raises as `open_snapshot`."""
     for look in range(_LOOKS):
         try:
             # Another writer's cleanup may remove files between the listing and the reading.
@@ -199,23 +246,24 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     raise LakeReadFailed(location.path, f"{missing.args[0]} is gone") from missing
 
 
-def _look(location: Location, version: int | None, *, with_hint: bool) -> Snapshot | None:
+def _look(location: Location, version: int | None, *, with_hint: bool) -> tuple[Snapshot, Tail] | None:
     segment = find_segment(location, version, with_hint=with_hint)
     if segment is None:
         return None
-    state = State()
-    for path in segment.checkpoint:
-        with _damage_named(location, path), location.store.open(path) as file:
-            state.apply_checkpoint(file)
-    for _, path in segment.commits:
-        content = location.store.get(path)
-        with _damage_named(location, path):
-            state.apply_commit(content)
-    if state.has_sidecars:
-        raise TableUnreadable(location.path, "V2 checkpoints")
-    if state.protocol is None or state.metadata is None:
-        raise LakeReadFailed(location.path, "its log has no protocol or no schema")
-    return Snapshot(location, segment.version, state, segment.checkpoint_version)
+    commits = get_commits(location, [path for _, path in segment.commits])
+    tail = Tail(location, segment.version, segment.checkpoint_version, segment.checkpoint, commits)
+    return tail.replay(), tail
+
+
+def get_commits(location: Location, paths: Sequence[str]) -> tuple[bytes, ...]:
+    """Return the contents of commits, several of which are asked for at once in a bucket. Raises `Missing`."""
+    if not is_object_url(location.path):
+        return tuple(map(location.store.get, paths))
+    found = get_all(location.store, paths)
+    for path, content in zip(paths, found, strict=True):
+        if content is None:
+            raise Missing(path)
+    return tuple(content for content in found if content is not None)
 
 
 def find_segment(location: Location, version: int | None = None, *, with_hint: bool = True) -> Segment | None:

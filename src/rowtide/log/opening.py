@@ -19,6 +19,7 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
+from rowtide.log.store.exchange import EntryExchange
 from rowtide.log.store.location import open_store
 from rowtide.log.store.maintenance import delete_orphans
 from rowtide.log.store.ownership import open_own_manifest
@@ -28,11 +29,13 @@ _STAND_BY_S = 1.0
 
 
 @contextmanager
-def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[LogReader]:
+def open_log_reader(
+    url: str, stop: SelectableEvent | None = None, exchange: EntryExchange | None = None
+) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
 
     One process reads the log for all features. With `stop`, this one waits as a standby while another process holds the
-    lease, until `stop` is set.
+    lease, until `stop` is set. `exchange`: with the process for which the log is read.
     """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
     with _take_lease(engine, stop) as lease:
@@ -50,6 +53,8 @@ def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[L
         # The process that has the lease by now may have moved the log store before it read of this token.
         lease.verify()
         delete_orphans(store, manifest, token)
+        if exchange is not None:
+            manifest.attach(exchange)
         source = PostgresSource.open(LogAccess(url, lease.connection, definition, manifest, token, stop))
         with LogReader(source, store, manifest, token) as reader:
             yield reader

@@ -29,7 +29,7 @@ def get_all(store: Store, paths: Sequence[str]) -> list[bytes | None]:
         except Missing:
             return None
 
-    if len(paths) == 1:
-        return [get(paths[0])]
+    if len(paths) < 2:
+        return [get(path) for path in paths]
     with ThreadPoolExecutor(min(len(paths), _AT_ONCE), "rowtide-get") as pool:
         return list(pool.map(get, paths))

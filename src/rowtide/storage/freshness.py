@@ -3,6 +3,7 @@
 The next file is put under the next number, if that is free. It is also free if another process put it meanwhile and a
 cleanup deleted it: nobody would read a file put there. Cleanups therefore leave what is younger than `KEPT_FOR`, and a
 writer that knew the last number at most `FRESH_FOR_S` before its put returned need not look whether it hit such a hole.
+A writer of which each cleanup knows, or that every other one leaves more time, has longer: see `is_fresh`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ def read_clock() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def is_fresh(known_at: float, clock: Clock) -> bool:
-    """Return whether a number that was the last one at a time of the clock can be built on; asked after the put."""
-    return clock() - known_at <= FRESH_FOR_S
+def is_fresh(known_at: float, clock: Clock, for_s: float | None = None) -> bool:
+    """Return whether a number that was the last one at a time of the clock can be built on; asked after the put.
+
+    `for_s`: for how long; None: as cleanups leave it to everybody, `FRESH_FOR_S`.
+    """
+    return clock() - known_at <= (FRESH_FOR_S if for_s is None else for_s)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
-from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.delta.writing.creation import create_table
@@ -108,9 +108,9 @@ def append_asleep(committer: Committer, location: Location, cycle: int, sleep: C
     return committer.commit_once(location, identity="one", cycle=cycle, write=write)
 
 
-def maintain_later(location: Location, version: int, properties: Mapping[str, str]) -> None:
+def maintain_later(location: Location, version: int, properties: Mapping[str, str], tail: Tail) -> None:
     """Maintain a table's log as if the versions were older than what any cleanup leaves."""
-    maintain_log(location, version, properties, datetime.now(UTC) + KEPT_FOR)
+    maintain_log(location, version, properties, tail, now=datetime.now(UTC) + KEPT_FOR)
 
 
 def append_cycles_in_child(path: str, identity: str, cycles: Sequence[int], barrier: Barrier, results: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,13 @@ from builders.lakes.delta_tables import (
 )
 from rowtide.delta import checkpoints
 from rowtide.delta.checkpoints import forget_versions, maintain_log, write_checkpoint
-from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableUnwritable
+from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableMissing, TableUnwritable
 from rowtide.delta.log_files import LAST_CHECKPOINT, checkpoint_path, commit_path
-from rowtide.delta.snapshot import Location, open_snapshot
+from rowtide.delta.snapshot import Location, Tail, open_snapshot
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.storage.local import LocalFolder
 
@@ -191,7 +194,7 @@ def test_a_log_of_minutes_ago_stays_whatever_the_table_says(tmp_path: Path) -> N
         append(committer, location, cycle)
     now = datetime.now(UTC)
     for minutes, is_there in ((9, True), (11, False)):
-        maintain_log(location, 6, short, now + timedelta(minutes=minutes))
+        maintain_log(location, 6, short, now=now + timedelta(minutes=minutes))
         assert (path / commit_path(0)).exists() is is_there
     assert ids(path) == list(range(1, 7))
 
@@ -206,6 +209,96 @@ def test_a_cycle_is_a_data_file_and_a_commit(tmp_path: Path) -> None:
         now[0] += 60
         append(committer, location, cycle)
     assert watched.take_calls() == ["write_durable", "put_if_absent"] * 4
+
+
+def test_a_holder_of_the_lease_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as a bucket has checkpoints, with almost an hour between two commits."""
+    monkeypatch.setattr(checkpoints, "is_object_url", lambda _place: True)
+    path = create(tmp_path / "table", **{"delta.checkpointInterval": "100"})
+    now, watched = [0.0], WatchedStore(LocalFolder(str(path), ERRORS))
+    committer, location = Committer(clock=lambda: now[0], holds_lease=True), Location(str(path), watched)
+    append(committer, location, 1)
+    watched.take_calls()
+    for cycle in range(2, 102):
+        now[0] += 3600
+        append(committer, location, cycle)
+    calls = watched.take_calls()
+    assert calls[:4] == ["write_durable", "put_if_absent"] * 2
+    assert sum(call in ("get", "open", "list") for call in calls) <= 20
+    assert sum(call in ("write_durable", "put_if_absent", "put_durable") for call in calls) <= 220
+    assert (ids(path), own(path).checkpoint_version) == (list(range(1, 102)), 100)
+
+
+def test_a_holder_looks_where_the_log_is_kept_for_minutes(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.logRetentionDuration": "interval 8 minutes"})
+    now, watched = [0.0], WatchedStore(LocalFolder(str(path), ERRORS))
+    committer, location = Committer(clock=lambda: now[0], holds_lease=True), Location(str(path), watched)
+    append(committer, location, 1)
+    for pause_s, expected in ((120, []), (121, ["list"])):
+        watched.take_calls()
+        now[0] += pause_s
+        append(committer, location, round(now[0]))
+        assert watched.take_calls() == [*expected, "write_durable", "put_if_absent"]
+
+
+def test_only_what_others_committed_is_read_later(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    now, watched, other = [0.0], WatchedStore(LocalFolder(str(path), ERRORS)), Committer()
+    committer, location = Committer(clock=lambda: now[0]), Location(str(path), watched)
+    for cycle in range(1, 21):
+        append(committer, location, cycle)
+    for cycle in range(1, 4):
+        append(other, locate(path), cycle, identity="two")
+    compact(locate(path), "id")
+    watched.calls.clear()
+    now[0] += 61
+    assert append(committer, location, 21)
+    read = [path for name, path in watched.calls if name in ("get", "open")]
+    assert read == [commit_path(version) for version in range(21, 25)]
+    assert [name for name, _ in watched.calls].count("list") == 1
+    assert ids(path) == sorted([*range(1, 22), 1, 2, 3])
+    assert not append(other, locate(path), 21), "passed by on its way"
+
+
+@pytest.mark.parametrize("holds_lease", [True, False])
+def test_a_table_that_others_altered_is_read_again(tmp_path: Path, *, holds_lease: bool) -> None:
+    """Columns, properties, or all of it: whether they are found by a look or by the race."""
+    path = create(tmp_path / "table")
+    now, location = [0.0], locate(path)
+    committer = Committer(clock=lambda: now[0], holds_lease=holds_lease)
+    append(committer, location, 1)
+    now[0] += 61
+    set_properties(location, {"delta.checkpointInterval": "3"})
+    append(committer, location, 2)
+    assert own(path).checkpoint_version == 3
+    now[0] += 61
+    renamed = json.dumps(SCHEMA).replace('"id"', '"key"')
+    write_commit(path, 4, {"metaData": {**metadata()["metaData"], "schemaString": renamed}})
+    assert append(committer, location, 3, pa.table({"key": pa.array([7], pa.int64())}))
+    assert own(path).read()["key"].to_pylist().count(7) == 1
+    now[0] += 3601
+    shutil.rmtree(path / "_delta_log")
+    with pytest.raises(TableMissing):
+        append(committer, location, 4)
+
+
+def test_a_checkpoint_follows_one_that_could_not_be_written(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.checkpointInterval": "3"})
+    written: list[int] = []
+
+    def maintain(location: Location, version: int, properties: Mapping[str, str], tail: Tail) -> None:
+        if version != 3:
+            maintain_log(location, version, properties, tail)
+        written.append(version)
+
+    committer, location = Committer(maintain=maintain, holds_lease=True), locate(path)
+    for cycle in range(1, 7):
+        append(committer, location, cycle)
+    assert written == list(range(1, 7))
+    assert not (path / checkpoint_path(3)).exists()
+    for version in range(6):
+        (path / commit_path(version)).unlink()
+    assert (own(path).checkpoint_version, ids(path)) == (6, list(range(1, 7)))
 
 
 def test_the_log_keeps_what_is_younger_than_its_retention(tmp_path: Path) -> None:

@@ -60,11 +60,14 @@ from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState
+from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Store
 
 log = logging.getLogger("rowtide.cdc")
 
 _IDLE_ADVANCE_S = 10.0
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
+"""From one look for entries of others in a bucket to the next: so soon after some were found, so late after none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,9 @@ class Capture:
         self._is_behind = False
         self._phase = ScanPhase.FIRST_SCAN
         self._next_advance = 0.0
+        self._next_look = 0.0
+        self._look_pause_s = _FIRST_LOOK_S
+        self._is_at_bucket = is_object_url(store.url(""))
         self._retire_disabled()
 
     @property
@@ -157,7 +163,7 @@ class Capture:
         Raises `RelationChanged` once everything before it is published.
         """
         self._phase = ScanPhase.FIRST_SCAN
-        state = self._leave_out_large(self._manifest.refresh())
+        state = self._leave_out_large(self._follow())
         segments = SegmentReader(self._store)
         plan = self._plan(state, segments)
         if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
@@ -174,6 +180,23 @@ class Capture:
         self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
+
+    def _follow(self) -> ManifestState:
+        """Return the log store's state. In a bucket, where each look is a request, it is looked at now and then, and at
+        once where the log reader has told of entries.
+        """
+        before = self._manifest.state.version
+        has_all = self._manifest.apply_heard()
+        if has_all and self._is_at_bucket:
+            has_heard, now = self._manifest.state.version > before, time.monotonic()
+            if has_heard or now < self._next_look:
+                return self._manifest.state
+            state = self._manifest.refresh()
+            has_found = state.version > before
+            self._look_pause_s = _FIRST_LOOK_S if has_found else min(2 * self._look_pause_s, _LAST_LOOK_S)
+            self._next_look = now + self._look_pause_s
+            return state
+        return self._manifest.refresh()
 
     @property
     def is_awaited(self) -> bool:

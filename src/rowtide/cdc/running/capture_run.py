@@ -136,6 +136,7 @@ class _Run:
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease, source.lake, list_table_paths)
+            held.manifest.attach(reader.exchange)
             stack.push(partial(_give_up, held))
             upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
@@ -164,7 +165,7 @@ class _Run:
             )
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
-        committer = Committer(maintain=upkeep.maintain_log)
+        committer = Committer(maintain=upkeep.maintain_log, holds_lease=True)
         table = SnapshotsTable(system_tables.lake, system_tables.source_id, lease, committer)
         epoch = lease.lease.manifest.state.epoch
         watcher = self._context.watchers.on_snapshot

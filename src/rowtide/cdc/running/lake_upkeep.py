@@ -15,7 +15,7 @@ from functools import partial
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError
 from rowtide.delta.checkpoints import is_checkpoint_due, maintain_log
-from rowtide.delta.snapshot import Location
+from rowtide.delta.snapshot import Location, Tail
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.deletion import vacuum
 from rowtide.log.errors import LeaseLost
@@ -61,10 +61,10 @@ class LakeUpkeep:
         """Delete the files of a table that no version needs."""
         self._add("vacuum", path, partial(vacuum, path))
 
-    def maintain_log(self, location: Location, version: int, properties: Mapping[str, str]) -> None:
+    def maintain_log(self, location: Location, version: int, properties: Mapping[str, str], tail: Tail) -> None:
         """Write a version's checkpoint when due, see `checkpoints.maintain_log`."""
-        if is_checkpoint_due(version, properties):
-            self._add("checkpoint", location.path, partial(maintain_log, location, version, properties))
+        if is_checkpoint_due(location, version, properties):
+            self._add("checkpoint", location.path, partial(maintain_log, location, version, properties, tail))
 
     def start(self, work: Callable[[Callable[[], None]], None]) -> Future[None]:
         """Start work, which is given what raises unless a commit may be made; what the run leaves never ends."""

@@ -17,7 +17,7 @@ from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
-from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.delta.snapshot import Location, Snapshot, Tail, open_tail, read_hint
 from rowtide.delta.writing.held_lakes import require_fence, require_unfenced
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing
@@ -46,8 +46,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A commit of another writer that took our number."""
+    """A commit of another writer that took our number, or that we did not know of."""
 
+    content: bytes
     commit_id: str | None
     cycles: Mapping[str, int]
     changes_table: bool
@@ -57,11 +58,16 @@ class Passed:
 
 def load_writable(location: Location) -> Snapshot:
     """Return the current version of a table. Raises `TableMissing`, `TableUnwritable`."""
-    snapshot = open_snapshot(location)
-    if snapshot is None:
+    return load_tail(location)[0]
+
+
+def load_tail(location: Location) -> tuple[Snapshot, Tail]:
+    """Return the current version of a table, and what it was read from. Raises as `load_writable`."""
+    found = open_tail(location)
+    if found is None:
         raise TableMissing(location.path, "there is no table")
-    require_writable(snapshot)
-    return snapshot
+    require_writable(found[0])
+    return found
 
 
 def load_nameable(location: Location) -> Snapshot:
@@ -93,10 +99,11 @@ def _require_ours(snapshot: Snapshot) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """A version that was a table's last one at a time of the clock."""
+    """A version that was a table's last one at a time of the clock; for how long it is built on: see `is_fresh`."""
 
     version: int
     known_at: float
+    fresh_for_s: float | None = None
 
 
 def put_commit(
@@ -122,33 +129,39 @@ def put_commit(
         is_won = location.store.put_if_absent(commit_path(number), entry.content)
         failpoint("delta_commit.after")
         if not is_won:
-            passed = _read(location, number)
+            passed = read_passed(location, number)
             if passed.commit_id != entry.commit_id:
                 require_unfenced(location, passed.cycles)
                 pass_by(passed)
                 continue
-        if is_fresh(last.known_at, clock) or _is_above_checkpoints(location, number) or is_counted():
-            return Last(number, begun)
+        is_last = is_fresh(last.known_at, clock, last.fresh_for_s)
+        if is_last or _is_above_checkpoints(location, number) or is_counted():
+            return Last(number, begun, last.fresh_for_s)
         log.warning("commit_below_checkpoint: %s %s", location.path, number)
         raise CommitLost
 
 
-def _read(location: Location, number: int) -> Passed:
-    """Read another's commit. Raises `CommitLost` if it is gone already."""
+def read_passed(location: Location, number: int) -> Passed:
+    """Read another's commit. Raises `CommitLost` if it is gone already, `LakeReadFailed`."""
     try:
         content = location.store.get(commit_path(number))
     except Missing:
         raise CommitLost from None
+    return sum_up(location, number, content)
+
+
+def sum_up(location: Location, number: int, content: bytes) -> Passed:
+    """Return what a commit of another does. Raises `LakeReadFailed` if it is damaged."""
     try:
-        return _sum_up(read_commit(content))
+        return _sum_up(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeReadFailed(location.path, f"{commit_path(number)} is damaged: {error}") from error
 
 
-def _sum_up(actions: Iterable[Action]) -> Passed:
+def _sum_up(content: bytes) -> Passed:
     commit_id, cycles, changes_table, adds_files = None, {}, False, False
     removed: set[str] = set()
-    for kind, values in actions:
+    for kind, values in read_commit(content):
         match kind:
             case "commitInfo":
                 commit_id = values.get("txnId")
@@ -160,7 +173,7 @@ def _sum_up(actions: Iterable[Action]) -> Passed:
                 adds_files = True
             case "remove":
                 removed.add(values["path"])
-    return Passed(commit_id, cycles, changes_table, adds_files, frozenset(removed))
+    return Passed(content, commit_id, cycles, changes_table, adds_files, frozenset(removed))
 
 
 def _is_above_checkpoints(location: Location, number: int) -> bool:

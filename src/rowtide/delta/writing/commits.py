@@ -1,7 +1,9 @@
 """Commit to tables, each cycle exactly once, without a JVM (docs/decisions/0040).
 
 A commit is the log's next file, put if absent. It carries the table's transaction identifier (`txn`), which every
-commit in between is searched for: a cycle that the table has is never added again.
+commit in between is searched for: a cycle that the table has is never added again. What is remembered of a table is
+built on while no cleanup can have removed what others committed since; then the log is listed behind it
+(docs/decisions/0118).
 """
 
 from __future__ import annotations
@@ -12,12 +14,30 @@ from functools import partial
 from types import MappingProxyType
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
-from rowtide.delta.checkpoints import Maintain, maintain_log
+from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
+from rowtide.delta.log_files import LOG, LogFiles, checkpoint_path
 from rowtide.delta.schema import Struct
-from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_writable, put_commit
+from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
+from rowtide.delta.writing.commit_race import (
+    CommitLost,
+    Entry,
+    Last,
+    Passed,
+    load_tail,
+    load_writable,
+    put_commit,
+    sum_up,
+)
+from rowtide.delta.writing.held_lakes import require_unfenced
+from rowtide.storage import freshness
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing
+
+HELD_FOR_S = 3600.0
+"""So long at most the holder of a lake's lease builds on what it remembers of a table: less than any holder keeps."""
+_OF_RETENTION = 4
+"""Of the time for which the table's log is kept by its properties, the part in which a holder builds on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +70,11 @@ class _Claim:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The state of a version that was the last one at a time of the clock."""
+    """The state of a version that was the last one at a time of the clock, and what it was read from."""
 
     state: TableState
     at: float
+    tail: Tail
 
 
 class Committer:
@@ -62,18 +83,21 @@ class Committer:
     Used by several threads, one per table.
     """
 
-    def __init__(self, *, clock: Clock = read_clock, maintain: Maintain = maintain_log) -> None:
-        """`maintain` is called after each commit, as `maintain_log`."""
+    def __init__(
+        self, *, clock: Clock = read_clock, maintain: Maintain = maintain_log, holds_lease: bool = False
+    ) -> None:
+        """`maintain` is called after each commit, as `maintain_log`. `holds_lease`: it commits for the holder of the
+        lake's lease alone, from when that was taken: nobody else cuts the tables' logs but by their properties.
+        """
         self._clock = clock
+        self._holds_lease = holds_lease
         self._maintain = maintain
         self._known: dict[str, _Known] = {}
 
     def read_state(self, location: Location) -> TableState:
         """Return the state of a table that the next commit begins with. Raises as `commit_once`."""
-        known = self._recall(location)
-        if known is None:
-            known = self._load(location)
-            self._known[location.path] = known
+        known = self._recall(location) or self._load(location)
+        self._known[location.path] = known
         return known.state
 
     def commit_once(
@@ -101,14 +125,15 @@ class Committer:
                 return False
             try:
                 claim = _claim(location, identity, cycle, write(known.state), tags)
-                committed = _commit(claim, known, self._clock)
+                committed = self._commit(claim, known)
             except (CommitLost, RowsUnfit) as error:
                 if isinstance(error, RowsUnfit) and known is not recalled:
                     raise
                 known = self._load(location)
                 continue
-            self._known[location.path] = committed
-            self._maintain(location, committed.state.version, committed.state.metadata.properties)
+            self._known[location.path] = _behind_checkpoint(committed)
+            version, properties = committed.state.version, committed.state.metadata.properties
+            self._maintain(location, version, properties, committed.tail)
             return True
 
     def forget(self, path: str) -> None:
@@ -116,13 +141,75 @@ class Committer:
         self._known.pop(path, None)
 
     def _recall(self, location: Location) -> _Known | None:
-        """Return what is remembered of a table, None if it is too old to be built on."""
+        """Return what is remembered of a table, with what others have committed since; None if it is to be loaded."""
         known = self._known.get(location.path)
-        return known if known is not None and is_fresh(known.at, self._clock) else None
+        if known is None or is_fresh(known.at, self._clock, self._fresh_for_s(known.state)):
+            return known
+        return self._catch_up(known)
+
+    def _catch_up(self, known: _Known) -> _Known | None:
+        """Return what is remembered with the commits that follow it; None if they change the table, or if its log is
+        not what it was.
+        """
+        begun, location, version = self._clock(), known.tail.location, known.state.version
+        # The last known one is listed, too: without it another table may be there, or none.
+        files = LogFiles.of(location.store.list(LOG, after=f"{LOG}{version:020d}."))
+        numbers = sorted(number for number in files.commits if number >= version)
+        if numbers != list(range(version, version + max(len(numbers), 1))):
+            return None
+        try:
+            contents = get_commits(location, [files.commits[number] for number in numbers[1:]])
+        except Missing:
+            return None
+        cycles = dict(known.state.cycles)
+        for number, content in zip(numbers[1:], contents, strict=True):
+            passed = sum_up(location, number, content)
+            require_unfenced(location, passed.cycles)
+            if passed.changes_table:
+                return None
+            cycles.update(passed.cycles)
+        state = replace(known.state, version=numbers[-1], cycles=cycles)
+        return _Known(state, begun, known.tail.then(contents))
+
+    def _fresh_for_s(self, state: TableState) -> float | None:
+        """Return for how long a version that is known is built on; None: as by anybody."""
+        if not self._holds_lease:
+            return None
+        kept_s = log_kept_for(state.metadata.properties).total_seconds()
+        return max(freshness.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
 
     def _load(self, location: Location) -> _Known:
         begun = self._clock()
-        return _Known(TableState.of(load_writable(location)), begun)
+        snapshot, tail = load_tail(location)
+        return _Known(TableState.of(snapshot), begun, tail)
+
+    def _commit(self, claim: _Claim, known: _Known) -> _Known:
+        """Commit under the next free number; return the state as of it. Raises `CommitLost`."""
+        state = known.state
+        cycles = dict(state.cycles)
+        contents: list[bytes] = []
+
+        def pass_by(passed: Passed) -> None:
+            if passed.changes_table or passed.cycles.get(claim.identity, claim.cycle - 1) >= claim.cycle:
+                raise CommitLost
+            cycles.update(passed.cycles)
+            contents.append(passed.content)
+
+        last = Last(state.version, known.at, self._fresh_for_s(state))
+        is_counted = partial(_is_counted, claim)
+        put = put_commit(claim.location, last, claim.entry, pass_by=pass_by, is_counted=is_counted, clock=self._clock)
+        cycles[claim.identity] = claim.cycle
+        tail = known.tail.then([*contents, claim.entry.content])
+        return _Known(replace(state, version=put.version, cycles=cycles), put.known_at, tail)
+
+
+def _behind_checkpoint(known: _Known) -> _Known:
+    """Forget the commits that a checkpoint of the version replaces, if it is to have one."""
+    state, location = known.state, known.tail.location
+    if not is_checkpoint_due(location, state.version, state.metadata.properties):
+        return known
+    tail = Tail(location, state.version, state.version, (checkpoint_path(state.version),), ())
+    return replace(known, tail=tail)
 
 
 def _has_cycle(location: Location, state: TableState, identity: str, cycle: int) -> bool:
@@ -139,23 +226,6 @@ def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFil
     transaction = {"appId": identity, "version": cycle, "lastUpdated": info["timestamp"]}
     added = (("add", file.values(changes_data=True)) for file in files)
     return _Claim(location, identity, cycle, Entry.of(info, [("txn", transaction), *added]))
-
-
-def _commit(claim: _Claim, known: _Known, clock: Clock) -> _Known:
-    """Commit under the next free number; return the state as of it. Raises `CommitLost`."""
-    state = known.state
-    cycles = dict(state.cycles)
-
-    def pass_by(passed: Passed) -> None:
-        if passed.changes_table or passed.cycles.get(claim.identity, claim.cycle - 1) >= claim.cycle:
-            raise CommitLost
-        cycles.update(passed.cycles)
-
-    last = Last(state.version, known.at)
-    is_counted = partial(_is_counted, claim)
-    put = put_commit(claim.location, last, claim.entry, pass_by=pass_by, is_counted=is_counted, clock=clock)
-    cycles[claim.identity] = claim.cycle
-    return _Known(replace(state, version=put.version, cycles=cycles), put.known_at)
 
 
 def _is_counted(claim: _Claim) -> bool:

@@ -17,6 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.json_records import JsonInvalid
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.store.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
+from rowtide.log.store.exchange import EntryExchange, EntryWritten
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
 from rowtide.storage.bulk import delete_all, get_all
@@ -57,6 +58,7 @@ class Manifest:
         self._entries_per_checkpoint = entries_per_checkpoint
         self._clock = clock
         self._state: ManifestState | None = None
+        self._exchange: EntryExchange | None = None
         self._known_at = -math.inf
         """When there was no checkpoint beyond the state, by the clock: what follows the state was there, if written."""
 
@@ -103,6 +105,24 @@ class Manifest:
         self._follow()
         return self.state
 
+    def attach(self, exchange: EntryExchange) -> None:
+        """Tell another process of the entries that are written here, and hear of those that it writes."""
+        self._exchange = exchange
+
+    def apply_heard(self) -> bool:
+        """Apply the entries that follow the state and were heard of, without a look at the store; return whether these
+        are all that were heard of. Raises as `refresh`.
+        """
+        exchange = self._exchange
+        if exchange is None or self._state is None:
+            return True
+        while (data := exchange.take(self._version() + 1)) is not None:
+            number = self._version() + 1
+            with _corruption(_entry_path(number)):
+                self._state = apply(self._state, number, decode_entry(data))
+        require_not_moved(self.state)
+        return exchange.is_empty
+
     def append(self, entry: Entry) -> ManifestState:
         """Append an entry after all others, including those written concurrently; durable on return.
 
@@ -110,6 +130,7 @@ class Manifest:
         may exist: load again to know.
         """
         is_current = False
+        self.apply_heard()
         while True:
             number = self._version() + 1
             begun = self._clock()
@@ -199,6 +220,7 @@ class Manifest:
         """Apply all entries that there are, the more at once the more there are; return when the end was looked for."""
         while True:
             begun = self._clock()
+            self.apply_heard()
             first = self._version() + 1
             paths = [_entry_path(number) for number in range(first, first + at_once)]
             for number, (path, data) in enumerate(zip(paths, get_all(self.store, paths), strict=True), first):
@@ -234,13 +256,16 @@ class Manifest:
         is_range = isinstance(entry, RangeAppended)
         if is_range:
             failpoint("manifest_entry.before")
-        is_written = self.store.put_if_absent(path, encode_entry(entry))
+        content = encode_entry(entry)
+        is_written = self.store.put_if_absent(path, content)
         if is_range:
             failpoint("manifest_entry.after")
         if is_written and not is_fresh(self._known_at, self._clock) and number <= self._last_deletable(KEPT_FOR / 2):
             # This process is so far behind that the name was free again: the entry would never be read.
             self.store.delete(path)
             return False
+        if is_written and self._exchange is not None:
+            self._exchange.tell(EntryWritten(number, content))
         return is_written
 
     def _last_deletable(self, age: timedelta) -> int:

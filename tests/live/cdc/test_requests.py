@@ -1,0 +1,89 @@
+"""What capture asks of a bucket: so many requests a cycle, so many a table that changed, few while nothing happens."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.faults.faulty_proxy import FaultyProxy, Request
+from builders.servers.object_servers import Bucket
+
+TABLES, CYCLES = 6, 4
+OLD = """
+from rowtide.storage import freshness
+freshness.FRESH_FOR_S = 0.2
+from rowtide.cli.main import main
+main()
+"""
+"""The command, to which what it knew before a cycle is as old as after a minute."""
+IDLE_S = 2.0
+AT_INTERVALS = {"short": ("-m", "rowtide"), "long": ("-c", OLD)}
+MOST_A_CYCLE = {"short": 10, "long": 12}
+"""After a real minute it is as many as after a second: the manifest is looked at each second."""
+
+
+def is_of_table(request: Request) -> bool:
+    return "_CT" in request.target
+
+
+def count(requests: Sequence[Request], *kinds: str) -> int:
+    return sum(request.kind in kinds for request in requests)
+
+
+@pytest.mark.parametrize("interval", AT_INTERVALS)
+def test_a_cycle_asks_a_bucket_for_little(
+    logged: LoggedDatabase, bucket: Bucket, tmp_path: Path, interval: str
+) -> None:
+    names = [f"measured_{number}" for number in range(TABLES)]
+    logged.execute(*(f"create table {name} (id int generated always as identity primary key)" for name in names))
+    logged.cdc.enable_db(f"{bucket.url}/lake")
+    for name in names:
+        logged.cdc.enable_table(name, snapshot=False)
+    write = f"do $$ begin {' '.join(f'insert into {name} default values;' for name in names)} end $$"
+    with (
+        FaultyProxy(bucket.endpoint) as proxy,
+        CaptureProcess(
+            logged.url, tmp_path, environment={"AWS_ENDPOINT_URL": proxy.endpoint}, program=AT_INTERVALS[interval]
+        ) as process,
+    ):
+        for _ in range(2):
+            logged.execute(write)
+            process.wait_published(logged)
+        idle = measure_idle(proxy)
+        assert idle <= 2, Counter((one.kind, one.key) for one in proxy.seen())
+        proxy.forget()
+        begun = time.monotonic()
+        for _ in range(CYCLES):
+            logged.execute(write)
+            process.wait_published(logged)
+        seen, seconds = proxy.seen(), time.monotonic() - begun
+        of_tables = [request for request in seen if is_of_table(request)]
+        cycles = count([one for one in seen if "/cycles/_delta_log" in one.target], "PUT")
+        assert cycles == CYCLES
+        assert count(of_tables, "PUT") <= 2.2 * TABLES * cycles
+        assert count(of_tables, "GET", "LIST") <= 0.2 * TABLES * cycles
+        others = [request for request in seen if not is_of_table(request)]
+        # What it asks while it waits is none of a cycle's.
+        assert len(others) <= MOST_A_CYCLE[interval] * cycles + 2 * seconds, Counter(one.kind for one in others)
+        assert process.terminate() == 0
+
+
+def measure_idle(proxy: FaultyProxy) -> float:
+    """Return the requests a second while nothing is written, once what the start leaves is done."""
+
+    def is_started() -> bool:
+        before = len(proxy.seen())
+        time.sleep(0.5)
+        return len(proxy.seen()) - before <= 1
+
+    wait_until(is_started, what="only the manifest is asked for")
+    proxy.forget()
+    begun = time.monotonic()
+    time.sleep(IDLE_S)
+    return len(proxy.seen()) / (time.monotonic() - begun)
