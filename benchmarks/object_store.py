@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.cycles import CYCLE_WARM_UPS, Cycle, run_cycle
 from benchmarks.goals import at_least, at_most, figure
 from benchmarks.latency import TABLES, WARM_UP_S, initialize, load
-from benchmarks.running_capture import run_capture
+from benchmarks.running_capture import CAPTURE, run_capture
 from benchmarks.segment_times import Times
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
@@ -32,16 +32,21 @@ from benchmarks.workloads import WORKLOADS
 from builders.faults.faulty_proxy import FaultyProxy, Request
 from builders.servers.object_servers import Bucket, create_bucket, drop_bucket, running_object_server
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.scans.pace import REQUESTS_A_CYCLE, REQUESTS_A_SECOND, REQUESTS_A_TABLE, USUAL_LATENCY_S
 from rowtide.delta.log_files import LOG, LogFiles
 from rowtide.delta.replay import read_commit
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import open_folder
 
 _REQUEST_S = 0.04
-_SHAPES = ((4, 100, 0.4), (50, 6, 1.0), (200, 6, 3.0))
+_SHAPES = ((4, 100, 0.4), (50, 6, 1.0), (200, 6, 3.0), (300, 1, 5.0))
 """Tables, rows of each in a cycle's one transaction, and the goal in seconds."""
 _MOST_QUERYABLE_S = 1.5
-_MOST_A_CYCLE, _MOST_A_TABLE = 12, 3
+_MOST_A_CYCLE, _MOST_A_TABLE = 10, 2.4
+_MOST_IDLE = 2.0
+_AT_ONCE = (*CAPTURE, "--max-latency", "0")
+"""Cycles as soon as may be, whatever they cost."""
+_INTERVALS_S = (1.0, 10.0, 60.0)
 _LEAST_OF_LOCAL = 0.9
 _MEASURED_S = 30
 _IDLE_S = 10.0
@@ -65,10 +70,27 @@ class _Objects:
         return {**self.bucket.environment, "AWS_ENDPOINT_URL": self.proxy.endpoint}
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Requests of a cycle with so many tables, those that have the price of a PUT and others; and idle a second."""
+
+    tables: int
+    writes: float
+    reads: float
+    idle: float
+
+    def month(self, interval_s: float) -> tuple[float, float]:
+        """Return the requests of a month with a cycle in each interval."""
+        cycles = _MONTH_S / interval_s
+        return cycles * self.writes, cycles * self.reads + _MONTH_S * self.idle
+
+
 def measure_object_store(sizes: Sizes) -> Iterator[Table]:
     """Measure cycles, the latency under load, and the log reader, each with a bucket of its own."""
+    asked: list[_Asked] = []
     for tables, rows, most_s in _SHAPES:
-        yield _measure_cycles(tables, rows, most_s, sizes.runs)
+        yield _measure_cycles(tables, rows, most_s, sizes.runs, asked.append)
+    yield _sum_up_costs(asked)
     yield _measure_latency(sizes.seconds or _MEASURED_S)
     yield _measure_reading(sizes)
 
@@ -100,7 +122,7 @@ def _source(objects: _Objects) -> Iterator[Source]:
         yield source
 
 
-def _measure_cycles(tables: int, rows: int, most_s: float, runs: int) -> Table:
+def _measure_cycles(tables: int, rows: int, most_s: float, runs: int, note: Callable[[_Asked], None]) -> Table:
     with _objects() as objects, _source(objects) as source:
         names = [f"measured_{number}" for number in range(tables)]
         source.write(f"create table {name} (id bigint primary key, bucket int, note text)" for name in names)
@@ -111,7 +133,7 @@ def _measure_cycles(tables: int, rows: int, most_s: float, runs: int) -> Table:
         def count() -> None:
             counts.append(_count(objects.proxy.seen()))
 
-        with run_capture(source, objects.capture_environment) as capture:
+        with run_capture(source, objects.capture_environment, _AT_ONCE) as capture:
             for number in range(CYCLE_WARM_UPS + runs):
                 objects.proxy.forget()
                 cycles.append(run_cycle(source, capture, names, rows, number, count))
@@ -122,6 +144,9 @@ def _measure_cycles(tables: int, rows: int, most_s: float, runs: int) -> Table:
     name = f"object store: cycle of {tables} tables"
     of_tables = sum(count for (place, _), count in found.items() if place == "change tables")
     waiting = idle * (published_s - seconds)
+    writes = sum(count for (_, kind), count in found.items() if kind in _PRICES and kind != "GET")
+    reads = max(sum(count for (_, kind), count in found.items() if kind == "GET") - waiting, 0)
+    note(_Asked(tables, writes, reads, idle))
     return Table(
         name,
         ("requests to", *_KINDS),
@@ -130,9 +155,39 @@ def _measure_cycles(tables: int, rows: int, most_s: float, runs: int) -> Table:
             at_most(f"{name}, s", most_s, seconds),
             at_most(f"{name}: requests a table", _MOST_A_TABLE, of_tables / tables),
             at_most(f"{name}: other requests", _MOST_A_CYCLE, found.total() - of_tables - waiting),
+            at_most(f"{name}: requests a second while idle", _MOST_IDLE, idle),
         ),
         f"Cycle {seconds:.3f} s, commit to published {published_s:.3f} s; {_REQUEST_S * 1000:.0f} ms a request. Among "
         f"them are {waiting:.0f} of capture that waited for the log reader: {idle:.1f} a second.",
+    )
+
+
+def _sum_up_costs(asked: list[_Asked]) -> Table:
+    """Return what a month costs whose cycles all have so many tables: at intervals, and at the pace of capture."""
+    rows = []
+    for one in asked:
+        own_s = min((REQUESTS_A_CYCLE + REQUESTS_A_TABLE * one.tables) / REQUESTS_A_SECOND, USUAL_LATENCY_S)
+        for interval_s, said in (*((given, "") for given in _INTERVALS_S), (own_s, ", capture's own")):
+            writes, reads = one.month(interval_s)
+            cost = writes * _PRICES["PUT"] + reads * _PRICES["GET"]
+            rows.append(
+                (
+                    f"{one.tables}",
+                    f"{interval_s:g} s{said}",
+                    f"{one.writes:g}",
+                    f"{one.reads:.0f}",
+                    f"{writes / 1e6:.1f}",
+                    f"{reads / 1e6:.1f}",
+                    f"{cost:,.0f}",
+                )
+            )
+    return Table(
+        "object store: what a month costs",
+        ("tables", "a cycle each", "PUT, LIST a cycle", "GET a cycle", "M PUT, LIST", "M GET", "$"),
+        tuple(rows),
+        (),
+        "A month has 2,592,000 s. PUT and LIST: cycles in it times those of a cycle. GET: likewise, and those of an "
+        "idle second in all. 5 $ a million PUT or LIST, 0.4 $ a million GET.",
     )
 
 

@@ -21,6 +21,7 @@ from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
 from rowtide.log.store.exchange import EntryExchange, EntryWritten
+from rowtide.storage.traffic import Traffic, read_traffic
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
@@ -61,7 +62,7 @@ def read_log(parent: Connection) -> None:
     stop = SelectableEvent()
     speaking = threading.Lock()
 
-    def say(word: tuple[RowtideError, float | None] | EntryWritten | None) -> None:
+    def say(word: tuple[RowtideError, float | None] | EntryWritten | Traffic) -> None:
         with speaking, suppress(OSError):
             parent.send(word)
 
@@ -71,7 +72,7 @@ def read_log(parent: Connection) -> None:
     untold: Queue[EntryWritten] = Queue(_MOST_UNTOLD)
     exchange = EntryExchange(partial(_tell_later, untold))
     threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, stop), daemon=True).start()
-    threading.Thread(target=_beat, args=(partial(say, None), stop), daemon=True).start()
+    threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
     threading.Thread(target=_tell, args=(say, untold), daemon=True).start()
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.

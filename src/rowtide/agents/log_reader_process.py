@@ -4,9 +4,9 @@ The child is a `python -m` process: it imports nothing from the program that sta
 `__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
 threads yet (docs/decisions/0028). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
-that it lives: one that is stopped is killed and replaced. Each tells the other of the entries that it writes to the
-manifest (decision 0118). When the parent ends, for whatever reason, the child sees end
-of file and ends too.
+that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each tells the other
+of the entries that it writes to the manifest (docs/decisions/0118). When the parent ends, for whatever reason, the
+child sees end of file and ends too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rowtide.agents.forked_child import ForkedChild, can_fork
 from rowtide.agents.loop import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy
 from rowtide.log.store.exchange import EntryExchange, EntryWritten
+from rowtide.storage.traffic import Traffic
 
 _CHILD = "rowtide.agents.log_reader_child"
 BEAT_S = 5.0
@@ -66,6 +67,7 @@ class LogReaderProcess:
         """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
+        self._of_former = self._of_child = Traffic()
         self.exchange = EntryExchange(self._tell)
         """Of the manifest's entries, with the child."""
         self._silent_s = self._listened_at = 0.0
@@ -84,7 +86,8 @@ class LogReaderProcess:
         with suppress(EOFError, ConnectionError):
             while self._ours.poll():
                 said, self._silent_s = self._ours.recv(), 0.0
-                if said is None:
+                if isinstance(said, Traffic):
+                    self._of_child = said
                     continue
                 if isinstance(said, EntryWritten):
                     self.exchange.hear(said)
@@ -106,7 +109,13 @@ class LogReaderProcess:
             raise LogReaderEnded(code)
         self._start(has_run=True)
 
+    @property
+    def traffic(self) -> Traffic:
+        """What the children have asked of object stores, as far as they have said."""
+        return self._of_former + self._of_child
+
     def _start(self, *, has_run: bool) -> None:
+        self._of_former, self._of_child = self.traffic, Traffic()
         begun = _begun.pop(self._url, None)
         self._process, self._ours = begun or _start_child()
         self._silent_s, self._listened_at = 0.0, time.monotonic()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
-from rowtide.cli.cdc.running import EngineOption, RewriteWidened
+from rowtide.cdc.capture.options import USUAL, CaptureOptions, EngineSetting
+from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
@@ -22,6 +22,7 @@ def run(
     engine: EngineOption = EngineSetting.AUTO,
     *,
     rewrite_widened: RewriteWidened = False,
+    max_latency: MaxLatency = USUAL.max_latency_s,
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
@@ -38,7 +39,7 @@ def run(
     with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
         database = connect(db)
         database.run_agent(
-            options=CaptureOptions(engine, rewrite_widened),
+            options=CaptureOptions(engine, rewrite_widened, max_latency),
             stop=stop,
             watchers=watchers,
             on_event=lambda event: notes.print(event, soft_wrap=True),

@@ -19,6 +19,7 @@ from rowtide.storage.errors import PutIfAbsentIgnored
 from rowtide.storage.object_urls import parse_object_url
 from rowtide.storage.refusals import describe_failure, find_refusal
 from rowtide.storage.store import Missing, StoreErrors
+from rowtide.storage.traffic import Traffic, count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,7 @@ class ObjectFolder:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         token = uuid.uuid4().hex
+        count(Traffic(writes=1, transferred=len(data)))
         with self._write_errors(path):
             try:
                 self._bucket.call(
@@ -83,13 +85,18 @@ class ObjectFolder:
 
     def get(self, path: str) -> bytes:
         with self._read_errors(path):
-            return bytes(self._bucket.call(lambda store: store.get(self._folder + path).bytes()))
+            count(Traffic(reads=1))
+            found = bytes(self._bucket.call(lambda store: store.get(self._folder + path).bytes()))
+            count(Traffic(transferred=len(found)))
+            return found
 
     def open(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
         with self._read_errors(path):
+            count(Traffic(reads=1))
             size, content = self._bucket.call(lambda store: _read_whole(store.get(self._folder + path)))
+            count(Traffic(transferred=0 if content is None else size))
         if content is not None:
             return pa.BufferReader(pa.py_buffer(content))
         return pa.PythonFile(_LargeFile(lambda start, end: self._get_range(path, start, end), size), mode="r")
@@ -156,6 +163,8 @@ class ObjectFolder:
 
         def put(store: Any) -> None:
             is_large = len(content) > (LEAST_PART_BYTES if self._bucket.is_slow else _LARGEST_PUT)
+            # An upload in parts is begun and completed.
+            count(Traffic(2 + len(content) // _PART_BYTES if is_large else 1, transferred=len(content)))
             store.put(self._folder + path, content, use_multipart=is_large, **self._parts())
 
         with self._write_errors(path):
@@ -169,6 +178,7 @@ class ObjectFolder:
 
     def _read_token(self, path: str) -> str | None:
         """Return the attempt that made an object; None of one that was deleted meanwhile."""
+        count(Traffic(reads=1))
         try:
             found = self._bucket.call(lambda store: store.get(self._folder + path).attributes)
         except FileNotFoundError:
@@ -176,6 +186,7 @@ class ObjectFolder:
         return {name.lower(): value for name, value in found.items()}.get(_ATTEMPT)
 
     def _get_range(self, path: str, start: int, end: int) -> Any:
+        count(Traffic(reads=1, transferred=end - start))
         with self._read_errors(path):
             return self._bucket.call(lambda store: store.get_range(self._folder + path, start=start, end=end))
 
@@ -190,6 +201,7 @@ class ObjectFolder:
 
         with self._read_errors(folder):
             found = self._bucket.call(find)
+        count(Traffic(writes=1 + len(found) // _LISTED_AT_ONCE))
         for meta in found:
             yield meta["path"].removeprefix(self._folder), meta
 

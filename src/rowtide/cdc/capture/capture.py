@@ -59,7 +59,7 @@ from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
-from rowtide.log.store.state import ManifestState
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Store
 
@@ -130,6 +130,7 @@ class Capture:
         self._position = _starting_position(self._lake_state, state)
         self._as_of: datetime | None = None
         self._is_behind = False
+        self._changed_tables = 0
         self._phase = ScanPhase.FIRST_SCAN
         self._next_advance = 0.0
         self._next_look = 0.0
@@ -151,6 +152,21 @@ class Capture:
     def is_behind(self) -> bool:
         """The last cycle did not take everything in the log store."""
         return self._is_behind
+
+    @property
+    def changed_tables(self) -> int:
+        """The change tables to which the last cycle added rows."""
+        return self._changed_tables
+
+    def count_waiting(self) -> int:
+        """Return the rows of the log that are not published, as far as the log reader has told of them. Raises as
+        `Manifest.refresh`.
+        """
+        self._manifest.apply_heard()
+        state = self._manifest.state
+        if state.position.epoch != self._position.epoch:
+            return 0
+        return sum(segment.rows for segment in segments_between(state, self._position, state.position))
 
     @property
     def phase(self) -> ScanPhase:
@@ -258,6 +274,7 @@ class Capture:
                 return
         self._phase = ScanPhase.SECOND_SCAN
         self._appender.commit(prepared, self._lease.token, meanwhile=self._lease.require)
+        self._changed_tables = len(prepared.destinations)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
         self._system_tables.record_instances(cycle, events)

@@ -167,3 +167,23 @@ class CleanupIncomplete(RowtideError):
     fact = "low endpoints are moved, but rows are left in {failures}"
     hint = "Queries do not return them; the next cleanup removes them."
     failures: str
+
+
+@numbered
+class MaxLatencyInvalid(Invalid):
+    """The latency that capture may have to save requests is negative, or longer than an hour."""
+
+    number = 8173
+    fact = "capture cannot be up to {value:g} s late"
+    hint = "Give --max-latency from 0 to 3600 seconds."
+    value: float
+
+
+@numbered
+class RequestPricesInvalid(Invalid):
+    """The variable that says what requests to the bucket cost has no two prices."""
+
+    number = 8174
+    fact = 'ROWTIDE_REQUEST_PRICES is "{text}"'
+    hint = "Give the prices of a thousand PUT or LIST and of a thousand GET, as 0.005,0.0004."
+    text: str

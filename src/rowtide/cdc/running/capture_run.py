@@ -30,7 +30,7 @@ from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.table_joining import joining
-from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
+from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Pace, Scan, ScanLimits
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.threads import SnapshotThread
@@ -52,6 +52,8 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.ownership import open_own_manifest
+from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.traffic import read_traffic
 
 IDLE_S = 0.1
 LONGEST_OUTAGE_S = 150.0
@@ -157,7 +159,7 @@ class _Run:
                 on_widened=self._context.watchers.on_widened,
             )
             self._has_captured = True
-            self.recorder.watch(capture)
+            self.recorder.watch(capture, lambda: read_traffic() + reader.traffic)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
             mending = self._open_mending(lease.connection, source.lake, upkeep)
             yield _Supervisor(
@@ -211,7 +213,7 @@ class _Run:
         """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
-                read_source(connection, self._context.url)
+                source = read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
             if not limits.is_continuous:
                 # Before the mark: what was committed before the round began is captured by it.
@@ -219,7 +221,9 @@ class _Run:
                 LostKeys(self._engine, self._context.url).announce()
             with translated(), self._engine.begin() as connection:
                 target = None if limits.is_continuous else mark_target(connection)
-            self._begun = limits, Pace(limits, target)
+            at_bucket = any(map(is_object_url, (source.lake, source.log_store)))
+            latency_s = self._context.options.max_latency_s if at_bucket else None
+            self._begun = limits, Pace(limits, target, latency_s)
         return self._begun
 
 
@@ -259,12 +263,21 @@ class _Supervisor:
         self._reader.keep_running()
         if self._snapshots is not None:
             self._snapshots.verify()
-        has_scanned = time.monotonic() >= self._next_scan and self._scan()
+        has_scanned = self._is_due() and self._scan()
         has_kept_house = self._housekeeping.step() or self._mending.step()
         self._recorder.step()
         if has_scanned:
             self._stop.wait(min(max(self._next_scan - time.monotonic(), 0), LONGEST_REST_S))
         return has_scanned or has_kept_house
+
+    def _is_due(self) -> bool:
+        """Return whether a scan is due: its time has come, or what waits is worth the requests."""
+        if time.monotonic() >= self._next_scan:
+            return True
+        return self._pace.saves_requests and (
+            self._capture.count_waiting() >= MANY_ROWS
+            or (self._capture.is_awaited and self._capture.count_waiting() > 0)
+        )
 
     def _scan(self) -> bool:
         begun = time.monotonic()
@@ -282,7 +295,8 @@ class _Supervisor:
         if not worked:
             self._recorder.note_empty()
         ended = time.monotonic()
-        scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun)
+        tables = self._capture.changed_tables if worked else 0
+        scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun, tables)
         self._next_scan = ended + self._pace.pause_after(scan)
         if self._pace.is_over:
             self._end_if_copied(ended)

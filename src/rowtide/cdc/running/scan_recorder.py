@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine
@@ -14,6 +15,7 @@ from rowtide.cdc.scans.sessions import ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
+from rowtide.storage.traffic import Traffic, read_traffic
 
 log = logging.getLogger("rowtide.agents")
 
@@ -29,6 +31,8 @@ class ScanRecorder:
         self._writer: ScanWriter | None = None
         self._connection: Connection | None = None
         self._next_write = 0.0
+        self._read_traffic: Callable[[], Traffic] = read_traffic
+        self._counted = read_traffic()
 
     def reopen(self) -> None:
         """Note that capture is being opened: what fails now fails in that phase."""
@@ -40,20 +44,22 @@ class ScanRecorder:
         self._connection = connection
         self._writer = ScanWriter(self._metrics)
 
-    def watch(self, capture: Capture) -> None:
-        """Note that capture is open."""
+    def watch(self, capture: Capture, read_traffic: Callable[[], Traffic] = read_traffic) -> None:
+        """Note that capture is open; `read_traffic` returns what it and its log reader have asked of object stores."""
         self._capture = capture
+        self._read_traffic = read_traffic
+        self._counted = read_traffic()
 
     def note_cycle(self, report: CycleReport) -> None:
         """Count a cycle; one that published a heartbeat alone is an empty scan."""
         if report.is_heartbeat:
             self.note_empty()
         else:
-            self._metrics.scanned(report.figures, datetime.now(UTC), report.seconds)
+            self._metrics.scanned(report.figures, datetime.now(UTC), report.seconds, self._take_traffic())
 
     def note_empty(self) -> None:
         """Count a scan that found nothing."""
-        self._metrics.scanned_nothing(datetime.now(UTC))
+        self._metrics.scanned_nothing(datetime.now(UTC), self._take_traffic())
 
     def fail(self, error: RowtideError) -> None:
         """Note an error of capture."""
@@ -81,6 +87,11 @@ class ScanRecorder:
                 self._writer.write(connection)
         except RowtideError as error:
             log.warning("scans_not_recorded: %s", error)
+
+    def _take_traffic(self) -> Traffic:
+        """Return what was asked since the last time."""
+        before, self._counted = self._counted, self._read_traffic()
+        return self._counted.since(before)
 
     def _fail(self, error: RowtideError, phase: ScanPhase) -> None:
         position = self._capture.position if self._capture is not None else None

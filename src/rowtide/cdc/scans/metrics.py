@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanPhase, ScanSession
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.storage.traffic import Traffic
 
 KEPT_SESSIONS = 32
+NOTHING = Traffic()
 SEVERITY, STATE = 16, 1
 """SQL Server's for an error of a user's or the environment's; rowtide has no others."""
 
@@ -77,9 +79,9 @@ class ScanMetrics:
         """What is to be added to session 0, None if everything is written."""
         return self._total
 
-    def scanned(self, figures: ScanFigures, at: datetime, seconds: float) -> None:
+    def scanned(self, figures: ScanFigures, at: datetime, seconds: float, traffic: Traffic = NOTHING) -> None:
         """Count a scan that found something and ended at a time, after so many seconds."""
-        self._add(_session(self._next_number(), figures, at, seconds))
+        self._add(_with_traffic(_session(self._next_number(), figures, at, seconds), traffic))
 
     def failed(self, error: RowtideError, phase: ScanPhase, at: datetime, position: Position | None) -> None:
         """Count a scan that ended with an error."""
@@ -89,13 +91,14 @@ class ScanMetrics:
         self._add(replace(failed, start_lsn=start, current_lsn=start))
         self._errors.append(ScanError(number, phase, at, error.number, SEVERITY, STATE, str(error), start))
 
-    def scanned_nothing(self, at: datetime) -> None:
+    def scanned_nothing(self, at: datetime, traffic: Traffic = NOTHING) -> None:
         """Count an empty scan; consecutive ones share a session."""
         last = self._empty or ScanSession(self._next_number(), at, at, 0.0, ScanPhase.DONE.label)
         if self._unwritten and self._unwritten[-1] is self._empty:
             self._unwritten.pop()
         duration = (at - last.start_time).total_seconds()
-        self._empty = replace(last, end_time=at, duration=duration, empty_scan_count=last.empty_scan_count + 1)
+        scanned = replace(last, end_time=at, duration=duration, empty_scan_count=last.empty_scan_count + 1)
+        self._empty = _with_traffic(scanned, traffic)
         self._unwritten.append(self._empty)
         self._total = _sum(self._total, ScanSession(0, at, at, 0.0, AGGREGATE, empty_scan_count=1))
 
@@ -120,10 +123,23 @@ class ScanMetrics:
 def _sum(total: ScanSession | None, added: ScanSession) -> ScanSession:
     """Return session 0 with one more added: counts add up, all other values are the latest."""
     if total is None:
-        return replace(added, session_id=0, scan_phase=AGGREGATE)
+        sum_of_all = replace(added, session_id=0, scan_phase=AGGREGATE)
+        return replace(sum_of_all, write_requests=None, read_requests=None, transferred_bytes=None)
     counts = {name: getattr(total, name) + getattr(added, name) for name in COUNTS}
     latest = {name: getattr(added, name) for name in LATEST if getattr(added, name) is not None}
     return replace(total, **counts, **latest)
+
+
+def _with_traffic(session: ScanSession, traffic: Traffic) -> ScanSession:
+    """Return a session with more that was asked of object stores."""
+    if traffic == NOTHING:
+        return session
+    return replace(
+        session,
+        write_requests=(session.write_requests or 0) + traffic.writes,
+        read_requests=(session.read_requests or 0) + traffic.reads,
+        transferred_bytes=(session.transferred_bytes or 0) + traffic.transferred,
+    )
 
 
 def _session(number: int, figures: ScanFigures, at: datetime, seconds: float) -> ScanSession:

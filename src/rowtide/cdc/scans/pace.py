@@ -1,7 +1,8 @@
 """The pace of capture: limits of the capture job, and what follows from them after each scan. Pure.
 
 A scan is one cycle of capture. Scans come in rounds, as SQL Server's do: a round ends when nothing is left to scan, or
-after `maxscans`.
+after `maxscans`. In a bucket each table that changed costs requests in every cycle: cycles rest as long as keeps the
+requests below `REQUESTS_A_SECOND`, up to a longest latency.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from dataclasses import dataclass
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
 """From a cycle's begin to the next: each leaves a file and a version of every table that changed."""
+REQUESTS_A_SECOND = 20.0
+"""In a bucket, if the longest latency allows it: 20 a second are 52 million a month."""
+REQUESTS_A_CYCLE, REQUESTS_A_TABLE = 9, 2
+USUAL_LATENCY_S = 60.0
+MANY_ROWS = 100_000
+"""With so many rows in the log store no cycle rests for the sake of requests: they are few for so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +40,19 @@ class Scan:
     is_behind: bool
     log: int
     seconds: float
+    tables: int = 0
+    """Change tables to which it added rows."""
 
 
 class Pace:
     """Counts the scans of a round."""
 
-    def __init__(self, limits: ScanLimits, target: int | None) -> None:
-        """With `target`, a log position, there is one round, which ends at the latest when that is published."""
+    def __init__(self, limits: ScanLimits, target: int | None, max_latency_s: float | None = None) -> None:
+        """With `target`, a log position, there is one round, which ends at the latest when that is published.
+
+        `max_latency_s`: how late cycles may be to save requests; None: requests cost nothing.
+        """
+        self._max_latency_s = max_latency_s
         self._limits = limits
         self._target = target
         self._scans = 0
@@ -71,5 +84,17 @@ class Pace:
         if self._limits.pollinginterval is not None:
             return self._limits.pollinginterval
         # Cycles without a pause would take a whole core, and leave many small files.
-        rest = max(min(scan.seconds, LONGEST_REST_S), SHORTEST_PERIOD_S - scan.seconds)
+        rest = max(min(scan.seconds, LONGEST_REST_S), self._period_s(scan) - scan.seconds)
         return rest if scan.has_worked and is_drained else 0
+
+    @property
+    def saves_requests(self) -> bool:
+        """Whether a pause may be cut short where much is waiting: it is for the sake of requests."""
+        return self._max_latency_s is not None and self._limits.pollinginterval is None
+
+    def _period_s(self, scan: Scan) -> float:
+        """Return the seconds from the begin of a cycle to the next one's, which has as many tables at a guess."""
+        if self._max_latency_s is None:
+            return SHORTEST_PERIOD_S
+        requests = REQUESTS_A_CYCLE + REQUESTS_A_TABLE * scan.tables
+        return max(min(requests / REQUESTS_A_SECOND, self._max_latency_s), SHORTEST_PERIOD_S)

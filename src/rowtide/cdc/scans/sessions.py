@@ -65,7 +65,8 @@ class ScanSession:
 
     `session_id` 0 is the sum of all. `last_commit_lsn` and `_time` are those of captured transactions, as the log store
     holds no others. `latency`: from the last one's commit, by the source's clock, to `end_time`, by capture's.
-    `engine`: where the changes were converted, see `Engine`.
+    `engine`: where the changes were converted, see `Engine`. `write_requests` and the fields after it: what was asked
+    of object stores since the session before, the log reader's share a few seconds late; None: nothing, and in the sum.
     """
 
     session_id: int
@@ -90,6 +91,9 @@ class ScanSession:
     empty_scan_count: int = 0
     failed_sessions_count: int = 0
     engine: str | None = None
+    write_requests: int | None = None
+    read_requests: int | None = None
+    transferred_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ log_scan_sessions = Table(
     Column("empty_scan_count", BigInteger, nullable=False),
     Column("failed_sessions_count", BigInteger, nullable=False),
     Column("engine", Text),
+    Column("write_requests", BigInteger, comment="PUT and LIST; null: no bucket, or the sum of all"),
+    Column("read_requests", BigInteger),
+    Column("transferred_bytes", BigInteger),
     prefixes=["unlogged"],
 )
 

@@ -17,6 +17,7 @@ from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consu
 from rowtide.cdc.definitions import READER, list_catalogue, read_source
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
+from rowtide.cdc.status.requests import describe_requests
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.backlog import Backlog, read_backlog
@@ -64,6 +65,7 @@ class Status:
     gaps: tuple[str, ...]
     consumers: tuple[str, ...]
     snapshots: tuple[str, ...]
+    requests: str | None = None
 
 
 def read_status(engine: Engine, database: str) -> Status:
@@ -82,6 +84,7 @@ def read_status(engine: Engine, database: str) -> Status:
             instances=len(list_catalogue(connection)),
             consumers=list_consumers(connection),
             snapshots=list_visible(connection),
+            requests=describe_requests(connection),
         )
 
 
@@ -96,6 +99,7 @@ def describe(
     instances: int,
     consumers: Sequence[Consumer],
     snapshots: Sequence[SnapshotRequest] = (),
+    requests: str | None = None,
 ) -> Status:
     """Put together what was read. Pure."""
     reading = describe_reading(backlog, state, log_reader)
@@ -132,6 +136,7 @@ def describe(
         gaps=describe_gaps(state),
         consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
         snapshots=_describe_snapshots([request for request in snapshots if request.is_open]),
+        requests=requests,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
+from rowtide.cdc.capture.options import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db, HideKeys
 from rowtide.cli.output.rows import notes, print_wait
@@ -36,6 +36,16 @@ RewriteWidened = Annotated[
     ),
 ]
 
+MaxLatency = Annotated[
+    float,
+    typer.Option(
+        "--max-latency",
+        help="In a bucket: how many seconds later changes may be published to save requests, when many tables change.",
+        min=0,
+        max=LONGEST_LATENCY_S,
+    ),
+]
+
 
 @app.command(epilog="Example: rowtide cdc run --once --db postgresql://localhost/shop")
 def run(
@@ -44,6 +54,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
     engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewriteWidened = False,
+    max_latency: MaxLatency = USUAL.max_latency_s,
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
@@ -56,7 +67,8 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
-        connect(db).cdc.run(once=once, options=CaptureOptions(engine, rewrite_widened), stop=stop, watchers=watchers)
+        options = CaptureOptions(engine, rewrite_widened, max_latency)
+        connect(db).cdc.run(once=once, options=options, stop=stop, watchers=watchers)
 
 
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")

@@ -22,6 +22,7 @@ from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.table_rules import list_failed, list_rules
 from rowtide.cdc.instances import decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
+from rowtide.cdc.status.requests import describe_requests
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -72,6 +73,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         members=read_members(connection),
         rules=_read_rules(connection) if is_enabled and is_complete else None,
         new_partitions=partition_truncates.list_new(connection),
+        requests=describe_requests(connection) if is_enabled else None,
     )
 
 

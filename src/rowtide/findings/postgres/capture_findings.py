@@ -87,6 +87,8 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     yield from find_in_instances(facts.capture, facts.tables)
     yield from find_in_members(facts.capture.members)
     yield from find_in_consumers(facts.capture)
+    if facts.capture.requests is not None:
+        yield Finding(Severity.TELLS, "requests to the bucket", facts.capture.requests)
     if facts.capture.rules is not None:
         yield from find_in_rules(facts.capture.rules, facts.capture, facts.role)
 

@@ -245,6 +245,8 @@ class CaptureFacts:
     members: tuple[MemberFacts, ...] = ()
     rules: RuleFacts | None = None
     new_partitions: tuple[NewPartition, ...] = ()
+    requests: str | None = None
+    """What is asked of the bucket a day, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,3 +62,25 @@ def test_single_round_ends_after_its_nonempty_scans() -> None:
     assert not pace.is_over
     pace.pause_after(ONE_OF_MANY)
     assert (pace.is_over, pace.is_full) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("tables", "max_latency_s", "period_s"),
+    [(0, 60, 0.45), (4, 60, 0.85), (300, 60, 30.45), (1000, 60, 60), (300, 5, 5), (300, 0, 0.4), (300, None, 0.4)],
+)
+def test_in_a_bucket_cycles_keep_requests_few(tables: int, max_latency_s: float | None, period_s: float) -> None:
+    pace = Pace(ScanLimits(), None, max_latency_s)
+    short = Scan(has_worked=True, is_behind=False, log=10, seconds=0.1, tables=tables)
+    assert pace.pause_after(short) == pytest.approx(period_s - 0.1)
+    assert pace.saves_requests is (max_latency_s is not None)
+
+
+def test_a_backlog_in_a_bucket_is_not_put_off() -> None:
+    pace = Pace(ScanLimits(), None, 60)
+    assert pace.pause_after(Scan(has_worked=True, is_behind=True, log=10, seconds=0.4, tables=300)) == 0
+
+
+def test_an_interval_that_is_given_is_kept_in_a_bucket() -> None:
+    pace = Pace(ScanLimits(pollinginterval=5), None, 60)
+    assert pace.pause_after(Scan(has_worked=True, is_behind=False, log=10, seconds=0.4, tables=300)) == 5
+    assert not pace.saves_requests
