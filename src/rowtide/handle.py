@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.adoption import Adoption
+    from rowtide.catalogs.kinds import CatalogueKind
+    from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.capture.options import CaptureOptions
     from rowtide.cdc.lake_readers.lake import Lake
@@ -138,6 +140,20 @@ class Database:
             from rowtide.targets.running import TargetsAgent, run_targets
         agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
         run_targets(agent, stop or threading.Event())
+
+    def register_catalog(
+        self, kind: CatalogueKind | str, place: str, namespace: str, *, dry_run: bool = False
+    ) -> Registration:
+        """Register change tables, base tables and targets in a namespace of a catalogue, as often as they change.
+
+        `kind` is `hive`, `place` its address. With `dry_run` only say what would be done. Raises
+        `NotOwner`, `DatabaseNotEnabled`, `LakeUnknown`, `CatalogueUnreachable`, `CatalogueRefused`,
+        `CatalogueNamespaceUnknown`, `CatalogueNameTaken` before anything is changed.
+        """
+        with naming_extras():
+            from rowtide.catalogs.kinds import CatalogueKind
+            from rowtide.catalogs.registration import register_tables
+        return register_tables(self.url, CatalogueKind(kind), place, namespace, dry_run=dry_run)
 
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and give up. Raises as `adopt`."""

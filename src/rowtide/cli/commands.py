@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "cdc.jobs": ("jobs", "job-history", "add-job", "change-job", "drop-job", "start-job", "stop-job"),
         "cdc.scans": ("sessions", "errors"),
         "cdc.targets": ("targets", "add-target", "apply", "drop-target"),
+        "cdc.catalogs": ("register-catalog",),
     },
     "lake": {
         "lake": ("copy", "mend"),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_DELTA = {"smallint": "short", "int": "integer", "bigint": "long"}
+_DELTA = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 _SQL = {delta: sql for sql, delta in _DELTA.items()}
 _MAP = "map<int,string>"
 _MAP_IN_DELTA = {"type": "map", "keyType": "integer", "valueType": "string", "valueContainsNull": True}
@@ -31,4 +31,12 @@ def column_types(text: str) -> Mapping[str, str]:
 
 
 def _lake_type(found: Any) -> str:
-    return _SQL.get(found, found) if isinstance(found, str) else _MAP
+    match found:
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return f"map<{_lake_type(key)},{_lake_type(value)}>"
+        case {"type": "array", "elementType": element}:
+            return f"array<{_lake_type(element)}>"
+        case {"type": "struct", "fields": fields}:
+            parts = (f"{each['name']}:{_lake_type(each['type'])}" for each in fields)
+            return f"struct<{','.join(parts)}>"
+    return str(_SQL.get(found, found))

@@ -32,6 +32,9 @@ _WORDS = {
     "rule": "1",
     "key": "1",
     "max_retention_hours": "72",
+    "catalogue_kind": "hive",
+    "place": "thrift://127.0.0.1:1",
+    "namespace": "lake",
 }
 """By the parameter's name, for those that a command cannot do without."""
 _ONE_OF_SEVERAL = {"tables", "instances"}

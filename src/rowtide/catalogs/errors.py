@@ -1,0 +1,53 @@
+"""The errors of catalogues in which tables are registered."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Denied, NotFound, RowtideError, numbered
+
+
+@numbered
+class CatalogueUnreachable(RowtideError):
+    """A catalogue does not answer, or is not of the kind that is named."""
+
+    number = 8178
+    fact = "the catalogue {place} cannot be reached: {reason}"
+    hint = "Check its address and kind, and that it runs. Run the command again: it goes on where it stopped."
+    place: str
+    reason: str
+
+
+@numbered
+class CatalogueRefused(Denied):
+    """A catalogue refused a request."""
+
+    number = 8179
+    fact = "the catalogue {place} refused to {action}: {reason}"
+    hint = (
+        "If a right is missing, grant it there to the user of the command. What was registered before stays; run "
+        "again, the command goes on."
+    )
+    place: str
+    action: str
+    reason: str
+
+
+@numbered
+class CatalogueNameTaken(AlreadyExists):
+    """A catalogue has a table of this name that was not registered from this database."""
+
+    number = 22867
+    fact = "{namespace} has a table {name} that rowtide did not register from this database"
+    hint = "Nothing was changed. Name another namespace, or rename or drop that table if it is not needed."
+    namespace: str
+    name: str
+
+
+@numbered
+class CatalogueNamespaceUnknown(NotFound):
+    """A catalogue has no such namespace, in which tables could be registered."""
+
+    number = 22868
+    fact = "the catalogue {place} has no namespace {namespace}"
+    hint = "Create it there first, with `create schema` or what the catalogue has for it."
+    place: str
+    namespace: str

@@ -1,0 +1,53 @@
+"""`rowtide cdc`: catalogues in which tables are registered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.catalogs.kinds import CatalogueKind
+from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.spark_options import Master, SparkConf, spark_request
+from rowtide.handle import connect
+from rowtide.lake.session import requesting
+
+app = typer.Typer(rich_markup_mode=None)
+
+_LISTED = {"action": "action", "table": "table", "name": "name", "location": "location", "note": "note"}
+
+
+@app.command(
+    epilog="Example: rowtide cdc register-catalog hive thrift://metastore:9083 lake --db postgresql://localhost/shop"
+)
+def register_catalog(
+    db: Db,
+    catalogue_kind: Annotated[CatalogueKind, typer.Argument(metavar="KIND", help="hive.")],
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLACE",
+            help="Its address: thrift://host:9083, or the jdbc: URL of an embedded metastore.",
+        ),
+    ],
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
+    form: ListingFormat = Format.TABLE,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    master: Master = None,
+    spark_conf: SparkConf,
+) -> None:
+    """Register change tables, base tables and targets in a catalogue, and correct what is registered already.
+
+    Run it again after tables are enabled, disabled or altered: what is gone is removed from the catalogue, and what
+    rowtide did not register stays as it is. Who may read rows, the files' permissions decide; names and comments are
+    seen by every reader of the catalogue.
+    """
+    from rowtide.catalogs.registration import RegisteredTable
+
+    with requesting(spark_request(master, spark_conf, shared_storage=False)):
+        done = connect(db).register_catalog(catalogue_kind, place, namespace, dry_run=dry_run)
+    print_listed(RegisteredTable, done.tables, form, _LISTED)
+    if not dry_run:
+        notes.print(f"Registered: {done.namespace}.")
