@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +24,13 @@ class FileReader:
     """Reads columns from data files.
 
     `by_id`: columns are known by their field ids, otherwise by physical names. `empty`: physical names of columns that
-    have no values in the file, which are not read.
+    have no values in the file, which are not read. `constants`: values of columns that are the file's partition's.
     """
 
     columns: Struct
     by_id: bool
     empty: Collection[str] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
     def read(
         self,
@@ -51,12 +52,13 @@ class FileReader:
             there = parquet.schema_arrow
             if batch_bytes is not None:
                 batch_rows = min(batch_rows, _rows_within(parquet.metadata, batch_bytes))
-            filled = (field for field in self.columns.fields if field.physical_name not in self.empty)
+            unread = {*self.empty, *self.constants}
+            filled = (field for field in self.columns.fields if field.physical_name not in unread)
             places = [self._find(there, field) for field in filled]
             wanted = [there.field(place).name for place in places if place is not None]
             groups = list(range(parquet.metadata.num_row_groups)) if row_groups is None else list(row_groups)
             if not wanted:
-                yield from self._nulls(sum(parquet.metadata.row_group(place).num_rows for place in groups), batch_rows)
+                yield from self._unread(sum(parquet.metadata.row_group(place).num_rows for place in groups), batch_rows)
                 return
             for batch in parquet.iter_batches(batch_rows, groups, columns=wanted, use_threads=on_all_cores):
                 yield self._conform(batch)
@@ -77,7 +79,7 @@ class FileReader:
     ) -> list[pa.Array[Any]]:
         places = [self._find(there, field) for field in fields]
         return [
-            self._conform_values(arrays[place], field.type) if place is not None else pa.nulls(rows, field.arrow.type)
+            self._conform_values(arrays[place], field.type) if place is not None else self._repeat(field, rows)
             for place, field in zip(places, fields, strict=True)
         ]
 
@@ -103,14 +105,21 @@ class FileReader:
                 arrays: Any = pa.MapArray
                 return arrays.from_arrays(whole.offsets, keys, items, type=wanted.arrow, mask=whole.is_null())
 
-    def _nulls(self, rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _unread(self, rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, rows, batch_rows):
             size = min(batch_rows, rows - start)
-            arrays = [pa.nulls(size, field.type) for field in self.columns.schema]
+            arrays = [self._repeat(field, size) for field in self.columns.fields]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
 
+    def _repeat(self, field: Field, rows: int) -> Any:
+        """Return the values of a column that is not read from the file."""
+        constant = self.constants.get(field.physical_name)
+        return pa.repeat(constant, rows) if constant is not None else pa.nulls(rows, field.arrow.type)
+
     def _find(self, there: Iterable[pa.Field[Any]], field: Field) -> int | None:
-        """Return the place of a field in a file; None if the file has no such column."""
+        """Return the place of a field in a file; None if it has no such column, or its partition has the value."""
+        if field.physical_name in self.constants:
+            return None
         if self.by_id and field.field_id is not None:
             wanted = str(field.field_id).encode()
             found = (

@@ -41,6 +41,21 @@ class EditOutdated(LakeWriteFailed):
 
 
 @numbered
+class PartitionUnfit(Invalid):
+    """A value of a partition column would be read as another one."""
+
+    number = 8176
+    fact = "table {path} cannot be partitioned by the values of {column}: {reason}"
+    hint = (
+        "Change the rows in the source, or drop the target and add it with another column, as `--column "
+        "\"AREA=coalesce(nullif(COLUMN, ''), '-')\" --partition-by AREA`. Iceberg tables have no such values."
+    )
+    path: str
+    column: str
+    reason: str
+
+
+@numbered
 class LakeFenced(Retryable):
     """Another process has taken the lake's lease, while this one was stopped."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from rowtide.delta.actions import Metadata, Protocol
+from rowtide.delta.partitions import find_unreadable_partitions
 
 COLUMN_MAPPING, TIMESTAMP_NTZ, TYPE_WIDENING = "columnMapping", "timestampNtz", "typeWidening"
 WIDENINGS = frozenset({TYPE_WIDENING, "typeWidening-preview"})
@@ -64,8 +65,7 @@ def find_unreadable(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
         yield f"reader version {protocol.min_reader}"
     for name in sorted(protocol.reader_features - _READ):
         yield f"feature {name}"
-    if metadata.partition_columns:
-        yield "partition columns"
+    yield from find_unreadable_partitions(metadata)
 
 
 def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[str, Any]) -> Iterator[str]:

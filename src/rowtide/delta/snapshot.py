@@ -28,6 +28,7 @@ from rowtide.delta.log_files import (
     Segment,
     commit_path,
 )
+from rowtide.delta.partitions import constants_of
 from rowtide.delta.replay import DamagedLog, State
 from rowtide.delta.schema import Struct, TypeUnknown, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
@@ -150,9 +151,10 @@ class Snapshot:
 
         `row_groups`: only the rows of these. `on_all_cores`: decode columns beside one another.
         """
-        empty = find_empty_columns(file)
-        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id, empty=empty)
+        wanted, empty = self.select(columns), find_empty_columns(file)
         with self._reading(file) as opened:
+            constants = constants_of(wanted.fields, file.partition_values)
+            reader = FileReader(wanted, by_id=self.metadata.is_mapped_by_id, empty=empty, constants=constants)
             yield from reader.read(opened, batch_rows, batch_bytes, row_groups, on_all_cores=on_all_cores)
 
     def list_row_groups(self, file: AddFile, column: str) -> list[RowGroup]:

@@ -35,11 +35,21 @@ class Between:
     def may_be_in(self, file: AddFile) -> bool:
         """Return whether, by its statistics, a file may have such rows; without statistics it may."""
         statistics = file.statistics
+        if self.column in file.partition_values:
+            return self._may_be_text(file.partition_values[self.column])
         if self._is_all_null(file):
             return False
         least = (statistics.get("minValues") or {}).get(self.column)
         most = (statistics.get("maxValues") or {}).get(self.column)
         return not _is_less(most, self.low) and not _is_less(self.high, least)
+
+    def _may_be_text(self, text: str | None) -> bool:
+        """Return whether the value of a file's partition, which all its rows have, is in the range."""
+        if not text:
+            return False
+        is_number = isinstance(self.low, int) or isinstance(self.high, int)
+        value = int(text) if is_number else text
+        return not _is_less(value, self.low) and not _is_less(self.high, value)
 
     def _is_all_null(self, file: AddFile) -> bool:
         rows = file.statistics.get("numRecords")

@@ -9,10 +9,13 @@ from rowtide.cdc.instances import Instance
 from rowtide.lake.sql_text import quote
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetInvalid
-from rowtide.targets.options import CURRENT, HISTORY
+from rowtide.targets.options import CURRENT, HISTORY, TargetFormat
 
-HISTORY_NAMES = ["valid_from_lsn", "valid_from_time", "valid_to_lsn", "valid_to_time", "is_current"]
+IS_CURRENT = "is_current"
+HISTORY_NAMES = ["valid_from_lsn", "valid_from_time", "valid_to_lsn", "valid_to_time", IS_CURRENT]
 """The columns that a table of history has beside the source's."""
+_TEXT = "string"
+PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "boolean", "date", _TEXT})
 NO_NET_CHANGES = "{} has no net changes: without a key its rows cannot be found again"
 
 
@@ -38,6 +41,10 @@ class TableShape:
     columns: tuple[TargetColumn, ...]
     soft_delete: str | None = None
     apply_as_deletes: str | None = None
+    cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    has_partition_texts: bool = False
+    """Whether the values of partitions are kept as texts, of which some are read as others."""
 
     @property
     def keys(self) -> tuple[TargetColumn, ...]:
@@ -45,7 +52,7 @@ class TableShape:
         return tuple(column for column in self.columns if column.is_key)
 
 
-def _for_instance(option: Mapping[str, str], instance: str, others: Iterable[str]) -> dict[str, str]:
+def for_instance(option: Mapping[str, str], instance: str, others: Iterable[str]) -> dict[str, str]:
     """Return an option about columns as it counts for one instance; what names the instance comes first."""
     foreign = tuple(f"{other}." for other in others if other != instance)
     own, prefix = {name: value for name, value in option.items() if not name.startswith(foreign)}, f"{instance}."
@@ -53,7 +60,8 @@ def _for_instance(option: Mapping[str, str], instance: str, others: Iterable[str
     return general | {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
-def _own_names(names: Iterable[str], instance: str) -> list[str]:
+def own_names(names: Iterable[str], instance: str) -> list[str]:
+    """Return names of columns without the name of an instance; what names another instance is no column of its own."""
     return [name.removeprefix(f"{instance}.") for name in names]
 
 
@@ -66,10 +74,10 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     if not instance.supports_net_changes:
         raise TargetInvalid(target.name, NO_NET_CHANGES.format(name))
     instances = tuple(others)
-    expressions = _for_instance(options.columns, name, instances)
-    renamed = _for_instance(options.rename, name, instances)
-    wanted = set(_own_names(options.column_list, name)) if options.column_list is not None else None
-    left_out = set(_own_names(options.except_column_list, name))
+    expressions = for_instance(options.columns, name, instances)
+    renamed = for_instance(options.rename, name, instances)
+    wanted = set(own_names(options.column_list, name)) if options.column_list is not None else None
+    left_out = set(own_names(options.except_column_list, name))
     columns: list[TargetColumn] = []
     for ordinal, column in enumerate(instance.columns, 1):
         source = column.reader_name or column.lake_name
@@ -94,24 +102,48 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     ]
     _require_distinct(target, name, [column.name for column in columns])
     tracked = _track(target, name, columns)
-    return TableShape(tuple(tracked), options.soft_delete, options.apply_as_deletes)
+    names = [column.name for column in columns] + _added_names(target)
+    cluster_by, partition_by = (
+        tuple(each for each in own_names(listed, name) if each in names)
+        for listed in (options.cluster_by, options.partition_by)
+    )
+    if set(names) <= set(partition_by):
+        raise TargetInvalid(target.name, f"its table of {name} would have no column beside those of its partitions")
+    has_texts = options.format is TargetFormat.DELTA and bool(partition_by)
+    return TableShape(
+        tuple(tracked), options.soft_delete, options.apply_as_deletes, cluster_by, partition_by, has_texts
+    )
 
 
 def _track(target: Target, instance: str, columns: Iterable[TargetColumn]) -> Iterator[TargetColumn]:
     """Yield the columns with whether a change of them makes a new slice of history."""
     listed = target.options.track_history_column_list
-    only = set(_own_names(listed, instance)) if listed is not None else None
-    never = set(_own_names(target.options.track_history_except_column_list, instance))
+    only = set(own_names(listed, instance)) if listed is not None else None
+    never = set(own_names(target.options.track_history_except_column_list, instance))
     for column in columns:
         is_tracked = target.kind == CURRENT or (column.name not in never and (only is None or column.name in only))
         yield replace(column, is_tracked=is_tracked)
 
 
-def _require_distinct(target: Target, instance: str, names: list[str]) -> None:
+def require_partitionable(target: str, instance: str, partition_by: Iterable[str], types: Mapping[str, str]) -> None:
+    """Raise `TargetInvalid` if a table is to be partitioned by a column of a type that has no exact text."""
+    for name in partition_by:
+        if types.get(name, _TEXT) not in PARTITION_TYPES:
+            reason = (
+                f"{name} of {instance} is of type {types[name]}: partitions are of integers, dates, texts, booleans"
+            )
+            raise TargetInvalid(target, reason)
+
+
+def _added_names(target: Target) -> list[str]:
+    """Return the columns that a table has beside the source's."""
     own = [target.options.soft_delete] if target.options.soft_delete is not None else []
-    own += HISTORY_NAMES if target.kind == HISTORY else []
+    return own + (HISTORY_NAMES if target.kind == HISTORY else [])
+
+
+def _require_distinct(target: Target, instance: str, names: list[str]) -> None:
     taken: set[str] = set()
-    for name in [*names, *own]:
+    for name in [*names, *_added_names(target)]:
         if name.lower() in taken:
             raise TargetInvalid(target.name, f"its table of {instance} would have two columns {name}")
         taken.add(name.lower())

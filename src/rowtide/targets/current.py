@@ -11,8 +11,23 @@ from rowtide.cdc.spark_changes import Changes, reduce_changes
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit, TargetValueUnknown
-from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, require_fit
-from rowtide.targets.merging import Merged, differences, insert_statement, lacks_any, merge_statement, select_rows
+from rowtide.targets.keeping import (
+    Copy,
+    key_misfits,
+    range_columns,
+    ranges,
+    require_fit,
+    require_partitions_fit,
+)
+from rowtide.targets.merging import (
+    IS_DELETED,
+    Merged,
+    differences,
+    insert_statement,
+    lacks_any,
+    merge_statement,
+    select_rows,
+)
 from rowtide.targets.options import Truncation
 from rowtide.targets.table import FoundTable, TargetTable
 from rowtide.targets.windows import TargetWindow
@@ -63,6 +78,7 @@ class CurrentRows:
         try:
             facts = self._look(rows, window, found)
             merged = Merged(bool(facts["truncates"]), window.may_lack, tuple(ranges(self._shape, facts)))
+            require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
             given = rows.where(f"not `{_IS_TRUNCATE}`") if merged.is_whole else rows
             # Also where the changes come to nothing: the commit keeps away who comes too late with some of them.
             self._table.commit(window.end, lambda: self._merge(given, merged))
@@ -75,6 +91,7 @@ class CurrentRows:
         rows = select_from(
             copy.rows, lambda name: select_rows(name, self._shape, copy.instance, may_lack=False, are_changes=False)
         )
+        require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
         if not found.files:
             self._table.commit(copy.lsn, lambda: self._insert(rows))
             return

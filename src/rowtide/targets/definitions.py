@@ -155,6 +155,8 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
         ("it has a path and a catalogue", options.path is not None and options.catalog is not None),
         ("its catalogue is not written NAME.NAMESPACE", options.catalog is not None and "." not in options.catalog),
         ("Iceberg tables are not clustered", options.format is TargetFormat.ICEBERG and bool(options.cluster_by)),
+        ("its tables are partitioned and clustered", bool(options.partition_by and options.cluster_by)),
+        ("a table of a class is not partitioned", is_custom and bool(options.partition_by)),
         ("a history keeps deleted rows anyway", is_history and options.soft_delete is not None),
         (
             "only a history tracks columns",

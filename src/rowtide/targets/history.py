@@ -15,19 +15,28 @@ from rowtide.lake.tables import read_table
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import TargetValueUnknown
-from rowtide.targets.keeping import Copy, range_columns, ranges, require_fit, time_literal
+from rowtide.targets.keeping import (
+    Copy,
+    range_columns,
+    ranges,
+    require_fit,
+    require_partitions_fit,
+    time_literal,
+)
 from rowtide.targets.merging import IS_DELETED, absent, lacks_any, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.slices import (
+    ALTERS,
     BEFORE_ALL,
     HISTORY_COLUMNS,
-    TO_LSN,
+    OPENS,
     SlicesMerged,
     Truncated,
     change_actions,
     copy_actions,
     date_actions,
     insert_slices_statement,
+    is_open,
     slices_statement,
 )
 from rowtide.targets.table import FoundTable, TargetTable
@@ -90,6 +99,7 @@ class HistoryRows:
         rows = select_from(
             copy.rows, lambda view: select_rows(view, self._shape, copy.instance, may_lack=False, are_changes=False)
         )
+        require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
         if not found.files:
             time = time_literal(copy.time)
 
@@ -101,7 +111,7 @@ class HistoryRows:
 
             self._table.commit(copy.lsn, insert)
             return
-        open_slices = self._table.read(found.version).where(f"{TO_LSN} is null")
+        open_slices = self._table.read(found.version).where(is_open(self._shape))
         actions = select_from(
             rows, lambda view, slices: copy_actions(view, slices, self._shape, copy.lsn.value), open_slices
         )
@@ -122,6 +132,7 @@ class HistoryRows:
             wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 and not truncates else [])]
             facts = dated.selectExpr(*wanted).first()
             assert facts is not None
+            require_partitions_fit(dated.where(f"`{OPENS}` or `{ALTERS}`"), self._shape, self._table.location)
             merged = SlicesMerged(tuple(ranges(self._shape, facts.asDict())), self._first(truncates))
             self._table.commit(lsns[1], lambda: self._merge(dated, merged))
         finally:
@@ -160,7 +171,7 @@ class HistoryRows:
         """Return the open slices of the keys of some change rows, as if they had begun before the window."""
         names = [key.name for key in self._shape.keys]
         changed = rows.select(*map(quote, names)).distinct()
-        slices = self._table.read(found.version).where(f"{TO_LSN} is null").join(changed, names, "left_semi")
+        slices = self._table.read(found.version).where(is_open(self._shape)).join(changed, names, "left_semi")
         selected = [f"{BEFORE_ALL}L as `__$start_lsn`", "0L as `__$seqval`", f"{INSERT} as `__$operation`"]
         selected.append(f"false as `{IS_DELETED}`")
         for place, column in enumerate(self._shape.columns):

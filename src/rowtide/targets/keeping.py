@@ -11,6 +11,8 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import PartitionUnfit
+from rowtide.delta.partitions import NULL_FOLDER, UNFIT_DATE, UNFIT_TEXT
 from rowtide.lake.sql_text import literal, quote
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit
@@ -93,6 +95,21 @@ def require_fit(rows: DataFrame, instance: Instance, target: str) -> None:
     misfits = " or ".join(key_misfits(instance))
     if misfits and not rows.where(misfits).isEmpty():
         raise KeyUnfit(instance.capture_instance, target)
+
+
+def require_partitions_fit(rows: DataFrame, shape: TableShape, table: str) -> None:
+    """Raise `PartitionUnfit` if some rows, of those that are written, have values that no partition of theirs has."""
+    if not shape.has_partition_texts:
+        return
+    types = dict(rows.dtypes)
+    unfit = {
+        "string": (f"in ('', {literal(NULL_FOLDER)})", UNFIT_TEXT),
+        "date": ("not between date '0000-01-01' and date '9999-12-31'", UNFIT_DATE),
+    }
+    for name in shape.partition_by:
+        condition, reason = unfit.get(types.get(name, ""), ("", ""))
+        if condition and not rows.where(f"{quote(name)} {condition}").isEmpty():
+            raise PartitionUnfit(table, name, reason)
 
 
 def key_misfits(instance: Instance) -> Iterator[str]:

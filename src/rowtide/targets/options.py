@@ -62,6 +62,8 @@ class TargetOptions:
     track_history_column_list: tuple[str, ...] | None = None
     track_history_except_column_list: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    """Columns of the tables whose values have data files of their own; of integers, dates, texts or booleans."""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     follow_columns: bool = False
     """Go over to a newer instance of a table, which has more of its columns, once its rows are copied."""
@@ -90,6 +92,7 @@ class OptionArguments(TypedDict, total=False):
     track_history_column_list: tuple[str, ...] | None
     track_history_except_column_list: tuple[str, ...]
     cluster_by: tuple[str, ...]
+    partition_by: tuple[str, ...]
     table_properties: Mapping[str, str]
     follow_columns: bool
     schedule: str | None

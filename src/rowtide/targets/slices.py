@@ -239,12 +239,18 @@ class SlicesMerged:
     truncated: tuple[str, str] | None = None
 
 
+def is_open(shape: TableShape, prefix: str = "") -> str:
+    """Return the condition that a slice is open; partitions that have none are not read."""
+    current = f" and {prefix}{IS_CURRENT}" if IS_CURRENT in shape.partition_by else ""
+    return f"{prefix}{TO_LSN} is null{current}"
+
+
 def slices_statement(table: str, actions: str, shape: TableShape, merged: SlicesMerged) -> str:
     """Return the statement that carries out actions."""
     keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
     altered = [f"t.{name} = s.{name}" for _, name in _others(shape)]
     closed = [f"t.{TO_LSN} = s.{TO_LSN}", f"t.{TO_TIME} = s.{TO_TIME}", f"t.{IS_CURRENT} = s.{TO_LSN} is null"]
-    condition = " and ".join([*keys, f"t.{TO_LSN} is null", f"not s.`{OPENS}`", *merged.ranges])
+    condition = " and ".join([*keys, is_open(shape, "t."), f"not s.`{OPENS}`", *merged.ranges])
     return "\n".join(
         [
             f"merge into {table} as t using {actions} as s on {condition}",

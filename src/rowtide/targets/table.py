@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.lake.sql_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,13 @@ class NewTable:
 
     columns: Sequence[tuple[str, str]]
     cluster_by: Sequence[str]
+    partition_by: Sequence[str]
     properties: Mapping[str, str]
+
+
+def partitioned_by(table: NewTable) -> str:
+    """Return the clause of partitions of the statement that makes a table."""
+    return f" partitioned by ({', '.join(map(quote, table.partition_by))})" if table.partition_by else ""
 
 
 class TargetTable(Protocol):

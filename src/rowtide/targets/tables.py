@@ -25,7 +25,7 @@ from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.spark.failures import lack_named
 from rowtide.lake.views import select_from
 from rowtide.targets.applying import Due
-from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.columns import TableShape, require_partitionable, shape_table
 from rowtide.targets.current import CurrentRows
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
@@ -157,8 +157,9 @@ class TableApplier:
         """Return the table as it is now; make it if it is not there, with the types that its expressions have."""
         if found is None:
             columns = [*_types(source, shape, instance), *self._choose_keeper(table, shape).own_columns]
-            options = self._target.options
-            table.create(NewTable(columns, options.cluster_by, options.table_properties))
+            require_partitionable(self._target.name, instance.capture_instance, shape.partition_by, dict(columns))
+            properties = self._target.options.table_properties
+            table.create(NewTable(columns, shape.cluster_by, shape.partition_by, properties))
         return _found(table)
 
     def _change_columns(

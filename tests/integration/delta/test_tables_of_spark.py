@@ -129,10 +129,13 @@ def test_what_is_not_read_is_refused_by_name(spark: SparkSession, tmp_path: Path
     session.sql(f"delete from delta.`{vectors}` where id = 3")
     checkpoints = make("checkpoints", "'delta.checkpointPolicy' = 'v2'")
     partitioned = make("partitioned", "'a' = 'b'", "partitioned by (p)")
+    require_same(spark, partitioned)
+    times = tmp_path / "times"
+    session.sql(f"create table delta.`{times}` (id bigint, at timestamp) using delta partitioned by (at)")
     for path, said in (
         (vectors, "deletion vectors"),
         (checkpoints, "v2Checkpoint"),
-        (partitioned, "partition columns"),
+        (times, "a partition column of type timestamp"),
     ):
         with pytest.raises(TableUnreadable, match=f"RT-3106: .*{path.name} has .*{said}"):
             own(path).read()

@@ -17,7 +17,7 @@ def targets(captured: CapturedDatabase) -> Targets:
     """Two instances, whose tables have different columns, and one without a key."""
     captured.execute(
         'create table person (id int primary key, email text, "Name" text, name text)',
-        "create table item (id int primary key, price int)",
+        "create table item (id int primary key, price int, at timestamptz)",
         "create table bag (id int)",
     )
     captured.enable("person", "item", "bag")
@@ -31,6 +31,9 @@ def test_a_column_that_nothing_has_is_refused(targets: Targets) -> None:
         "no instance of it has a column phone": {"column_list": ("id", "phone")},
         "no instance of it has a column public_item.email": {"rename": {"public_item.email": "mail"}},
         "none of its tables has a column email": {"rename": {"email": "mail"}, "cluster_by": ("email",)},
+        "none of its tables has a column area": {"partition_by": ("area",)},
+        "in valid_to_lsn": {"kind": "history", "partition_by": ("valid_to_lsn",)},
+        "at of public_item is of type timestamp": {"partition_by": ("price", "at")},
         "none of its tables has a column cost": {"kind": "history", "track_history_except_column_list": ("cost",)},
     }
     for problem, options in misfits.items():
@@ -46,7 +49,9 @@ def test_a_column_that_nothing_has_is_refused(targets: Targets) -> None:
         "cluster_by": ("mail", "is_current"),
     }
     targets.add("t", both, kind="history", path="/t", **fitting)
-    assert len(targets.list_definitions()) == 1
+    # An expression may make a day of it.
+    targets.add("u", both, path="/u", columns={"public_item.at": "date(at)"}, partition_by=("at", "name_2"))
+    assert len(targets.list_definitions()) == 2
 
 
 def test_instances_without_a_key_need_a_class_of_their_own(targets: Targets) -> None:

@@ -51,6 +51,19 @@ def read(applied: AppliedTargets, target: str, instance: str, *columns: str) -> 
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
+def assert_parted(table: Snapshot, columns: tuple[str, ...]) -> None:
+    """Every file has rows of one partition, which its entry in the log says, and none of its values."""
+    table.require_readable()
+    assert table.metadata.partition_columns == list(columns)
+    for file in table.files.values():
+        assert set(file.partition_values) == set(columns)
+        assert not set(file.statistics["nullCount"]) & set(columns)
+        for column, text in file.partition_values.items():
+            rows = [value for batch in table.stream_file(file, [column]) for value in batch[column].to_pylist()]
+            assert rows
+            assert {str(value).lower() if value is not None else None for value in rows} == {text}
+
+
 def test_a_table_waits_for_a_copy_that_is_whole_only_later(
     applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,12 +91,16 @@ def test_a_current_table_has_the_rows_of_its_source(applied: AppliedTargets, see
     captured.execute("create table item (id int primary key, name text, amount int, document text)")
     captured.enable("item")
     applied.add("now", "public_item")
+    partitions = chance.choice((("name",), ("amount", "name"), ("id",)))
+    applied.add("parted", "public_item", partition_by=partitions)
     for _ in range(3):
         for _ in range(chance.randint(1, 6)):
             write_randomly(captured, "item", chance)
         follow(applied)
         source = captured.execute(f"select {', '.join(COLUMNS)} from item")
-        assert read(applied, "now", "public_item", *COLUMNS) == sorted(source, key=repr)
+        for target in ("now", "parted"):
+            assert read(applied, target, "public_item", *COLUMNS) == sorted(source, key=repr)
+    assert_parted(open_table(applied, "parted", "public_item"), partitions)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 9))])
@@ -92,14 +109,18 @@ def test_a_history_has_the_slices_of_its_source(applied: AppliedTargets, seed: i
     captured.execute("create table item (id int primary key, name text, amount int, document text)")
     captured.enable("item")
     applied.add("past", "public_item", kind="history")
+    partitions = chance.choice((("is_current",), ("name", "is_current"), ("amount",), ("id",)))
+    applied.add("parted", "public_item", kind="history", partition_by=partitions)
     for _ in range(3):
         for _ in range(chance.randint(1, 6)):
             write_randomly(captured, "item", chance, truncates=False)
         follow(applied)
-        slices = open_table(applied, "past", "public_item").read().to_pylist()
         states = states_by_change(captured, "public_item", KEYS, COLUMNS)
-        assert found_slices(slices, KEYS, COLUMNS) == slices_of(states)
-        assert len(slices) == len(slices_of(states))
+        for target in ("past", "parted"):
+            slices = open_table(applied, target, "public_item").read().to_pylist()
+            assert found_slices(slices, KEYS, COLUMNS) == slices_of(states)
+            assert len(slices) == len(slices_of(states))
+    assert_parted(open_table(applied, "parted", "public_item"), partitions)
 
 
 @pytest.mark.exhaustive

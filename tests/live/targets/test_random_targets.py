@@ -11,7 +11,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.values.random_rows import write_randomly
 from rowtide.core.tables import BeforeImages
-from rowtide.targets.options import ApplyEngine
+from rowtide.targets.options import ApplyEngine, TargetFormat
 
 KEYS, COLUMNS = ("id",), ("id", "name", "amount", "document")
 
@@ -33,6 +33,11 @@ def test_targets_are_what_the_source_was(captured: CapturedDatabase, seed: int) 
     engine = (ApplyEngine.SPARK, ApplyEngine.AUTO)[seed % 2]
     applied.add("now", *instances, engine=engine)
     applied.add("past", *instances, kind="history", engine=engine)
+    parts = chance.choice((("name",), ("amount", "name"), ("id",)))
+    formats = (TargetFormat.DELTA, TargetFormat.ICEBERG)
+    applied.add("parts", *instances, engine=engine, partition_by=parts, format=formats[seed // 2 % 2])
+    past_parts = chance.choice((("is_current",), ("name", "is_current"), ("amount",), ("id",)))
+    applied.add("past_parts", *instances, kind="history", engine=engine, partition_by=past_parts)
     for _ in range(3):
         for _ in range(chance.randint(3, 8)):
             for table in ("whole", "keyed"):
@@ -41,8 +46,10 @@ def test_targets_are_what_the_source_was(captured: CapturedDatabase, seed: int) 
         assert applied.notes() == dict.fromkeys(instances)
         for instance in instances:
             source = captured.execute(f"select {', '.join(COLUMNS)} from {instance.removeprefix('public_')}")
-            assert applied.rows("now", instance, *COLUMNS) == sorted(source, key=repr)
+            for target in ("now", "parts"):
+                assert applied.rows(target, instance, *COLUMNS) == sorted(source, key=repr)
             states = states_by_change(captured, instance, KEYS, COLUMNS)
-            slices = applied.targets.read("past", instance, spark=captured.spark).collect()
-            assert found_slices((row.asDict() for row in slices), KEYS, COLUMNS) == slices_of(states)
-            assert len(slices) == len(slices_of(states))
+            for target in ("past", "past_parts"):
+                slices = applied.targets.read(target, instance, spark=captured.spark).collect()
+                assert found_slices((row.asDict() for row in slices), KEYS, COLUMNS) == slices_of(states)
+                assert len(slices) == len(slices_of(states))

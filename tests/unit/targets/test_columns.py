@@ -76,6 +76,16 @@ def test_in_a_set_options_count_where_the_column_is() -> None:
     assert listed(shape("public_other", rename={"public_item.phone": "number"}))["number"] == "`phone`"
 
 
+def test_a_table_has_partitions_of_columns_that_it_has() -> None:
+    names = ("email", "public_item.phone", "public_other.id", "public_other.street")
+    assert shape("public_other", partition_by=names).partition_by == ("email", "phone")
+    assert shape("public_other", cluster_by=names).cluster_by == ("email", "phone")
+    assert shape(kind=HISTORY, partition_by=("is_current",)).partition_by == ("is_current",)
+    with pytest.raises(TargetInvalid, match="no column beside those of its partitions"):
+        shape(partition_by=NAMES)
+    assert shape(partition_by=NAMES, soft_delete="gone").partition_by == NAMES
+
+
 def test_a_key_has_to_be_there() -> None:
     with pytest.raises(TargetInvalid, match="identifies its rows"):
         shape(except_column_list=("id",))
@@ -111,6 +121,8 @@ def test_a_history_tracks_all_columns_or_some() -> None:
         (HISTORY, {"soft_delete": "gone"}, "keeps deleted rows"),
         (CURRENT, {"track_history_column_list": ("a",)}, "only a history"),
         (CURRENT, {"column_list": ("a",), "except_column_list": ("b",)}, "named twice"),
+        (CURRENT, {"cluster_by": ("a",), "partition_by": ("b",)}, "partitioned and clustered"),
+        ("python:a.B", {"path": None, "partition_by": ("b",)}, "class is not partitioned"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(kind: str, options: dict[str, Any], reason: str) -> None:

@@ -101,6 +101,9 @@ def add_target(
         str | None, typer.Option(help="A change of these columns begins no new slice of history.")
     ] = None,
     cluster_by: Annotated[str | None, typer.Option(help="Columns by which the tables' files are clustered.")] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(help="Columns each of whose values has files of its own, instead of clusters.")
+    ] = None,
     schedule: Annotated[
         str | None, typer.Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
     ] = None,
@@ -138,6 +141,7 @@ def add_target(
         track_history_column_list=_as_list(track_history),
         track_history_except_column_list=_as_list(track_history_except) or (),
         cluster_by=_as_list(cluster_by) or (),
+        partition_by=_as_list(partition_by) or (),
         table_properties=_as_mapping(table_property),
         follow_columns=follow_columns,
         schedule=schedule,

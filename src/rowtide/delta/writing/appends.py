@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
@@ -16,9 +17,10 @@ import pyarrow.parquet as pq
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.data_files import CALENDAR
-from rowtide.delta.errors import RowsUnfit
+from rowtide.delta.errors import RowsUnfit, TableUnwritable
+from rowtide.delta.partitions import PartitionValues
 from rowtide.delta.schema import Struct
-from rowtide.delta.snapshot import Location
+from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.statistics import FileStatistics
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
@@ -50,10 +52,26 @@ def write_stream(
     return _write(location, columns, columns, metadata, _row_groups(rows), name)
 
 
+def write_partition(snapshot: Snapshot, values: PartitionValues, rows: Iterable[pa.RecordBatch], name: str) -> AddFile:
+    """As `write_stream`, of rows of one partition, whose columns are not in the file."""
+    columns, metadata = snapshot.columns, snapshot.metadata
+    written = columns.select([field.name for field in columns.fields if field.name not in metadata.partition_columns])
+    file = _write(snapshot.location, written, columns, metadata, _row_groups(rows), name, values)
+    return replace(file, partition_values=values)
+
+
 def _write(
-    location: Location, written: Struct, columns: Struct, metadata: Metadata, groups: Iterable[pa.Table], name: str
+    location: Location,
+    written: Struct,
+    columns: Struct,
+    metadata: Metadata,
+    groups: Iterable[pa.Table],
+    name: str,
+    partition: PartitionValues | None = None,
 ) -> AddFile:
     """Write rows that have the `written` columns of the table, a row group at a time."""
+    if metadata.partition_columns and partition is None:
+        raise TableUnwritable(location.path, "partition columns")
     indexed = int(metadata.properties.get(_INDEXED_COLUMNS, _USUALLY_INDEXED))
     described = columns.fields if indexed < 0 else columns.fields[:indexed]
     names = {field.name for field in written.fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rowtide.core.failpoints import failpoint
@@ -19,7 +19,9 @@ MAPPING, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 _LEAST = Protocol(1, 2)
 
 
-def create_table(location: Location, schema_text: str, properties: Mapping[str, str]) -> bool:
+def create_table(
+    location: Location, schema_text: str, properties: Mapping[str, str], partition_by: Sequence[str] = ()
+) -> bool:
     """Create an empty table of the columns of a schema (Delta's or Spark's JSON); return False if there is a table.
 
     With property `delta.columnMapping.mode`, columns get names and ids for data files. Raises `write_failed` of the
@@ -33,7 +35,7 @@ def create_table(location: Location, schema_text: str, properties: Mapping[str, 
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(schema, separators=(",", ":")),
-        "partitionColumns": [],
+        "partitionColumns": list(partition_by),
         "configuration": configuration,
         "createdTime": int(time.time() * 1000),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.errors import EditOutdated
+from rowtide.delta.errors import EditOutdated, PartitionUnfit
+from rowtide.delta.partitions import TextUnfit, split_rows
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 
@@ -94,8 +96,7 @@ def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> 
             streams = [_stream(snapshot, group, edit) for group in groups]
             # What is added goes to the small ones, which come first.
             streams[0] = chain(streams[0], _order(snapshot, added()))
-            written = pool.map(lambda rows: write_any(snapshot, rows), streams)
-            files = [file for file in written if file is not None]
+            files = [file for written in pool.map(lambda rows: _write_all(snapshot, rows), streams) for file in written]
         return stamp.change([one.file for group in groups for one in group], files)
 
     return commit_change(location, plan)
@@ -111,7 +112,9 @@ def replace_rows(location: Location, added: MakeRows, stamp: Stamp) -> bool:
         if stamp.is_on(snapshot):
             return None
         removed = list(snapshot.files.values())
-        return stamp.change(removed, list(_write_files(snapshot, _order(snapshot, added()))))
+        rows = _order(snapshot, added())
+        write = _write_all if snapshot.metadata.partition_columns else _write_files
+        return stamp.change(removed, list(write(snapshot, rows)))
 
     return commit_change(location, plan)
 
@@ -124,6 +127,27 @@ def write_any(snapshot: Snapshot, rows: Iterator[pa.RecordBatch]) -> AddFile | N
         return None
     name = f"edited-{uuid.uuid4().hex}.parquet"
     return write_stream(snapshot.location, snapshot.columns, snapshot.metadata, chain([first], filled), name)
+
+
+def _write_all(snapshot: Snapshot, rows: Iterator[pa.RecordBatch]) -> list[AddFile]:
+    """Write rows to a data file, none without rows; of a partitioned table to files of each partition.
+
+    Raises `PartitionUnfit`.
+    """
+    names = snapshot.metadata.partition_columns
+    if not names:
+        file = write_any(snapshot, rows)
+        return [file] if file is not None else []
+    fields, cut = snapshot.columns.select(names).fields, _Cut(rows, MERGED_BYTES)
+    files: list[AddFile] = []
+    while batches := list(cut.take()):
+        try:
+            parts = list(split_rows(pa.Table.from_batches(batches), fields))
+        except TextUnfit as error:
+            raise PartitionUnfit(snapshot.location.path, error.column, error.reason) from error
+        for values, part in parts:
+            files.append(write_partition(snapshot, values, part.to_batches(), f"edited-{uuid.uuid4().hex}.parquet"))
+    return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +167,15 @@ def _find(snapshot: Snapshot, file: AddFile, edit: Edit) -> _Edited | None:
 
 
 def _others_merged(snapshot: Snapshot, found: Sequence[_Edited]) -> Iterator[_Edited]:
-    """Yield small files that are not edited, if there are too many."""
-    small = [file for file in snapshot.files.values() if file.size < SMALL_BYTES]
-    if len(small) > MOST_SMALL:
-        edited = {one.file.path for one in found}
-        yield from (_Edited(file, None) for file in small if file.path not in edited)
+    """Yield small files that are not edited, of partitions that have too many."""
+    small: dict[frozenset[tuple[str, str | None]], list[AddFile]] = defaultdict(list)
+    for file in snapshot.files.values():
+        if file.size < SMALL_BYTES:
+            small[frozenset(file.partition_values.items())].append(file)
+    edited = {one.file.path for one in found}
+    for files in small.values():
+        if len(files) > MOST_SMALL:
+            yield from (_Edited(file, None) for file in files if file.path not in edited)
 
 
 def _group(edited: Sequence[_Edited]) -> list[list[_Edited]]:
@@ -177,7 +205,7 @@ def _order(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 def _write_files(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator[AddFile]:
     """Write rows to files of a bounded size."""
-    cut = _Cut(iter(rows))
+    cut = _Cut(iter(rows), _COMPRESSION * MERGED_BYTES)
     while (file := write_any(snapshot, cut.take())) is not None:
         yield file
 
@@ -187,10 +215,11 @@ class _Cut:
     """Rows that are taken a file's worth at a time, by their size in memory."""
 
     rows: Iterator[pa.RecordBatch]
+    most_bytes: int
 
     def take(self) -> Iterator[pa.RecordBatch]:
         size: Any = 0
-        while size < _COMPRESSION * MERGED_BYTES and (batch := next(self.rows, None)) is not None:
+        while size < self.most_bytes and (batch := next(self.rows, None)) is not None:
             size += batch.nbytes
             yield batch
 

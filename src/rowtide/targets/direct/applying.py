@@ -13,7 +13,7 @@ from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due
-from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.columns import TableShape, require_partitionable, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.current import DirectCurrent
 from rowtide.targets.direct.history import DirectHistory
@@ -80,7 +80,8 @@ class DirectApplier:
         path = f"{(options.path or '').rstrip('/')}/{options.table_names.get(name, name)}"
         shown = ShownColumns(self._target.name, shape, instance)
         columns = [*shown.types, *keep.own_columns]
-        table = DirectTable(self._target.name, self._target.target_id, path, columns, self._verify)
+        table = DirectTable(self._target.name, self._target.target_id, path, columns, shape.partition_by, self._verify)
+        require_partitionable(self._target.name, name, shape.partition_by, dict(columns))
         return keep(self._lake, table, shown)
 
     def _fill(self, keeper: _Keeper, due: Due, before: Snapshot) -> bool:

@@ -100,12 +100,15 @@ class SlicesClosed:
     ranges: Sequence[Between]
     end_in_files: str
     """The name that data files have for the column of the LSN at which a slice ends."""
+    current_in_files: str
+    """The same of whether a slice is open."""
 
     @classmethod
     def of(cls, keys: KeySet, rows: pa.Table, closed: Closed, times: _Times, found: Snapshot) -> SlicesClosed:
         """Return what becomes of the slices of a table's version."""
-        *names, end = (field.physical_name for field in found.select([*keys.columns, TO_LSN]).fields)
-        return cls(keys, rows, closed, times, list(keys.ranges(names)), end)
+        wanted = found.select([*keys.columns, TO_LSN, IS_CURRENT])
+        *names, end, current = (field.physical_name for field in wanted.fields)
+        return cls(keys, rows, closed, times, list(keys.ranges(names)), end, current)
 
     @property
     def columns(self) -> Sequence[str]:
@@ -115,6 +118,8 @@ class SlicesClosed:
     def may_be_in(self, file: AddFile) -> bool:
         """Return whether, by its statistics, a file may have open slices of the keys."""
         has_none_open = (file.statistics.get("nullCount") or {}).get(self.end_in_files) == 0
+        if file.partition_values.get(self.current_in_files) == "false":
+            return False
         return not has_none_open and all(each.may_be_in(file) for each in self.ranges)
 
     def find(self, rows: pa.Table) -> Places:

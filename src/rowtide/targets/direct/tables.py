@@ -35,6 +35,7 @@ class DirectTable:
     target_id: str
     path: str
     columns: Sequence[tuple[str, str]]
+    partition_by: Sequence[str]
     verify: Verify
 
     @property
@@ -52,7 +53,7 @@ class DirectTable:
     def create(self) -> Snapshot | None:
         """Make it, empty; return it as it is then. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(self.columns), OWNER: self.target_id}
-        create_table(locate(self.path), schema_text(self.columns), properties)
+        create_table(locate(self.path), schema_text(self.columns), properties, self.partition_by)
         return self.find()
 
     def is_editable(self, snapshot: Snapshot) -> bool:

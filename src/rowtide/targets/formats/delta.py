@@ -26,7 +26,7 @@ from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable, Verify
+from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 OWNER = "rowtide.target"
 """Table property: the id of the target that made the table."""
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_OPTIMIZED = "spark.databricks.delta.optimizeWrite.enabled"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 
 
@@ -52,6 +53,7 @@ class DeltaTable:
         self._known = known
         self._verify = verify
         self._position: int | None = None
+        self._is_partitioned = False
 
     @property
     def location(self) -> str:
@@ -75,6 +77,7 @@ class DeltaTable:
         if snapshot.metadata.is_mapped and not snapshot.protocol.reader_features:
             snapshot = self._name_mapping(snapshot)
         self._position = snapshot.get_transaction(self._target_id)
+        self._is_partitioned = bool(snapshot.metadata.partition_columns)
         return as_found(snapshot, self._target_id, self._known, self._types())
 
     def _name_mapping(self, found: Snapshot) -> Snapshot:
@@ -94,7 +97,10 @@ class DeltaTable:
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
-            self._spark.sql(f"create table {self.sql_name} ({columns}) using delta{clustered} tblproperties ({listed})")
+            self._spark.sql(
+                f"create table {self.sql_name} ({columns}) using delta{partitioned_by(table)}{clustered} "
+                f"tblproperties ({listed})"
+            )
 
     def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
@@ -128,6 +134,8 @@ class DeltaTable:
         """
         self._spark.conf.set(_APPLICATION, self._target_id)
         self._spark.conf.set(_VERSION, str(lsn.value))
+        # Otherwise each task would write a file for each partition that it has rows of.
+        self._spark.conf.set(_OPTIMIZED, str(self._is_partitioned).lower())
         self._verify()
         failpoint("target_commit.before")
         try:
@@ -138,6 +146,7 @@ class DeltaTable:
             # Left in the session they would skip its next statement.
             self._spark.conf.unset(_APPLICATION)
             self._spark.conf.unset(_VERSION)
+            self._spark.conf.unset(_OPTIMIZED)
         failpoint("target_commit.after")
 
     def _require_position(self) -> None:

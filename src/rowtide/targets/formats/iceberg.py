@@ -21,7 +21,7 @@ from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable, Verify
+from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,9 @@ class IcebergTable:
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
             self._spark.sql(f"create namespace if not exists {self._namespace}")
-            self._spark.sql(f"create table {self._name} ({columns}) using iceberg tblproperties ({listed})")
+            self._spark.sql(
+                f"create table {self._name} ({columns}) using iceberg{partitioned_by(table)} tblproperties ({listed})"
+            )
 
     def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
