@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
@@ -31,9 +32,16 @@ from rowtide.targets.custom_sets import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.fitting import require_fitting
-from rowtide.targets.hand_over import find_hand_overs
+from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
-from rowtide.targets.options import CURRENT, PYTHON, OptionArguments, TargetFormat, TargetOptions
+from rowtide.targets.options import (
+    CURRENT,
+    PYTHON,
+    OptionArguments,
+    TargetFormat,
+    TargetOptions,
+    follows_by_default,
+)
 from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.table import Verify, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
@@ -56,15 +64,19 @@ class Targets:
         *,
         kind: str = CURRENT,
         limit_hours: int = LIMIT_HOURS,
+        follow_columns: bool | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
         """Define a target of some instances; `apply` makes its tables.
 
-        Kinds: `current`, `history`, `python:module.Class`. Options are the fields of `TargetOptions`. Cleanup waits for
-        what it has not applied, for `limit_hours`. Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`,
-        `NotOwner`, `DefinitionsIncomplete`.
+        Kinds: `current`, `history`, `python:module.Class`. Options are the fields of `TargetOptions`. It follows
+        columns by default, but with truncate `keep` or a class. Cleanup waits for what it has not applied, for
+        `limit_hours`.
+        Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`, `NotOwner`, `DefinitionsIncomplete`.
         """
         given = TargetOptions(**_absolute(options))
+        follows = follows_by_default(kind, given.truncate) if follow_columns is None else follow_columns
+        given = replace(given, follow_columns=follows)
         with translated(), self._owning() as connection:
             require_complete(connection)
             definitions.add_target(connection, name, instances, kind, given, limit_hours)
@@ -118,11 +130,13 @@ class Targets:
             with translated(), self._engine.connect() as connection:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
+                may_go_over = reader.is_owner and definitions.has_others(connection, target)
                 copied = definitions.list_copied(connection)
             if read_visible_publication(lake) is None:
                 # Capture has not run yet.
                 return None
-            target = self._hand_over(target, lake)
+            if may_go_over:
+                target = self._hand_over(target, lake)
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
@@ -159,9 +173,7 @@ class Targets:
         return lake, target, SetTable(lake, target).read(lsn)
 
     def _hand_over(self, target: Target, lake: str) -> Target:
-        """Let tables go over to newer instances that have more columns, where that is asked for and possible."""
-        if not target.options.follow_columns:
-            return target
+        """Let tables go over to newer instances that have more columns or their new names, where that is possible."""
         published, recorded = PublishedLake(lake).get_published_instances()
         at = published.lsn
         if at is None:
@@ -171,7 +183,9 @@ class Targets:
         )
         for change in found:
             with translated(), self._owning() as connection:
-                definitions.hand_over(connection, target, change.old, change.new, change.new_member_id)
+                old, names = change.old.capture_instance, target.consumer.instance_names
+                options = translate(target.options, change, [name for name in names if name != old])
+                definitions.hand_over(connection, target, old, change.new, options)
                 target = definitions.find_target(connection, target.name)
         return target
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -18,7 +18,8 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.definitions import SCHEMA, consumer_instances, snapshots, targets
+from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
+from rowtide.cdc.instances import Instance
 from rowtide.core.json_records import JsonOf
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
@@ -115,18 +116,28 @@ def drop_target(connection: Connection, name: str) -> Target:
     return found
 
 
-def hand_over(connection: Connection, target: Target, old: str, new: str, new_member_id: str) -> None:
-    """Let a target follow a newer instance instead of another one, in the same table."""
-    options = target.options
-    names = {**options.table_names, new: options.table_names.get(old, old)}
-    names.pop(old, None)
-    changed = _OPTIONS.encode(replace(options, table_names=names))
+def has_others(connection: Connection, target: Target) -> bool:
+    """Return whether a target that follows columns has tables that have other instances, too."""
+    if not target.options.follow_columns:
+        return False
+    other, names = change_tables.alias(), target.consumer.instance_names
+    wanted = (
+        select(change_tables.c.object_id)
+        .join(other, other.c.source_object_id == change_tables.c.source_object_id)
+        .where(change_tables.c.capture_instance.in_(names), other.c.capture_instance.not_in(names))
+    )
+    return connection.execute(wanted.limit(1)).first() is not None
+
+
+def hand_over(connection: Connection, target: Target, old: str, new: Instance, options: TargetOptions) -> None:
+    """Let a target follow a newer instance instead of another one, in the same table, with options that fit it."""
+    changed = _OPTIONS.encode(options)
     connection.execute(update(targets).where(targets.c.target_id == target.target_id).values(options=changed))
     columns = consumer_instances.c
     connection.execute(
         update(consumer_instances)
         .where(columns.consumer_name == target.consumer.name, columns.capture_instance == old)
-        .values(capture_instance=new, member_id=new_member_id)
+        .values(capture_instance=new.capture_instance, member_id=new.member_id)
     )
 
 

@@ -1,4 +1,4 @@
-"""Hand-over of a table to a newer instance of its source's table, which has more columns.
+"""Hand-over of a table to a newer instance of its source's table, which has more columns, or their present names.
 
 A column that is added to the source is not captured by the instances that are there, and a constant default makes no
 change rows: nothing but a copy of the table has all its values. So the table goes over at an LSN at which the newer
@@ -7,20 +7,23 @@ instance's copy is complete, and is made equal to the source's table as of that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance
+from rowtide.targets.columns import for_instance
 from rowtide.targets.definitions import Target
+from rowtide.targets.options import TargetOptions
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
     """An instance of a target, and the one that takes its place."""
 
-    old: str
-    new: str
-    new_member_id: str
+    old: Instance
+    new: Instance
 
 
 def find_hand_overs(
@@ -35,14 +38,88 @@ def find_hand_overs(
         if old is None or old.instance.member_id != consumed.member_id:
             continue
         for new in recorded.values():
-            if new.instance.capture_instance not in taken and _has_more(new, old) and is_copied(new):
-                yield HandOver(consumed.name, new.instance.capture_instance, new.instance.member_id)
+            change = HandOver(old.instance, new.instance)
+            if new.instance.capture_instance not in taken and _is_ahead(new, old) and is_copied(new):
+                if not _is_expressed(target, change):
+                    yield change
                 break
 
 
-def _has_more(new: RecordedInstance, old: RecordedInstance) -> bool:
-    """Return whether an instance has all columns of another of the same table, and more."""
+def _is_ahead(new: RecordedInstance, old: RecordedInstance) -> bool:
+    """Return whether an instance has all columns of another of the same table, and more, or their later names.
+
+    Not one with another gating role: who may read the target's table would read what the role keeps.
+    """
     if new.state != ENABLED or new.instance.source_id != old.instance.source_id:
         return False
+    if new.instance.role_name != old.instance.role_name:
+        return False
     columns = [{column.column_id for column in one.instance.columns} for one in (new, old)]
-    return columns[0] > columns[1]
+    if columns[0] != columns[1]:
+        return columns[0] > columns[1]
+    present = {column.name for column in new.instance.seen_columns}
+    before, after = ({column.column_id: column.name for column in one.instance.columns} for one in (old, new))
+    renamed = [number for number, name in before.items() if after[number] != name]
+    # Of two instances with other names the later one has those that the table has.
+    return present >= {after[number] for number in renamed} and not present >= {before[number] for number in renamed}
+
+
+def _is_expressed(target: Target, change: HandOver) -> bool:
+    """Return whether an expression of the table names a column that has another name in the newer instance."""
+    options, old = target.options, change.old.capture_instance
+    expressions = for_instance(options.columns, old, target.consumer.instance_names).values()
+    texts = [*expressions, *([options.apply_as_deletes] if options.apply_as_deletes is not None else [])]
+    renamed = [before for before, after in _names_by_source(change).items() if before != after]
+    return any(re.search(rf"(?i)(?<!\w){re.escape(name)}(?!\w)", text) for name in renamed for text in texts)
+
+
+def _names_by_source(change: HandOver) -> dict[str, str]:
+    """Return the names that columns of the older instance have in the newer one, as readers know them."""
+    after = {column.column_id: column for column in change.new.for_readers().columns}
+    columns = change.old.for_readers().columns
+    return {column.lake_name: after[column.column_id].lake_name for column in columns if column.column_id in after}
+
+
+def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -> TargetOptions:
+    """Return a target's options as they mean the same of the newer instance; `others` are its other instances.
+
+    An option that names a column goes on meaning it under its new name: what was left out stays left out. A column of
+    the table that an option renamed keeps that name, others take the source's.
+    """
+    old, new = change.old.capture_instance, change.new.capture_instance
+    sources = _names_by_source(change)
+    renamed = for_instance(options.rename, old, (old, *others))
+    own = {renamed.get(before, before): renamed.get(before, after) for before, after in sources.items()}
+
+    def spell(name: str, names: Mapping[str, str]) -> list[str]:
+        if name.startswith(f"{old}."):
+            column = name.removeprefix(f"{old}.")
+            return [f"{new}.{names.get(column, column)}"]
+        if names.get(name, name) == name:
+            return [name]
+        # The other tables may have a column of the old name.
+        return [f"{new}.{names[name]}", *(f"{other}.{name}" for other in others)] if others else [names[name]]
+
+    def spell_all(listed: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each for name in listed for each in spell(name, names)))
+
+    def spell_keys(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+        return {each: value for name, value in given.items() for each in spell(name, names)}
+
+    wanted, tracked = options.column_list, options.track_history_column_list
+    changed = {before: after for before, after in own.items() if before != after}
+    kept = {name: columns for name, columns in options.renamed_columns.items() if name != old}
+    table_names = {name: table for name, table in options.table_names.items() if name != old}
+    return replace(
+        options,
+        column_list=spell_all(wanted, sources) if wanted is not None else None,
+        except_column_list=spell_all(options.except_column_list, sources),
+        rename=spell_keys(options.rename, sources),
+        columns=spell_keys(options.columns, own),
+        track_history_column_list=spell_all(tracked, own) if tracked is not None else None,
+        track_history_except_column_list=spell_all(options.track_history_except_column_list, own),
+        cluster_by=spell_all(options.cluster_by, own),
+        partition_by=spell_all(options.partition_by, own),
+        table_names={**table_names, new: options.table_names.get(old, old)},
+        renamed_columns={**kept, **({new: changed} if changed else {})},
+    )

@@ -69,10 +69,20 @@ class TargetOptions:
     """Go over to a newer instance of a table, which has more of its columns, once its rows are copied."""
     table_names: Mapping[str, str] = field(default_factory=dict)
     """The names of tables that are not their instances': an earlier instance made them."""
+    renamed_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By instance, the columns that its table had under other names before it went over to the instance."""
     schedule: str | None = None
     """When `agent run` applies changes, as in a crontab; None: whenever something is published."""
 
     engine: ApplyEngine = ApplyEngine.AUTO
+
+
+def follows_by_default(kind: str, truncate: Truncation) -> bool:
+    """Return whether a new target follows columns unless it is told not to: where that loses nothing.
+
+    What a class makes of its windows is its own, and rows that were kept over a truncate are in no copy.
+    """
+    return not kind.startswith(PYTHON) and truncate is Truncation.APPLY
 
 
 class OptionArguments(TypedDict, total=False):
@@ -94,6 +104,5 @@ class OptionArguments(TypedDict, total=False):
     cluster_by: tuple[str, ...]
     partition_by: tuple[str, ...]
     table_properties: Mapping[str, str]
-    follow_columns: bool
     schedule: str | None
     engine: ApplyEngine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,6 +52,18 @@ def partitioned_by(table: NewTable) -> str:
     return f" partitioned by ({', '.join(map(quote, table.partition_by))})" if table.partition_by else ""
 
 
+def order_renames(names: Mapping[str, str], present: Collection[str]) -> list[tuple[str, str]]:
+    """Return which columns of a table get which names, each one free when its turn comes; a repeat gives the rest.
+
+    Names that columns swapped are none of them: the values that come are those of the names.
+    """
+    columns, ordered = set(present), list[tuple[str, str]]()
+    while free := [(old, new) for old, new in names.items() if old in columns and new not in columns]:
+        ordered.append(free[0])
+        columns = columns - {free[0][0]} | {free[0][1]}
+    return ordered
+
+
 class TargetTable(Protocol):
     """A table of a target, in one Spark session."""
 
@@ -75,6 +87,10 @@ class TargetTable(Protocol):
 
     def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
+        ...
+
+    def rename_columns(self, names: Sequence[tuple[str, str]]) -> None:
+        """Give columns other names, one after the other. Raises `LakeWriteFailed`."""
         ...
 
     def change_types(self, types: Mapping[str, str]) -> None:

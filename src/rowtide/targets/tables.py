@@ -37,7 +37,7 @@ from rowtide.targets.keeping import Copy, Keeper
 from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify
+from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify, order_renames
 from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class TableApplier:
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)
         found = table.find()
+        if found is not None and due.known is None:
+            found = self._rename_columns(table, instance, found)
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
         position = due.find_position(found)
@@ -160,6 +162,18 @@ class TableApplier:
             require_partitionable(self._target.name, instance.capture_instance, shape.partition_by, dict(columns))
             properties = self._target.options.table_properties
             table.create(NewTable(columns, shape.cluster_by, shape.partition_by, properties))
+        return _found(table)
+
+    def _rename_columns(self, table: TargetTable, instance: Instance, found: FoundTable) -> FoundTable:
+        """Give columns the names that they have in the instance that the table goes over to."""
+        names = self._target.options.renamed_columns.get(instance.capture_instance, {})
+        ordered = order_renames(names, tuple(found.types))
+        if not ordered:
+            return found
+        try:
+            table.rename_columns(ordered)
+        except LakeWriteFailed as error:
+            self._refuse(instance, f"{', '.join(old for old, _ in ordered)}: {error.reason}", error)
         return _found(table)
 
     def _change_columns(

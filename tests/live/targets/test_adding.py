@@ -10,6 +10,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from rowtide.handle import connect
 from rowtide.targets.api import Targets
 from rowtide.targets.errors import TargetInvalid
+from rowtide.targets.options import Truncation
 
 
 @pytest.fixture
@@ -51,7 +52,11 @@ def test_a_column_that_nothing_has_is_refused(targets: Targets) -> None:
     targets.add("t", both, kind="history", path="/t", **fitting)
     # An expression may make a day of it.
     targets.add("u", both, path="/u", columns={"public_item.at": "date(at)"}, partition_by=("at", "name_2"))
-    assert len(targets.list_definitions()) == 2
+    # Going over to a newer instance would take away what was kept over a truncate.
+    targets.add("v", both, path="/v", truncate=Truncation.KEEP)
+    targets.add("w", both, path="/w", follow_columns=False)
+    follows = {target.name: target.options.follow_columns for target in targets.list_definitions()}
+    assert follows == {"t": True, "u": True, "v": False, "w": False}
 
 
 def test_instances_without_a_key_need_a_class_of_their_own(targets: Targets) -> None:

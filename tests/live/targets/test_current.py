@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.targets.options import ApplyEngine
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.stores import locate
+from rowtide.targets.options import ApplyEngine, TargetFormat
 
 
 @pytest.fixture
@@ -194,3 +198,64 @@ def test_added_columns_flow_in_with_a_second_instance(captured: CapturedDatabase
     captured.execute("update item set amount = amount + 1")
     applied.follow()
     assert applied.rows("now", "item_2") == [(1, "a", 8), (2, "b", 8), (3, "c", 2)]
+
+
+@pytest.mark.exhaustive
+def test_a_renamed_column_is_renamed_in_targets(captured: CapturedDatabase) -> None:
+    captured.execute(
+        "create table item (id int primary key, name text, area text, secret text, note text)",
+        "insert into item values (1, 'a', 'x', 's', 'p'), (2, 'b', 'y', 's', 'q'), (3, 'c', 'x', 's', 'r')",
+    )
+    captured.enable("item", snapshot=True)
+    captured.cdc.run(once=True)
+    applied = AppliedTargets(captured)
+    options: dict[str, Any] = {"except_column_list": ("public_item.secret",), "rename": {"note": "remark"}}
+    options |= {"follow_columns": True, "partition_by": ("area",)}
+    applied.add("now", "public_item", **options)
+    applied.add("iceberg", "public_item", format=TargetFormat.ICEBERG, **options)
+    applied.add("past", "public_item", kind="history", **options)
+    vectors = {"delta.enableDeletionVectors": "true"}
+    applied.add("vectors", "public_item", **{**options, "partition_by": ()}, table_properties=vectors)
+    applied.targets.apply(spark=captured.spark)
+    captured.execute("update item set name = 'A' where id = 1", "delete from item where id = 3")
+    applied.follow()
+    captured.execute(
+        "alter table item rename name to title",
+        "alter table item rename area to zone",
+        "alter table item rename secret to private",
+        "alter table item rename note to name",
+        "insert into item values (4, 'd', 'y', 's', 't')",
+    )
+    captured.cdc.enable_table("item", capture_instance="item_2", snapshot=True)
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    assert applied.notes() == {"item_2": None}
+    columns = {"id", "title", "zone", "remark"}
+    source = captured.execute("select id, title, zone, name from item order by id")
+    for target in ("now", "iceberg", "vectors", "past"):
+        found = applied.targets.read(target, "item_2", spark=captured.spark)
+        assert (target, {name for name in found.columns if "valid" not in name} - {"is_current"}) == (target, columns)
+        where = "is_current" if target == "past" else "true"
+        assert (target, applied.rows(target, "item_2", "id", "title", "zone", "remark", where=where)) == (
+            target,
+            source,
+        )
+    # Slices that ended have their values under the new names, and a rename ends none.
+    ended = applied.rows("past", "item_2", "id", "title", "zone", "remark", where="not is_current")
+    assert ended == [(1, "a", "x", "p"), (3, "c", "x", "r")]
+    folder = applied.folder / "now" / "public_item"
+    table = open_snapshot(locate(str(folder)))
+    assert table is not None
+    assert (table.metadata.is_mapped, table.metadata.partition_columns) == (False, ["zone"])
+    assert sorted(table.read(["id", "zone"]).to_pylist(), key=str) == [
+        {"id": id_, "zone": zone} for id_, _, zone, _ in source
+    ]
+    captured.cdc.disable_table("item", capture_instance="public_item")
+    captured.execute("update item set zone = 'z', title = upper(title)")
+    applied.follow()
+    for target in ("now", "iceberg", "vectors"):
+        assert {row[:2] for row in applied.rows(target, "item_2", "title", "zone")} == {
+            ("A", "z"),
+            ("B", "z"),
+            ("D", "z"),
+        }

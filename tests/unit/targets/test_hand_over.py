@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from builders.capture.consumers import NOON
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
-from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 from rowtide.targets.definitions import Target
-from rowtide.targets.hand_over import HandOver, find_hand_overs
+from rowtide.targets.hand_over import HandOver, find_hand_overs, translate
 from rowtide.targets.options import CURRENT, TargetOptions
+from rowtide.targets.table import order_renames
 
 
-def recorded(name: str, *columns: str, source_id: int = 1) -> RecordedInstance:
+def recorded(name: str, *columns: str, source_id: int = 1, seen: tuple[str, ...] = ()) -> RecordedInstance:
+    """An instance whose table has columns `seen` now, by default those that are captured."""
     captured = tuple(
         CapturedColumn(column, place, "int", 23, -1, column, is_computed=False, index_ordinal=None)
         for place, column in enumerate(columns, 1)
@@ -30,16 +33,17 @@ def recorded(name: str, *columns: str, source_id: int = 1) -> RecordedInstance:
         supports_net_changes=True,
         index_name=None,
         columns=captured,
+        seen_columns=tuple(SeenColumn(column, 23, -1) for column in seen or columns),
     )
     return RecordedInstance(instance, ENABLED, CommitLsn(1), None)
 
 
 def find(
-    *known: RecordedInstance, names: tuple[str, ...] = ("old",), copied: bool = True, follows: bool = True
+    *known: RecordedInstance, names: tuple[str, ...] = ("old",), copied: bool = True, follows: bool = True, **more: Any
 ) -> list[HandOver]:
     instances = tuple(ConsumedInstance(name, f"m-{name}") for name in names)
     consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON)
-    target = Target("t", "id", CURRENT, TargetOptions(path="/t", follow_columns=follows), consumer, NOON)
+    target = Target("t", "id", CURRENT, TargetOptions(path="/t", follow_columns=follows, **more), consumer, NOON)
     by_name = {one.instance.capture_instance: one for one in known}
     return list(find_hand_overs(target, by_name, lambda _one: copied))
 
@@ -48,7 +52,7 @@ OLD, NEW = recorded("old", "id", "a"), recorded("new", "id", "a", "b")
 
 
 def test_an_instance_with_more_columns_takes_over_once_copied() -> None:
-    assert find(OLD, NEW) == [HandOver("old", "new", "m-new")]
+    assert find(OLD, NEW) == [HandOver(OLD.instance, NEW.instance)]
     assert find(OLD, NEW, copied=False) == []
     assert find(OLD, NEW, follows=False) == []
 
@@ -57,4 +61,51 @@ def test_others_do_not() -> None:
     assert find(OLD, recorded("same", "id", "a")) == []
     assert find(OLD, recorded("other", "id", "a", "b", source_id=2)) == []
     assert find(OLD, NEW, names=("old", "new")) == []
+    assert find(OLD, replace(NEW, instance=replace(NEW.instance, role_name="readers"))) == []
     assert find(replace(OLD, instance=replace(OLD.instance, member_id="another")), NEW) == []
+
+
+def test_an_instance_with_the_present_names_takes_over() -> None:
+    before, after = recorded("old", "id", "a", seen=("id", "b")), recorded("new", "id", "b")
+    assert find(before, after) == [HandOver(before.instance, after.instance)]
+    # Not the other way round, nor where an expression would no longer find its column.
+    assert find(before, after, names=("new",)) == []
+    assert find(before, after, columns={"x": "upper(A)"}) == []
+    assert find(before, after, apply_as_deletes="a = 'gone'") == []
+    assert find(before, after, columns={"x": "upper(aa)"}) != []
+    swapped = recorded("new", "id", "b", "a")
+    assert find(recorded("old", "id", "a", "b"), swapped) == []
+
+
+def test_options_go_on_meaning_the_same_columns() -> None:
+    change = HandOver(
+        recorded("old", "id", "a", "b", "c").instance, recorded("new", "id", "a2", "b2", "c", "a").instance
+    )
+    options = TargetOptions(
+        path="/t",
+        except_column_list=("a", "old.c"),
+        rename={"old.b": "label", "c": "see"},
+        columns={"twice": "1", "old.mine": "2"},
+        track_history_column_list=("a", "label", "see"),
+        partition_by=("id", "old.label"),
+        table_names={"old": "first"},
+    )
+    alone, beside = translate(options, change, ()), translate(options, change, ("other",))
+    # What was left out stays left out, and what is new under its name is not.
+    assert alone.except_column_list == ("a2", "new.c")
+    assert beside.except_column_list == ("new.a2", "other.a", "new.c")
+    assert alone.rename == {"new.b2": "label", "c": "see"}
+    assert alone.columns == {"twice": "1", "new.mine": "2"}
+    assert alone.track_history_column_list == ("a2", "label", "see")
+    assert alone.partition_by == ("id", "new.label")
+    assert alone.table_names == {"new": "first"}
+    assert alone.renamed_columns == {"new": {"a": "a2"}}
+    plain = translate(TargetOptions(path="/t"), HandOver(OLD.instance, NEW.instance), ())
+    assert plain == TargetOptions(path="/t", table_names={"new": "old"})
+
+
+def test_columns_get_names_when_these_are_free() -> None:
+    assert order_renames({"a": "b", "b": "c"}, ["a", "b", "x"]) == [("b", "c"), ("a", "b")]
+    assert order_renames({"a": "b", "b": "c"}, ["a", "c", "x"]) == [("a", "b")]
+    assert order_renames({"a": "b", "b": "c"}, ["b", "c", "x"]) == []
+    assert order_renames({"a": "b", "b": "a"}, ["a", "b"]) == []

@@ -115,11 +115,13 @@ def add_target(
     ] = LIMIT_HOURS,
     *,
     follow_columns: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--follow-columns", help="Go over to a newer instance with more columns, once its rows are copied."
+            "--follow-columns/--no-follow-columns",
+            help="Go over to a newer instance with more columns, or their new names, once its rows are copied.",
+            show_default="follow, but with --truncate keep",
         ),
-    ] = False,
+    ] = None,
 ) -> None:
     """Add a target: tables that follow some capture instances, all at one LSN. `apply` makes them."""
     connect(db).targets.add(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from rowtide.delta.actions import AddFile, Metadata, commit_info
 from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, WIDENINGS, with_features, without_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_nameable, put_commit
 from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
@@ -187,6 +187,53 @@ def rewrite(
         )
 
     commit_change(location, plan)
+
+
+def rename_columns(
+    location: Location, names: Sequence[tuple[str, str]], *, before_commit: BeforeCommit = lambda: None
+) -> bool:
+    """Give columns other names, one after the other, in one commit; return False if none has one of the old names.
+
+    Data files are written again where they have the table's names. Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        schema, renamed = json.loads(snapshot.metadata.schema_text), dict[str, str]()
+        for field in schema["fields"]:
+            name = field["name"]
+            for old, new in names:
+                name = new if name == old else name
+            renamed[field["name"]], field["name"] = name, name
+        if all(before == after for before, after in renamed.items()):
+            return None
+        altered = _altered(snapshot.metadata, schema)
+        partitions = [renamed[name] for name in snapshot.metadata.partition_columns]
+        metadata = Metadata({**altered.found, "partitionColumns": partitions})
+        if metadata.is_mapped:
+            before_commit()
+            return Change("RENAME COLUMN", metadata=metadata)
+        after = replace(snapshot, state=replace(snapshot.state, metadata=metadata))
+
+        def rename(file: AddFile) -> AddFile:
+            batches = (
+                pa.RecordBatch.from_arrays(batch.columns, schema=after.columns.schema)
+                for batch in snapshot.stream_files([file])
+            )
+            values = {renamed[name]: text for name, text in file.partition_values.items()}
+            return write_partition(after, values, batches, f"rewritten-{uuid.uuid4().hex}.parquet")
+
+        added = [rename(file) for file in snapshot.files.values()]
+        before_commit()
+        return Change(
+            "RENAME COLUMN",
+            removed=list(snapshot.files.values()),
+            added=added,
+            metadata=metadata,
+            changes_rows=False,
+            sees_all_files=True,
+        )
+
+    return commit_change(location, plan)
 
 
 def without_widening(metadata: Metadata) -> Metadata:

@@ -17,7 +17,7 @@ from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
-from rowtide.delta.snapshot import Location, Snapshot, Tail, open_tail, read_hint
+from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
 from rowtide.delta.writing.held_lakes import require_fence, require_unfenced
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing

@@ -16,7 +16,7 @@ from rowtide.delta.actions import AddFile
 from rowtide.delta.features import TYPE_WIDENING, WIDENINGS, without_features
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.alteration import TYPE_CHANGES, without_widening
-from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.appends import write_partition
 from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commit_race import load_writable
 from rowtide.delta.writing.compaction import fill_groups
@@ -111,7 +111,7 @@ class _Looked:
 
 def _write_again(snapshot: Snapshot, file: AddFile) -> AddFile:
     rows, name = snapshot.stream_files([file]), f"mended-{uuid.uuid4().hex}.parquet"
-    written = write_stream(snapshot.location, snapshot.columns, snapshot.metadata, rows, name)
+    written = write_partition(snapshot, file.partition_values, rows, name)
     return replace(written, tags=file.tags)
 
 

@@ -7,7 +7,7 @@ changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
 from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.alteration import name_mapping
+from rowtide.delta.writing.alteration import name_mapping, rename_columns
 from rowtide.delta.writing.mending import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
@@ -108,6 +108,26 @@ class DeltaTable:
         with writing(self.location):
             self._spark.sql(f"alter table {self.sql_name} add columns ({listed})")
 
+    def rename_columns(self, names: Sequence[tuple[str, str]]) -> None:
+        """Give columns other names, one after the other. Raises `LakeWriteFailed`.
+
+        Data files are written again, unless their columns have names of their own: with Delta's column mapping, which
+        many readers do not know. Of a table that has what our commits do not honour Spark alone renames columns, by it.
+        """
+        snapshot = open_snapshot(locate(self._path))
+        is_plain = snapshot is None or snapshot.metadata.is_mapped or not _need_mapping(new for _, new in names)
+        with writing(self.location):
+            if is_plain:
+                try:
+                    rename_columns(locate(self._path), names, before_commit=self._verify)
+                except (TableUnreadable, TableUnwritable):
+                    is_plain = False
+            if not is_plain:
+                mapped = "'delta.columnMapping.mode' = 'name'"
+                self._spark.sql(f"alter table {self.sql_name} set tblproperties ({mapped})")
+                for old, new in names:
+                    self._spark.sql(f"alter table {self.sql_name} rename column {quote(old)} to {quote(new)}")
+
     def change_types(self, types: Mapping[str, str]) -> None:
         """Give columns wider types; a table up to a size is rewritten, others get type widening. Raises
         `LakeWriteFailed`.
@@ -193,6 +213,8 @@ def as_found(snapshot: Snapshot, target_id: str, known: int | None, types: Mappi
 
 def mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the properties of a table whose columns have names that data files cannot have."""
-    if not any(_NEEDS_MAPPING & set(name) for name, _ in columns):
-        return {}
-    return {"delta.columnMapping.mode": "name"}
+    return {"delta.columnMapping.mode": "name"} if _need_mapping(name for name, _ in columns) else {}
+
+
+def _need_mapping(names: Iterable[str]) -> bool:
+    return any(_NEEDS_MAPPING & set(name) for name in names)

@@ -99,6 +99,12 @@ class IcebergTable:
         with writing(self.location):
             self._spark.sql(f"alter table {self._name} add columns ({listed})")
 
+    def rename_columns(self, names: Sequence[tuple[str, str]]) -> None:
+        """Give columns other names, one after the other. Raises `LakeWriteFailed`."""
+        with writing(self.location):
+            for old, new in names:
+                self._spark.sql(f"alter table {self._name} rename column {quote(old)} to {quote(new)}")
+
     def change_types(self, types: Mapping[str, str]) -> None:
         """Give columns wider types. Raises `LakeWriteFailed`."""
         with writing(self.location):
@@ -154,6 +160,9 @@ class IcebergTable:
         """Return its rows as of a snapshot; none before the first."""
         if not version:
             return self._spark.table(self._name).limit(0)
+        if version == self._present:
+            # As of a snapshot it would have the columns that it had then.
+            return self._spark.table(self._name)
         return self._spark.sql(f"select * from {self._name} version as of {version}")
 
     def _read_versions(self) -> dict[int, CommitLsn | None]:
