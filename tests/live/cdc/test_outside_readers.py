@@ -128,7 +128,7 @@ def live(captured: CapturedDatabase, targets: AppliedTargets) -> None:
     captured.cdc.cleanup(CleanupOrder("public_plain", CommitLsn(second)))
     assert compact(locate(changes), "__$start_lsn")
     later = datetime.now(UTC) + timedelta(days=2)
-    maintain_log(locate(changes), own(changes).version // 2 * 2, own(changes).properties, later)
+    maintain_log(locate(changes), own(changes).version // 2 * 2, own(changes).properties, now=later)
     assert vacuum(locate(changes), LocalFolder(str(changes), ERRORS), later)
     assert not (changes / "_delta_log" / f"{0:020d}.json").exists()
 
