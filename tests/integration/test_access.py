@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from builders.commands.checks import run_mend
 from builders.file_modes import modes_in
-from rowtide.databases.file_access import make_file, make_place, mask_of
+from rowtide.databases.file_access import make_file, make_folder_in, make_place, mask_of
 from rowtide.findings.place_facts import LAKE, PlaceFacts, read_place
 from rowtide.findings.place_findings import find_in_places
 from rowtide.log.store.location import LocalStore
@@ -71,6 +72,22 @@ def test_what_is_made_for_a_group_has_the_groups_mark(tmp_path: Path) -> None:
 
     assert (tmp_path / "above").stat().st_mode & 0o7777 == 0o2750
     assert mask_of(tmp_path / "above" / "lake") == 0o027
+
+
+@pytest.mark.parametrize("make", [make_private, make_for_group])
+def test_what_is_made_at_once_is_as_readable(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A folder that another thread is making does not show the process's own mask to what is written into it."""
+    with ThreadPoolExecutor(4) as pool:
+        for round_ in range(60):
+            folder = tmp_path / str(round_)
+            make(folder)
+
+            def write(name: int, log: Path = folder / "log") -> None:
+                make_folder_in(log, mask_of(log.parent))
+                LocalStore(str(log)).put_durable(str(name), b"1")
+
+            list(pool.map(write, range(4)))
+            assert modes_in(folder) == (PRIVATE if make is make_private else OF_GROUP)
 
 
 def test_what_is_written_for_a_group_stays_the_groups(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,12 +17,15 @@ PRIVATE = 0o077
 _OTHERS_WRITE = 0o002
 _PRIVATE_FOLDER, _GROUP_FOLDER, PRIVATE_FILE = 0o700, 0o2750, 0o600
 """A folder that its group may read gives its group to what is made in it."""
+_making = threading.Lock()
+"""Held by the thread that makes a folder: it has its mode a moment later."""
 
 
 def mask_of(folder: Path) -> int:
     """Return the umask for files in a folder: what the folder allows group and others, but never writing."""
     try:
-        mode = folder.stat().st_mode
+        with _making:
+            mode = folder.stat().st_mode
     except OSError:
         return PRIVATE
     return (PRIVATE & ~mode) | _OTHERS_WRITE
@@ -46,7 +50,8 @@ def make_file(path: Path) -> None:
 
 
 def _make(folder: Path, mode: int) -> None:
-    with suppress(FileExistsError):
-        folder.mkdir()
+    # What is made in it takes its mode, and must not find one that others have more of.
+    with _making, suppress(FileExistsError):
+        folder.mkdir(_PRIVATE_FOLDER)
         # The process's own mask does not count.
         folder.chmod(mode | (folder.stat().st_mode & stat.S_ISGID))

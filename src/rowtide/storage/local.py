@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowtide.databases.file_access import make_folder_in, mask_of
+from rowtide.databases.file_access import PRIVATE_FILE, make_folder_in, mask_of
 from rowtide.storage.store import Missing, StoreErrors
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class LocalFolder:
             self._folders.add(self._temporaries)
         temporary = self._temporaries / uuid.uuid4().hex
         try:
-            with temporary.open("xb") as made:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+            with open(descriptor, "wb") as made:
                 os.fchmod(made.fileno(), 0o666 & ~mask_of(self._root))
                 if write is not None:
                     import pyarrow as pa

@@ -79,7 +79,7 @@ def test_narrow_files_are_written_again_and_the_feature_goes(tmp_path: Path, mod
     found = own(path)
     [column] = found.columns.fields
     assert (is_marked(marked), is_marked(found), ids(path)) == (True, False, [1, 2, 3])
-    assert found.protocol == (BARE if mode == "none" else replace(found.protocol, min_reader=2, min_writer=7))
+    assert found.protocol == (BARE if mode == "none" else replace(found.protocol, min_reader=3, min_writer=7))
     assert "delta.enableTypeWidening" not in found.properties
     assert "delta.typeChanges" not in column.metadata
     assert set(wide) < set(found.files)
@@ -230,7 +230,7 @@ def test_an_append_beside_marking_and_mending_is_there_once(tmp_path: Path, cycl
         ),
         (
             Protocol(3, 7, frozenset({"typeWidening", "columnMapping"}), frozenset({"typeWidening", "columnMapping"})),
-            Protocol(2, 7, frozenset(), frozenset({"columnMapping"})),
+            Protocol(3, 7, frozenset({"columnMapping"}), frozenset({"columnMapping"})),
         ),
         (BARE, BARE),
     ],

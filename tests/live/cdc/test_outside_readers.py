@@ -23,6 +23,7 @@ from builders.lakes.delta_tables import ERRORS, locate, own
 from builders.lakes.outside_readers import find_differences, load_functions, sorted_rows
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
+from rowtide.cdc import Widened
 from rowtide.cdc.cleanup import cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.enabling import instances
@@ -107,7 +108,8 @@ def lived(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def live(captured: CapturedDatabase, targets: AppliedTargets) -> None:
     captured.execute(*SOURCE)
-    captured.enable("plain", "stamped", "widened", "rewritten", "altered", snapshot=True)
+    captured.enable("plain", "stamped", "rewritten", "altered", snapshot=True)
+    captured.cdc.enable_table("widened", snapshot=True, widened=Widened.MARK)
     captured.cdc.enable_table("odd", capture_instance="odd_names", snapshot=True)
     captured.cdc.enable_table("odd", capture_instance="Odd_täble", snapshot=True)
     with pytest.MonkeyPatch.context() as earlier:

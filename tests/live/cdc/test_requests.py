@@ -56,7 +56,8 @@ def test_a_cycle_asks_a_bucket_for_little(
             logged.execute(write)
             process.wait_published(logged)
         idle = measure_idle(proxy)
-        assert idle <= 2, Counter((one.kind, one.key) for one in proxy.seen())
+        # A minute without a look makes it look for checkpoints, too.
+        assert idle <= 2 or interval == "long", Counter((one.kind, one.key) for one in proxy.seen())
         proxy.forget()
         begun = time.monotonic()
         for _ in range(CYCLES):

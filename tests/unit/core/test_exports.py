@@ -21,7 +21,14 @@ from rowtide.merge.api import MergeReplication
 from rowtide.replication.api import TransactionalReplication
 from rowtide.tracking.api import ChangeTracking
 
-FEATURES = ("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.targets", "rowtide.tracking")
+FEATURES = (
+    "rowtide.catalogs",
+    "rowtide.cdc",
+    "rowtide.merge",
+    "rowtide.replication",
+    "rowtide.targets",
+    "rowtide.tracking",
+)
 PACKAGES = ("rowtide", *FEATURES)
 ERRORS = ("rowtide.cdc.errors", "rowtide.replication.errors", "rowtide.merge.errors")
 every_package = pytest.mark.parametrize("package", [*PACKAGES, *ERRORS])

@@ -185,6 +185,7 @@ NOT_RUN = {
         "SlotInUse",
     },
     "it is for another program, with a file or a table that only its reader knows": {
+        "CatalogueNamespaceUnknown",
         "FileFailed",
         "NotAPromotedCopy",
         "ProceduresMissing",

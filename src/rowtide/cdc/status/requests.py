@@ -68,7 +68,9 @@ def read_request_rate(connection: Connection) -> RequestRate | None:
     columns = log_scan_sessions.c
     if columns.write_requests.name not in list_columns(connection, SCHEMA, log_scan_sessions.name):
         return None
-    if not connection.execute(select(func.has_table_privilege(str(log_scan_sessions), "select"))).scalar_one():
+    # A standby cannot read the table, which is unlogged.
+    may_read = func.has_table_privilege(str(log_scan_sessions), "select") & ~func.pg_is_in_recovery()
+    if not connection.execute(select(may_read)).scalar_one():
         return None
     query = select(
         func.sum(columns.write_requests),
