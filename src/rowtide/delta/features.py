@@ -70,10 +70,7 @@ def find_unreadable(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
 
 def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps a readable table from being appended to."""
-    if protocol.min_writer > _LAST_WRITER:
-        yield f"writer version {protocol.min_writer}"
-    for name in sorted(protocol.writer_features - _APPENDED_TO):
-        yield f"feature {name}"
+    yield from _find_unwritable(protocol, _APPENDED_TO)
     for name, said in _SWITCHES.items():
         if metadata.properties.get(name, "false").lower() == "true":
             yield f"{said} ({name})"
@@ -92,9 +89,13 @@ def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[s
 
 def find_unnameable(protocol: Protocol) -> Iterator[str]:
     """Yield what keeps a table from a commit that changes its protocol alone."""
+    yield from _find_unwritable(protocol, _OF_FILES_ALONE)
+
+
+def _find_unwritable(protocol: Protocol, honoured: Set[str]) -> Iterator[str]:
     if protocol.min_writer > _LAST_WRITER:
         yield f"writer version {protocol.min_writer}"
-    for name in sorted(protocol.writer_features - _OF_FILES_ALONE):
+    for name in sorted(protocol.writer_features - honoured):
         yield f"feature {name}"
 
 

@@ -58,7 +58,7 @@ class FileDamaged(FileFailed):
     fact = "the database file {path} is damaged: {reason}"
     hint = (
         "Keep a copy of it. Put a backup back, or save the rows that can be read into a new file by `.recover` of "
-        "SQLite's shell. A file that merges is then subscribed anew, or its backup reinitialised."
+        "SQLite's shell. A file that merges is then subscribed again, or its backup reinitialised."
     )
 
 

@@ -132,7 +132,7 @@ class IcebergTable:
     def _branched(self) -> Iterator[None]:
         """Let the block write to a branch of the snapshot that was found, which the table follows then.
 
-        Those of other processes, which were interrupted, are removed: whoever wakes finds its own gone.
+        Those of other processes, which were interrupted, are removed: one that wakes finds its own gone.
         """
         spark: Any = self._spark
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - there is no other way to it

@@ -32,7 +32,7 @@ def has_dependents(
     for child, pairs in list_referrers(session, article.file_table, (*DELETING, *SETTING)):
         if spared is not None and child.lower() not in spared:
             continue
-        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
+        same = _matches(pairs)
         # A table that refers to itself: rows that are deleted together do not hold each other.
         is_self = child.lower() == article.file_table.lower()
         others = f"and c.{ROWGUID} not in (select value from json_each(?1))" if is_self else ""
@@ -43,6 +43,11 @@ def has_dependents(
         if session.execute(query, (listed,)).fetchone() is not None:
             return True
     return False
+
+
+def _matches(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return the condition that a row `c` references a row `t`."""
+    return " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
 
 
 def has_followers(
@@ -61,7 +66,7 @@ def has_followers(
         return False
     columns = {column.name: (place, column) for place, column in enumerate(article.columns)}
     for child, pairs in referrers:
-        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
+        same = _matches(pairs)
         differs = " or ".join(f"t.{quote(referenced)} is not ?" for _, referenced in pairs)
         own = own_condition(session, child, "c")
         query = (
@@ -109,7 +114,7 @@ def _has_own(session: sqlite3.Connection, article: Article, rowguid: str) -> boo
     """Whether rows that the publisher has not seen yet reference a row."""
     for child, pairs in list_referrers(session, article.file_table, (*DELETING, *SETTING)):
         nickname = nickname_of(session, child)
-        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
+        same = _matches(pairs)
         children = f"{quote(article.file_table)} t join {quote(child)} c on {same}"
         if nickname is not None:
             children += (
