@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,6 +64,20 @@ def renew_table(
     """Empty a table, replace its columns and give it an identity, in one commit. Raises `LakeWriteFailed`."""
     properties = {**_mapping_properties(columns), IDENTITY: identity}
     alteration.renew_table(locate(path), schema_text(columns), properties, before_commit=before_commit)
+
+
+def retype_empty(
+    path: str, read_types: Callable[[], Mapping[str, str]], *, before_commit: BeforeCommit = lambda: None
+) -> None:
+    """Give columns other types if there are no rows; `read_types` is called in front of each attempt, and may raise.
+
+    Raises `LakeWriteFailed`.
+    """
+
+    def read_delta_types() -> Mapping[str, str]:
+        return {name: delta_type(type_name) for name, type_name in read_types().items()}
+
+    alteration.retype_empty(locate(path), read_delta_types, before_commit=before_commit)
 
 
 def widen_columns(path: str, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> None:

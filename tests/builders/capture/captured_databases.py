@@ -27,7 +27,9 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.cdc.widened_columns import read_widened
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
+from rowtide.core.tables import Widened
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
@@ -154,17 +156,37 @@ class CapturedDatabase(LoggedDatabase):
         self, limits: CopyLimits = USUAL_LIMITS, on_report: Callable[[SnapshotProgress], None] = ignore
     ) -> Iterator[SnapshotRunner]:
         """Take the lake lease and open the runner of snapshots."""
-        source, engine = self.cdc.get_source(), open_engine(self.url)
-        with AdvisoryLease.take(engine, "lake") as lease:
-            held = SharedLease(LakeLease.take(self.store(), lease).for_thread(lease.verifier()))
-            table = SnapshotsTable(source.lake, source.source_id, held, Committer())
-            epoch = held.lease.manifest.state.epoch
-            runner = SnapshotRunner(engine, self.url, table, epoch, limits=limits, on_report=on_report)
-            try:
-                yield runner
-            finally:
-                runner.close()
-                self.awaited = runner.awaited or self.awaited
+        with self._take_lake() as (lease, held), self._running(lease, held, limits, on_report) as runner:
+            yield runner
+
+    @contextmanager
+    def open_both(self, limits: CopyLimits = USUAL_LIMITS) -> Iterator[tuple[Capture, SnapshotRunner]]:
+        """Take the lake lease, and open capture and the runner of snapshots, as one process has them."""
+        with self._take_lake() as (lease, held), self._running(lease, held, limits) as runner:
+            yield self._make_capture(lease, held), runner
+
+    @contextmanager
+    def _take_lake(self) -> Iterator[tuple[AdvisoryLease, LakeLease]]:
+        with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
+            yield lease, LakeLease.take(self.store(), lease)
+
+    @contextmanager
+    def _running(
+        self,
+        lease: AdvisoryLease,
+        held: LakeLease,
+        limits: CopyLimits,
+        on_report: Callable[[SnapshotProgress], None] = ignore,
+    ) -> Iterator[SnapshotRunner]:
+        source, shared = self.cdc.get_source(), SharedLease(held.for_thread(lease.verifier()))
+        table = SnapshotsTable(source.lake, source.source_id, shared, Committer(holds_lease=True))
+        epoch = shared.lease.manifest.state.epoch
+        runner = SnapshotRunner(open_engine(self.url), self.url, table, epoch, limits=limits, on_report=on_report)
+        try:
+            yield runner
+        finally:
+            runner.close()
+            self.awaited = runner.awaited or self.awaited
 
     def capture(self, *, most_row_bytes: int | None = None) -> None:
         """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
@@ -175,11 +197,15 @@ class CapturedDatabase(LoggedDatabase):
     def capture_log(self, target: int | None = None, *, most_row_bytes: int | None = None) -> None:
         """Capture what the log store has, up to a log position, else all of it."""
         with self.open_capture(most_row_bytes=most_row_bytes) as capture:
-            end = self.manifest().state.position.log if target is None else target + 1
-            deadline = time.monotonic() + DEADLINE_S
-            while capture.position.log < end:
-                assert time.monotonic() < deadline, f"capture stays at {capture.position}"
-                capture.step()
+            self.capture_by(capture, target)
+
+    def capture_by(self, capture: Capture, target: int | None = None) -> None:
+        """Capture by an open capture, as above."""
+        end = self.manifest().state.position.log if target is None else target + 1
+        deadline = time.monotonic() + DEADLINE_S
+        while capture.position.log < end:
+            assert time.monotonic() < deadline, f"capture stays at {capture.position}"
+            capture.step()
 
     @contextmanager
     def open_capture(
@@ -189,22 +215,29 @@ class CapturedDatabase(LoggedDatabase):
 
         After so many verifications the lease counts as lost.
         """
+        with self._take_lake() as (lease, taken):
+            held = taken if verifications is None else replace(taken, verify=_lost_after(verifications))
+            yield self._make_capture(lease, held, most_row_bytes=most_row_bytes, maxtrans=maxtrans)
+
+    def _make_capture(
+        self,
+        lease: AdvisoryLease,
+        held: LakeLease,
+        *,
+        most_row_bytes: int | None = None,
+        maxtrans: int | None = None,
+    ) -> Capture:
         source = self.cdc.get_source()
-        with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
-            held = LakeLease.take(self.store(), lease)
-            if verifications is not None:
-                held = replace(held, verify=_lost_after(verifications))
-            system_tables = SystemTables(source.lake, source.source_id, lambda: self.spark)
-            yield Capture(
-                system_tables,
-                self.store(),
-                held,
-                options=CaptureOptions(EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO))),
-                maxtrans=maxtrans,
-                most_row_bytes=most_row_bytes,
-                find_awaited=lambda: self.awaited,
-                find_widened=partial(read_widened, lease.connection),
-            )
+        return Capture(
+            SystemTables(source.lake, source.source_id, lambda: self.spark),
+            self.store(),
+            held,
+            options=CaptureOptions(EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO))),
+            maxtrans=maxtrans,
+            most_row_bytes=most_row_bytes,
+            find_awaited=lambda: self.awaited,
+            find_widened=partial(_find_widened, lease),
+        )
 
     def changes(
         self,
@@ -219,6 +252,11 @@ class CapturedDatabase(LoggedDatabase):
     def values(self, instance: str, *columns: str, row_filter: str = FINDS_EVERYTHING) -> list[tuple[object, ...]]:
         """Return operation and columns of the change rows of an instance, in order."""
         return [pick(row, "__$operation", *columns) for row in self.changes(instance, row_filter)]
+
+
+def _find_widened(lease: AdvisoryLease, member_id: str) -> Widened:
+    with translated():
+        return read_widened(lease.connection, member_id)
 
 
 def _lost_after(verifications: int) -> Callable[[], None]:

@@ -182,11 +182,20 @@ def running_cluster(place: Path, *, is_pinned: bool = False) -> Iterator[SparkCl
 
 
 def _children(process: int) -> list[int]:
+    """Return a process's children that run: Java never asks after one that the script left before it became Java."""
     children = []
     with suppress(OSError):
         for thread in Path(f"/proc/{process}/task").iterdir():
             children += [int(child) for child in (thread / "children").read_text().split()]
-    return children
+    return [child for child in children if _is_running(child)]
+
+
+def _is_running(process: int) -> bool:
+    try:
+        # After the command's name, which is in parentheses: the state.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _free_port() -> int:

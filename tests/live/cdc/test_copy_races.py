@@ -6,23 +6,30 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase, wait_until
 from builders.faults.waiting_commits import waiting_commit
-from builders.lakes.base_tables import snapshots_of
+from builders.lakes.base_tables import base_rows, snapshots_of
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
+from rowtide.cdc import system_tables
+from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.ddl import retyping
+from rowtide.cdc.lake_tables import BASE_SUFFIX
 from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.copies import TableCopy
 from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.copying import source
 from rowtide.copying.chunk_statements import locking_name
 from rowtide.core.tables import BeforeImages
+from rowtide.lake import tables
 
 if TYPE_CHECKING:
     from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -199,6 +206,107 @@ def test_an_open_writer_is_in_the_copy_or_in_the_log(copied: CapturedDatabase) -
         enabling.result()
     copied.capture()
     copy(copied)
+    require_equal(copied)
+
+
+@dataclass(frozen=True)
+class Copying:
+    """A table that is about to be copied, and the process that copies and captures it."""
+
+    copied: CapturedDatabase
+    capture: Capture
+    runner: SnapshotRunner
+
+    def alter(self) -> None:
+        self.copied.execute(
+            "alter table orders alter customer type numeric(14,2)",
+            "update orders set customer = 5000000000.25 where id = 7",
+        )
+
+    def capture_all(self) -> None:
+        self.copied.read_log(target := self.copied.mark())
+        self.copied.capture_by(self.capture, target)
+
+    def plan(self) -> None:
+        """Go on until the base table is there, and the snapshot is planned."""
+
+        def is_planned() -> bool:
+            return self.runner.step() and bool(snapshots_of(self.copied, "public_orders"))
+
+        wait_until(is_planned, what="the snapshot is planned")
+
+    def has_copied(self) -> bool:
+        return base_rows(self.copied, "public_orders", "id") != []
+
+
+def before_the_base_table(patch: pytest.MonkeyPatch, copying: Copying) -> None:
+    """Capture follows the alteration between the look at the instances and the base table."""
+    act, ensure = on_call(1, copying.capture_all), tables.ensure_table
+
+    def ensure_late(path: str, *arguments: Any, **options: Any) -> None:
+        if path.endswith(BASE_SUFFIX):
+            act()
+        ensure(path, *arguments, **options)
+
+    patch.setattr(tables, "ensure_table", ensure_late)
+    copying.alter()
+    copying.plan()
+
+
+def behind_the_base_table(patch: pytest.MonkeyPatch, copying: Copying) -> None:
+    """Capture follows the alteration once there is a base table, before its types are compared."""
+    act, follow = on_call(1, copying.capture_all), retyping.follow_change_table
+
+    def follow_late(*arguments: Any) -> None:
+        act()
+        follow(*arguments)
+
+    patch.setattr(retyping, "follow_change_table", follow_late)
+    copying.alter()
+    copying.plan()
+
+
+def before_the_publication(patch: pytest.MonkeyPatch, copying: Copying) -> None:
+    """The base table is made when capture has found none, and has not published the instance with its types."""
+    act = on_call(1, copying.plan)
+
+    def passed(name: str) -> None:
+        if name == "publication.before":
+            act()
+
+    patch.setattr(system_tables, "failpoint", passed)
+    copying.alter()
+    copying.capture_all()
+
+
+def between_chunks(_patch: pytest.MonkeyPatch, copying: Copying) -> None:
+    """Capture follows the alteration when the copy remembers the base table, and begins again."""
+    copying.plan()
+    wait_until(lambda: copying.runner.step() and copying.has_copied(), what="a chunk is copied")
+    copying.alter()
+    copying.capture_all()
+
+
+@pytest.mark.parametrize(
+    "beside", [before_the_base_table, behind_the_base_table, before_the_publication, between_chunks]
+)
+def test_an_alteration_at_any_moment_of_a_copy_is_in_it(
+    copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, beside: Callable[[pytest.MonkeyPatch, Copying], None]
+) -> None:
+    """A copy into a base table of other types than those that capture and source know would never end."""
+    copied.execute(
+        "create table orders (id int primary key, customer numeric(10,2))",
+        f"insert into orders select i, i from generate_series(1, {ROWS}) i",
+    )
+    copied.enable("orders", snapshot=True)
+    copied.capture()
+    with copied.open_both(SMALL) as (capture, runner):
+        copying = Copying(copied, capture, runner)
+        with monkeypatch.context() as patch:
+            beside(patch, copying)
+        wait_until(lambda: not runner.step(), what="the copy ends")
+        copying.capture_all()
+    copied.capture()
     require_equal(copied)
 
 

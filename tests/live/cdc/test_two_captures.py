@@ -14,6 +14,7 @@ from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.delta.errors import AppendNotFound
+from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease
 
 TRANSACTIONS = 40
@@ -177,13 +178,13 @@ def test_of_two_that_ignore_the_lease_one_commits_each_cycle(
 
 
 def capture_on(captured: CapturedDatabase, lease: AdvisoryLease, maxtrans: int, target: int) -> bool:
-    """Capture up to a log position; return False where the other process is a cycle ahead."""
+    """Capture up to a log position; return False where the other process is a cycle ahead, or has taken the lake."""
     source, store = captured.cdc.get_source(), captured.store()
     system_tables = SystemTables(source.lake, source.source_id, lambda: captured.spark)
     capture = Capture(system_tables, store, LakeLease.take(store, lease), maxtrans=maxtrans)
     try:
         while capture.position.log <= target:
             capture.step()
-    except AppendNotFound:
+    except (AppendNotFound, LeaseLost):
         return False
     return True

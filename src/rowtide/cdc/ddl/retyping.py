@@ -138,6 +138,25 @@ def _carry_types(
     failpoint("types_carried.after")
 
 
+def follow_change_table(lake: str, instance: Instance, before_commit: BeforeCommit) -> None:
+    """Give a base table without rows the types of the change table: capture may have changed them since `instance` was
+    read, when there was no base table yet.
+
+    Capture changes the change table first and looks for the base table then, so that one of the two sees the other.
+    Raises `LakeReadFailed`, `LakeWriteFailed`.
+    """
+    changes = locate(change_table_path(lake, instance.capture_instance))
+
+    def read_types() -> Mapping[str, str]:
+        snapshot = open_snapshot(changes)
+        if snapshot is None or snapshot.properties.get(tables.IDENTITY) != instance.member_id:
+            return {}
+        return column_types(snapshot.metadata.schema_text)
+
+    base = base_table_path(lake, instance.capture_instance)
+    tables.retype_empty(base, read_types, before_commit=before_commit)
+
+
 def require_types(lake: str, instance: Instance, before_commit: BeforeCommit) -> None:
     """Empty the tables of an instance whose columns have other types, and give them these."""
     for snapshot in _open_tables(lake, instance):

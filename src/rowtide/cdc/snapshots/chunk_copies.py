@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from rowtide.cdc.ddl import retyping
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.lake_tables import base_table_path
@@ -93,10 +94,11 @@ def as_copied(instance: Instance, present: PresentTable, condition: str | None) 
 
 
 def ensure_base(lake: str, instance: Instance, lease: SharedLease) -> None:
-    """Create the base table of an instance if it is not there."""
+    """Create the base table of an instance if it is not there, with the types that capture knows by now."""
     columns = [(column.name, column.type_name) for column in change_columns(instance)]
     path = base_table_path(lake, instance.capture_instance)
     tables.ensure_table(path, columns, identity=instance.member_id, before_commit=lease.require)
+    retyping.follow_change_table(lake, instance, lease.require)
 
 
 @dataclass(frozen=True, slots=True)

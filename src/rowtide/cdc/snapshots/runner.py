@@ -20,6 +20,7 @@ from functools import partial
 from sqlalchemy import Engine
 
 from rowtide.cdc.lake_lease import SharedLease
+from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.published import ENABLED, RecordedInstance, read_instances, read_publication
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
@@ -307,7 +308,7 @@ class SnapshotRunner:
                 # One that is cancelled ends with the next look at requests.
                 copy.note_failed(number, None, pause=False)
         except BaseAltered as altered:
-            self._follow_instance(copy)
+            self._look_again(copy)
             self._repeat(copy, number, str(altered), pause=False)
         except CopyOutdated:
             self._endings.begin_again(copy, "the table was altered")
@@ -346,8 +347,9 @@ class SnapshotRunner:
         else:
             copy.note_failed(number, reason, pause=pause)
 
-    def _follow_instance(self, copy: TableCopy) -> None:
-        """Take an instance's definition as capture has it by now."""
+    def _look_again(self, copy: TableCopy) -> None:
+        """Take an instance's definition and its base table as capture has them by now."""
+        self._committer.forget(base_table_path(self._lake, copy.instance.capture_instance))
         found = self._read_instances().get(copy.instance.capture_instance)
         if found is not None and found.instance.member_id == copy.instance.member_id:
             copy.instance = found.instance

@@ -85,6 +85,32 @@ def renew_table(
     commit_change(location, plan)
 
 
+def retype_empty(
+    location: Location, read_types: Callable[[], Mapping[str, str]], *, before_commit: BeforeCommit = lambda: None
+) -> bool:
+    """Give a table's columns other types, in Delta's words, if it has no data files; return whether any was another.
+
+    `read_types` is called with each version of the table in hand. Raises as `commit_change`, and what it raises.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        if snapshot.files:
+            return None
+        types = read_types()
+        schema = json.loads(snapshot.metadata.schema_text)
+        retyped = [field for field in schema["fields"] if types.get(field["name"], field["type"]) != field["type"]]
+        for field in retyped:
+            field["type"] = types[field["name"]]
+        if not retyped:
+            return None
+        metadata = without_widening(_altered(snapshot.metadata, schema))
+        protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
+        before_commit()
+        return Change("CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata)
+
+    return commit_change(location, plan)
+
+
 def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
     """Set properties that need no feature; return whether any was another. Raises as `commit_change`."""
 
