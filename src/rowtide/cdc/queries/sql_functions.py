@@ -8,7 +8,7 @@ can eliminate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
@@ -27,22 +27,23 @@ WINDOW = "from_lsn bigint, to_lsn bigint, row_filter_option string"
 
 def sql_functions(
     lake: str, instances: Iterable[Instance], host: str, copied: Collection[str] = ()
-) -> Iterator[SqlFunction]:
-    """Return the scalar functions, then the table functions of each instance, in the order of creation.
+) -> tuple[Sequence[SqlFunction], Sequence[Sequence[SqlFunction]]]:
+    """Return the scalar functions, and the table functions of each instance; each list in the order of creation.
 
     `copied` has the member ids of instances with a base: those with a key have a function for the table as of an LSN.
     `host` is the reader's name: publications of another host count when they are older than a margin.
     """
     visible = visible_mapping(lake, host)
     recorded = table_at(system_table_path(lake, "instances"))
-    yield from _lsn_functions(visible, recorded)
-    yield from _mask_functions(recorded)
+    of_instances = []
     for instance in instances:
-        yield _all_changes(lake, visible, recorded, instance)
+        functions = [_all_changes(lake, visible, recorded, instance)]
         if instance.supports_net_changes:
-            yield _net_changes(instance)
+            functions.append(_net_changes(instance))
         if instance.member_id in copied and instance.index_columns:
-            yield table_as_of(lake, visible, recorded, instance)
+            functions.append(table_as_of(lake, visible, recorded, instance))
+        of_instances.append(functions)
+    return [*_lsn_functions(visible, recorded), *_mask_functions(recorded)], of_instances
 
 
 def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:

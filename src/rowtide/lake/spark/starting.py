@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.lake.errors import SparkNotStarted
 from rowtide.lake.java import describe
-from rowtide.lake.spark.jars import Library, find_hadoop_version, find_libraries, jar_settings
+from rowtide.lake.spark.jars import JARS, Library, find_hadoop_version, find_libraries, jar_settings
 from rowtide.lake.spark.jvm import connect_submitted, interrupts_kept, is_submitted, launch_jvm, read_submitted
+from rowtide.lake.spark.resolved_jars import ResolvedJars
 from rowtide.lake.spark.settings import MASTER, USUAL_MASTER, SparkRequest, is_local, settle
 from rowtide.lake.spark.shipping import ship_package
 from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
@@ -35,6 +36,7 @@ def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequ
     home = find_spark_home(os.environ)
     asked = {**read_asked(os.environ), **request.settings()}
     gateway: JavaGateway | None = None
+    resolved, recalled = None, None
     if is_submitted():
         # Its JVM runs: nothing can be added to its class path.
         gateway = connect_submitted()
@@ -44,6 +46,9 @@ def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequ
         installed = list_installed(home)
         libraries = find_libraries(lakes, find_hadoop_version(installed), formats)
         lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
+        resolved = ResolvedJars.of(lists, {**given, **asked}, os.environ)
+        recalled = resolved.recall(installed) if resolved is not None else None
+        lists = recalled or lists
     settings = settle(asked, given, lists, storage_settings(lakes))
     _choose_python({**given, **asked})
     application: SparkConf = SparkConf().setAll(list(settings.items()))
@@ -52,6 +57,8 @@ def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequ
             context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
         except Py4JJavaError as error:
             raise SparkNotStarted(describe(error)) from error
+    if resolved is not None and recalled is None:
+        resolved.remember(context.getConf().get(JARS) or "")
     _omit_checksums(context)
     if not is_local(str(context.master)):
         ship_package(context)
