@@ -19,6 +19,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.opening import open_log_reader
+from rowtide.log.pace import BatchWanted, ReadingPace
 from rowtide.log.reader import LogReader
 from rowtide.log.store.exchange import EntryExchange, EntryWritten
 from rowtide.storage.traffic import Traffic, read_traffic
@@ -48,10 +49,13 @@ class Reading:
 
 @contextmanager
 def open_reading(
-    url: str, stop: SelectableEvent | None = None, exchange: EntryExchange | None = None
+    url: str,
+    stop: SelectableEvent | None = None,
+    exchange: EntryExchange | None = None,
+    pace: ReadingPace | None = None,
 ) -> Iterator[Reading]:
     """Open a database's log reader as an agent. Raises as `open_log_reader`."""
-    with open_log_reader(url, stop, exchange) as reader:
+    with open_log_reader(url, stop, exchange, pace) as reader:
         yield Reading(reader)
 
 
@@ -71,13 +75,16 @@ def read_log(parent: Connection) -> None:
 
     untold: Queue[EntryWritten] = Queue(_MOST_UNTOLD)
     exchange = EntryExchange(partial(_tell_later, untold))
-    threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, stop), daemon=True).start()
+    pace = ReadingPace()
+    threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, pace, stop), daemon=True).start()
     threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
     threading.Thread(target=_tell, args=(say, untold), daemon=True).start()
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
-        run_agent(lambda: open_reading(url, stop, exchange), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
+        run_agent(
+            lambda: open_reading(url, stop, exchange, pace), stop=stop, idle_s=0, has_run=has_run, on_retry=report
+        )
     except RowtideError as error:
         report(error, None)
 
@@ -101,14 +108,20 @@ def _tell(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> N
         say(untold.get())
 
 
-def _hear_parent(parent: Connection, parent_id: int, exchange: EntryExchange, stop: SelectableEvent) -> None:
-    """Hear of the parent's entries until its end, also detected if a fork of the parent still holds its end of the
-    socket pair.
+def _hear_parent(
+    parent: Connection, parent_id: int, exchange: EntryExchange, pace: ReadingPace, stop: SelectableEvent
+) -> None:
+    """Hear of the parent's entries, and when it needs a batch, until its end, also detected if a fork of the parent
+    still holds its end of the socket pair.
     """
     with suppress(EOFError, OSError):
         while os.getppid() == parent_id:
             if parent.poll(_LOOK_S):
-                exchange.hear(parent.recv())
+                said = parent.recv()
+                if isinstance(said, BatchWanted):
+                    pace.ask(said)
+                else:
+                    exchange.hear(said)
     stop.set()
     # The step in hand has a while to finish; whatever it leaves is redone.
     time.sleep(_STOP_PATIENCE_S)

@@ -5,8 +5,8 @@ The child is a `python -m` process: it imports nothing from the program that sta
 threads yet (docs/decisions/0028). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
 that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each tells the other
-of the entries that it writes to the manifest (docs/decisions/0118). When the parent ends, for whatever reason, the
-child sees end of file and ends too.
+of the entries that it writes to the manifest (docs/decisions/0118); the parent says when it needs a batch of the log.
+When the parent ends, for whatever reason, the child sees end of file and ends too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rowtide.agents.errors import LogReaderEnded
 from rowtide.agents.forked_child import ForkedChild, can_fork
 from rowtide.agents.loop import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy
+from rowtide.log.pace import BatchWanted
 from rowtide.log.store.exchange import EntryExchange, EntryWritten
 from rowtide.storage.traffic import Traffic
 
@@ -123,11 +124,15 @@ class LogReaderProcess:
         if begun is None:
             _send_task(self._ours, self._url, has_run=has_run)
 
-    def _tell(self, entry: EntryWritten) -> None:
-        """Tell the child of an entry, unless it does not listen: then it finds it in the store."""
+    def ask(self, reader: str) -> None:
+        """Ask the child for a batch, for a reader of the log store that waits for it; see `rowtide.log.pace`."""
+        self._tell(BatchWanted(reader))
+
+    def _tell(self, word: EntryWritten | BatchWanted) -> None:
+        """Tell the child of an entry, or of a wish, unless it does not listen: then it finds the entry in the store."""
         with suppress(OSError):
             if select.select([], [self._ours], [], 0)[1]:
-                self._ours.send(entry)
+                self._ours.send(word)
 
     def __enter__(self) -> LogReaderProcess:
         return self

@@ -12,6 +12,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
+from rowtide.log.pace import ReadingPace
 from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -30,12 +31,15 @@ _STAND_BY_S = 1.0
 
 @contextmanager
 def open_log_reader(
-    url: str, stop: SelectableEvent | None = None, exchange: EntryExchange | None = None
+    url: str,
+    stop: SelectableEvent | None = None,
+    exchange: EntryExchange | None = None,
+    pace: ReadingPace | None = None,
 ) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
 
     One process reads the log for all features. With `stop`, this one waits as a standby while another process holds the
-    lease, until `stop` is set. `exchange`: with the process for which the log is read.
+    lease, until `stop` is set. `exchange`: with the process for which the log is read, and `pace`: as it asks.
     """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
     with _take_lease(engine, stop) as lease:
@@ -56,7 +60,7 @@ def open_log_reader(
         if exchange is not None:
             manifest.attach(exchange)
         source = PostgresSource.open(LogAccess(url, lease.connection, definition, manifest, token, stop))
-        with LogReader(source, store, manifest, token) as reader:
+        with LogReader(source, store, manifest, token, pace) as reader:
             yield reader
 
 

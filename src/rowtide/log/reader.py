@@ -35,6 +35,7 @@ from rowtide.log.batches import (
 from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import Event, stamp
 from rowtide.log.messages import Messages
+from rowtide.log.pace import ReadingPace
 from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain
@@ -196,10 +197,14 @@ class RangeWriter:
 class LogReader:
     """Reads the log in bounded steps. Use as a context manager: it owns the source and its threads."""
 
-    def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
+    def __init__(
+        self, source: LogSource, store: Store, manifest: Manifest, token: int, pace: ReadingPace | None = None
+    ) -> None:
+        """`pace` says when batches wait; None: never."""
         self._store = store
         self._manifest = manifest
         self._token = token
+        self._pace = pace or ReadingPace()
         self._small_age_s = SMALL_BATCH_AGE_AT_BUCKET_S if is_object_url(store.url("")) else SMALL_BATCH_AGE_S
         self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
         self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
@@ -241,7 +246,7 @@ class LogReader:
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = max(received.messages[-1:].sizes(), default=0) >= LARGE_MESSAGE_BYTES
-        self._hand_on(received)
+        self._hand_on(received, waits=self._waits(received))
         # One large message is in memory at a time; the writer of a mark waits for what came before it.
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
@@ -314,11 +319,20 @@ class LogReader:
                     return
                 look_at += WHOLE_BATCH_MESSAGES
 
+    def _waits(self, received: Received) -> bool:
+        """Return whether nobody needs what was received yet."""
+        is_needed = received.is_marked or received.reply_requested or _is_full(received) or self._in_parts
+        return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)
+
     def _writes_little(self) -> bool:
         """Whether at most one batch waits to be durable: where each takes long, as in a bucket, they become larger."""
         return sum(not queued.done() for queued in self._queued) <= 1
 
-    def _hand_on(self, received: Received) -> None:
+    def _hand_on(self, received: Received, *, waits: bool = False) -> None:
+        """Queue what was received, up to the last commit, unless it waits."""
+        if waits:
+            self._kept = received.messages
+            return
         is_full = _is_full(received)
         cuts, count = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
         self._kept = received.messages[count:]
@@ -327,6 +341,7 @@ class LogReader:
             self._queue(cut)
 
     def _queue(self, cut: Cut) -> None:
+        self._pace.hand_on()
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))
 

@@ -15,7 +15,7 @@ from builders.faults.faulty_proxy import FaultyProxy, Request
 from builders.servers.object_servers import Bucket
 from rowtide.handle import connect
 
-TABLES, CYCLES = 6, 4
+TABLES, CYCLES, STEADY = 6, 4, 200
 OLD = """
 from rowtide.storage import freshness
 freshness.FRESH_FOR_S = 0.2
@@ -76,6 +76,33 @@ def test_a_cycle_asks_a_bucket_for_little(
         if interval == "short":
             require_reported(logged, proxy)
         assert process.terminate() == 0
+
+
+def test_a_cycle_beside_steady_writes_has_one_batch(logged: LoggedDatabase, bucket: Bucket, tmp_path: Path) -> None:
+    logged.execute("create table measured (id int primary key)")
+    logged.cdc.enable_db(f"{bucket.url}/lake")
+    logged.cdc.enable_table("measured", snapshot=False)
+    with (
+        FaultyProxy(bucket.endpoint) as proxy,
+        CaptureProcess(logged.url, tmp_path, environment={"AWS_ENDPOINT_URL": proxy.endpoint}) as process,
+    ):
+        logged.execute("insert into measured values (0)")
+        process.wait_published(logged)
+        proxy.forget()
+        begun = time.monotonic()
+        for number in range(1, STEADY + 1):
+            logged.execute(f"insert into measured values ({number})")
+            time.sleep(0.02)
+        process.wait_published(logged)
+        seen, seconds = proxy.seen(), time.monotonic() - begun
+        assert process.terminate() == 0
+    cycles = count([one for one in seen if "/cycles/_delta_log" in one.target], "PUT")
+    segments = count([one for one in seen if "/segments/" in one.target], "PUT")
+    others = [request for request in seen if not is_of_table(request)]
+    assert 1 < cycles < STEADY / 4
+    # The last one is waited for, and its mark brings another; a slow one is asked for twice.
+    assert segments <= 1.5 * cycles + 2
+    assert len(others) <= MOST_A_CYCLE * cycles + 2 * seconds, Counter((one.kind, one.key) for one in others)
 
 
 def require_reported(logged: LoggedDatabase, proxy: FaultyProxy) -> None:

@@ -16,7 +16,7 @@ from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
-from rowtide.cdc.definitions import list_enabled, read_source, require_complete
+from rowtide.cdc.definitions import READER, list_enabled, read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
@@ -108,6 +108,12 @@ def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
 def all_at_once(of_job: ScanLimits) -> ScanLimits:
     """Return the limits of a run that ends when all that was committed before is published."""
     return ScanLimits(maxtrans=of_job.maxtrans, is_continuous=False)
+
+
+ASK_AHEAD_S = 0.3
+"""So long a batch takes at most to be in a bucket, with what it waits for in the log reader."""
+_ASK_AGAIN_S = 1.0
+"""What was asked for may have had nothing for capture, or nobody have heard."""
 
 
 class _Run:
@@ -256,19 +262,35 @@ class _Supervisor:
         self._mark_end = mark_end
         self._end_to_read: int | None = None
         self._over_at: float | None = None
-        self._next_scan = 0.0
+        self._next_scan = self._next_ask = 0.0
 
     def step(self) -> bool:
         """Scan if that is due, and do a piece of housekeeping; return whether there was anything to do."""
         self._reader.keep_running()
         if self._snapshots is not None:
             self._snapshots.verify()
+        self._ask_when_due()
         has_scanned = self._is_due() and self._scan()
         has_kept_house = self._housekeeping.step() or self._mending.step()
         self._recorder.step()
         if has_scanned:
-            self._stop.wait(min(max(self._next_scan - time.monotonic(), 0), LONGEST_REST_S))
+            self._rest()
         return has_scanned or has_kept_house
+
+    def _rest(self) -> None:
+        """Rest until the next scan is due, or its batch of the log is to be asked for."""
+        ahead_s = ASK_AHEAD_S if self._pace.counts_requests else 0
+        self._stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
+
+    def _ask_when_due(self) -> None:
+        """Ask the log reader for a batch where each costs requests: it is there when the next scan begins."""
+        now = time.monotonic()
+        is_due = now >= self._next_scan - ASK_AHEAD_S or self._capture.is_awaited
+        if not (self._pace.counts_requests and is_due) or now < self._next_ask:
+            return
+        is_first, self._next_ask = not self._next_ask, now + _ASK_AGAIN_S
+        if is_first or not self._capture.count_waiting():
+            self._reader.ask(READER)
 
     def _is_due(self) -> bool:
         """Return whether a scan is due: its time has come, or what waits is worth the requests."""
@@ -296,6 +318,8 @@ class _Supervisor:
             self._recorder.note_empty()
         ended = time.monotonic()
         tables = self._capture.changed_tables if worked else 0
+        if worked:
+            self._next_ask = 0
         scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun, tables)
         self._next_scan = ended + self._pace.pause_after(scan)
         if self._pace.is_over:

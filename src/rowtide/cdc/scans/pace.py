@@ -88,9 +88,14 @@ class Pace:
         return rest if scan.has_worked and is_drained else 0
 
     @property
+    def counts_requests(self) -> bool:
+        """Whether requests have a price."""
+        return self._max_latency_s is not None
+
+    @property
     def saves_requests(self) -> bool:
         """Whether a pause may be cut short where much is waiting: it is for the sake of requests."""
-        return self._max_latency_s is not None and self._limits.pollinginterval is None
+        return self.counts_requests and self._limits.pollinginterval is None
 
     def _period_s(self, scan: Scan) -> float:
         """Return the seconds from the begin of a cycle to the next one's, which has as many tables at a guess."""
