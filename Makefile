@@ -6,6 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 JARS := .venv/jars
 OBJECT_SERVER := .venv/bin/object-server
+REST_SERVER := .venv/rest-server
 REWRITTEN := .venv/rewritten
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
@@ -43,13 +44,13 @@ check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/check tests/integration/health)
 
 test: java go ## Run the tests that a change is judged by
-	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REWRITTEN)
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java go install lint $(JARS) $(OBJECT_SERVER) ## Run those that take longer too: every test on every pair of databases
+test-all: java go install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
-soak: java go install $(JARS) $(OBJECT_SERVER) ## Run the long forms of tests, for hours
+soak: java go install $(JARS) $(OBJECT_SERVER) $(REST_SERVER) ## Run the long forms of tests, for hours
 	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and Debezium (ARGS=...)
@@ -101,6 +102,13 @@ $(JARS): $(INSTALLED)
 $(OBJECT_SERVER): $(BIN)/uv $(wildcard tests/object_server/*)
 	@echo "Building the S3 server of the tests ..."
 	@cd tests/object_server && CGO_ENABLED=0 go build -buildvcs=false -gcflags='all=-N -l' -ldflags=-w -o ../../$@
+	@touch $@
+
+# By the Ivy that comes with Spark, which fetches everything before it copies anything.
+$(REST_SERVER): $(INSTALLED) tests/rest_server/ivy.xml
+	@echo "Fetching Iceberg's REST server for the tests ..."
+	@java -jar .venv/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -warn -ivy tests/rest_server/ivy.xml -sync \
+		-retrieve "$@/[artifact]-[revision](-[classifier]).[ext]" > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 # The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself

@@ -13,7 +13,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.faults.failpoints import BRANCH_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.delta_tables import own
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
-from builders.servers.rest_catalogues import rest_catalogue
+from builders.servers.rest_catalogues import running_rest_catalogue
 from rowtide.cdc.errors.consuming import ConsumerOwned
 from rowtide.delta.writing.mending import is_marked
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
@@ -106,13 +106,12 @@ def iceberg(request: pytest.FixtureRequest, applied: AppliedTargets) -> Iterator
     if request.param == "hadoop":
         yield lambda _name: {"format": TargetFormat.ICEBERG}
         return
-    with rest_catalogue(applied.captured.spark, applied.folder) as catalogue:
-        settings = {"type": "rest", "uri": catalogue.url}
+    with running_rest_catalogue(applied.folder) as catalogue:
         yield lambda name: {
             "format": TargetFormat.ICEBERG,
             "path": None,
             "catalog": f"shared.{name}",
-            "catalog_options": settings,
+            "catalog_options": catalogue.settings,
         }
 
 
