@@ -36,10 +36,13 @@ _NOT_A_NAME = re.compile(r"\W")
 class IcebergTable:
     """A table of an Iceberg catalogue; `spark` is a session for this table alone."""
 
-    def __init__(self, spark: SparkSession, target: Target, namespace: str, name: str, verify: Verify) -> None:
+    def __init__(
+        self, spark: SparkSession, target: Target, namespaces: Sequence[str], name: str, verify: Verify
+    ) -> None:
+        """`namespaces` are that of the table and those that it is in, outermost first."""
         self._spark = spark
         self._target = target
-        self._namespace = namespace
+        self._namespaces = namespaces
         self._name = name
         self._verify = verify
         self._present = 0
@@ -56,8 +59,9 @@ class IcebergTable:
             catalog, namespace = f"rowtide_{target.target_id}", _NOT_A_NAME.sub("_", target.name)
             settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
         _configure(spark, catalog, settings)
-        place = f"{quote(catalog)}.{'.'.join(map(quote, namespace.split('.')))}"
-        return cls(spark, target, place, f"{place}.{quote(table)}", verify)
+        levels = [quote(name) for name in (catalog, *namespace.split("."))]
+        namespaces = [".".join(levels[:count]) for count in range(2, len(levels) + 1)]
+        return cls(spark, target, namespaces, f"{namespaces[-1]}.{quote(table)}", verify)
 
     @property
     def location(self) -> str:
@@ -88,7 +92,9 @@ class IcebergTable:
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
-            self._spark.sql(f"create namespace if not exists {self._namespace}")
+            # Nessie and others have no namespace without the one that it is in.
+            for namespace in self._namespaces:
+                self._spark.sql(f"create namespace if not exists {namespace}")
             self._spark.sql(
                 f"create table {self._name} ({columns}) using iceberg{partitioned_by(table)} tblproperties ({listed})"
             )
