@@ -19,7 +19,9 @@ _IN_PARAMETER = re.compile(
 )
 
 
-_OF_STORES = r"[\w.-]*(?:secret[.-]?key|account\.key|session[.-]token|sas\.(?:fixed\.)?token)[\w.-]*|accountkey"
+_OF_STORES = (
+    r"[\w.-]*(?:secret[.-]?(?:access[.-])?key|account\.key|session[.-]token|sas\.(?:fixed\.)?token)[\w.-]*|accountkey"
+)
 """Settings of object stores: Hadoop's (`fs.s3a.secret.key`, `fs.azure.account.key.NAME.dfs…`), and Azure's own."""
 _IN_SETTING = re.compile(
     rf"(?P<before>\b(?:{_OF_STORES}|sig|x-amz-(?:signature|credential|security-token))[\"']?\s*[=:]\s*)"

@@ -21,12 +21,15 @@ from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
 from rowtide.cdc.instances import Instance
 from rowtide.core.json_records import JsonOf
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions
 
 _UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_SECRET = re.compile(r"(?:^|[.-])(?:token|credential|password|secret(?:[.-].*)?)$|^header\.", re.IGNORECASE)
+"""Options of Iceberg's catalogues, beside the keys of object stores."""
 
 
 _OPTIONS = JsonOf[TargetOptions](TargetOptions)
@@ -159,12 +162,17 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
     is_custom = kind.startswith(PYTHON)
     is_history = kind == HISTORY
     has_tracked = options.track_history_column_list is not None
+    secret = _find_secret(options)
     return [
         ("its name is not of letters, digits, _, . and -", _NAME.fullmatch(name) is None),
         (f"there is no kind {kind}", not is_custom and kind not in (CURRENT, HISTORY)),
         ("it has neither a path nor a catalogue", not is_custom and (options.path or options.catalog) is None),
         ("it has a path and a catalogue", options.path is not None and options.catalog is not None),
         ("its catalogue is not written NAME.NAMESPACE", options.catalog is not None and "." not in options.catalog),
+        (
+            f"every role that may connect could read its secret {secret}, which belongs in Spark's settings",
+            bool(secret),
+        ),
         ("Iceberg tables are not clustered", options.format is TargetFormat.ICEBERG and bool(options.cluster_by)),
         ("its tables are partitioned and clustered", bool(options.partition_by and options.cluster_by)),
         ("a table of a class is not partitioned", is_custom and bool(options.partition_by)),
@@ -182,6 +190,15 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
             options.column_list is not None and bool(options.except_column_list),
         ),
     ]
+
+
+def _find_secret(options: TargetOptions) -> str | None:
+    """Return the setting of the catalogue that is a secret, if one is."""
+    for name, value in options.catalog_options.items():
+        if _SECRET.search(name) or redact(text := f"{name}={value}") != text:
+            catalog = (options.catalog or "NAME").partition(".")[0]
+            return f"spark.sql.catalog.{catalog}.{name}"
+    return None
 
 
 def _as_target(row: Row[Any], consumer: Consumer) -> Target:

@@ -22,6 +22,7 @@ from rowtide.core.secrets import redact
             "https://b.s3/x?X-Amz-Credential=***&X-Amz-Signature=***",
         ),
         ("--conf spark.hadoop.fs.s3a.secret.key=pw --name a", "--conf spark.hadoop.fs.s3a.secret.key=*** --name a"),
+        ("spark.sql.catalog.c.s3.secret-access-key=pw", "spark.sql.catalog.c.s3.secret-access-key=***"),
         ("fs.azure.account.key.a.dfs.core.windows.net: pw,", "fs.azure.account.key.a.dfs.core.windows.net: ***,"),
         ("{'fs.s3a.session.token': 'pw', 'a': 1}", "{'fs.s3a.session.token': ***, 'a': 1}"),
         ("AWS_SECRET_ACCESS_KEY=pw", "AWS_SECRET_ACCESS_KEY=***"),

@@ -123,11 +123,41 @@ def test_a_history_tracks_all_columns_or_some() -> None:
         (CURRENT, {"column_list": ("a",), "except_column_list": ("b",)}, "named twice"),
         (CURRENT, {"cluster_by": ("a",), "partition_by": ("b",)}, "partitioned and clustered"),
         ("python:a.B", {"path": None, "partition_by": ("b",)}, "class is not partitioned"),
+        *(
+            (CURRENT, {"path": None, "catalog": "c.d", "catalog_options": {"type": "rest", name: value}}, reason)
+            for reason in [r"its secret spark\.sql\.catalog\.c\."]
+            for name, value in {
+                "token": "x",
+                "credential": "id:x",
+                "jdbc.password": "x",
+                "s3.secret-access-key": "x",
+                "s3.session-token": "x",
+                "adls.auth.shared-key.account.key": "x",
+                "hadoop.fs.s3a.secret.key": "x",
+                "header.Authorization": "Bearer x",
+                "uri": "https://user:x@catalogue",
+            }.items()
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(kind: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(TargetInvalid, match=reason):
         require_valid("t", kind, TargetOptions(**{"path": "/t", **options}))
+
+
+def test_options_of_catalogues_are_no_secrets_by_their_names() -> None:
+    usual = {
+        "type": "rest",
+        "uri": "https://catalogue:8181/api",
+        "warehouse": "shop",
+        "oauth2-server-uri": "https://catalogue/token",
+        "token-refresh-enabled": "false",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.access-key-id": "AKIA",
+        "s3.sse.key": "arn:aws:kms:x",
+    }
+    require_valid("t", CURRENT, TargetOptions(catalog="c.d", catalog_options=usual))
 
 
 def test_a_name_is_one_word() -> None:
