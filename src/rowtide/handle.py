@@ -146,9 +146,10 @@ class Database:
     ) -> Registration:
         """Register change tables, base tables and targets in a namespace of a catalogue, as often as they change.
 
-        `kind` is `hive`, `place` its address. With `dry_run` only say what would be done. Raises
-        `NotOwner`, `DatabaseNotEnabled`, `LakeUnknown`, `CatalogueUnreachable`, `CatalogueRefused`,
-        `CatalogueNamespaceUnknown`, `CatalogueNameTaken` before anything is changed.
+        `kind` is `hive`, or `iceberg` for the REST catalogue that Iceberg targets write to, whose tables get comments;
+        `place` is its address. With `dry_run` only say what would be done. Raises `NotOwner`, `DatabaseNotEnabled`,
+        `LakeUnknown`, `CatalogueUnreachable`, `CatalogueRefused`, `CatalogueNamespaceUnknown`, `CatalogueNameTaken`,
+        `NothingForCatalogue` before anything is changed.
         """
         with naming_extras():
             from rowtide.catalogs.kinds import CatalogueKind

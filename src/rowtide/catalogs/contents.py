@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rowtide.catalogs import comments
-from rowtide.catalogs.entries import Entry, EntryColumn
+from rowtide.catalogs.entries import Entry, EntryColumn, Resident
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import RecordedInstance
@@ -32,7 +32,7 @@ class LeftOut:
 
 def list_contents(
     lake: str, instances: Iterable[RecordedInstance], targets: Iterable[Target]
-) -> Iterator[Entry | LeftOut]:
+) -> Iterator[Entry | Resident | LeftOut]:
     """Yield the tables that there are, and those that no catalogue can be given. Raises `LakeReadFailed`."""
     recorded = {one.instance.capture_instance: one.instance for one in instances}
     for name, instance in recorded.items():
@@ -49,26 +49,30 @@ def list_contents(
         yield from _list_target(lake, target, recorded)
 
 
-def _list_target(lake: str, target: Target, recorded: Mapping[str, Instance]) -> Iterator[Entry | LeftOut]:
+def _list_target(lake: str, target: Target, recorded: Mapping[str, Instance]) -> Iterator[Entry | Resident | LeftOut]:
     options, made = target.options, SetTable(lake, target).read().tables
     if target.is_custom:
         yield LeftOut(f"target {target.name}", "rowtide does not know the tables of a class of yours")
         return
-    if options.path is None:
+    is_iceberg = options.format is TargetFormat.ICEBERG
+    if options.path is None and not is_iceberg:
         yield LeftOut(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
         return
-    if options.format is TargetFormat.ICEBERG:
+    if options.path is not None and is_iceberg:
         yield LeftOut(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
         return
     names = [consumed.name for consumed in target.consumer.instances]
-    for name in sorted(set(names) & made.keys()):
+    for name in sorted(names):
         table, instance = options.table_names.get(name, name), recorded.get(name)
         key, wanted = f"target {target.target_id} {table}", f"{target.name}_{table}"
         comment = comments.describe_target(target.name, target.kind, instance, name)
-        path = f"{options.path.rstrip('/')}/{table}"
-        entry = _delta_entry(key, wanted, path, comment, _meanings(target, instance, names))
-        if entry is not None:
-            yield entry
+        meanings = _meanings(target, instance, names)
+        if options.catalog is not None:
+            yield Resident(wanted, target.target_id, options.catalog, table, comment, meanings)
+        elif name in made:
+            entry = _delta_entry(key, wanted, f"{(options.path or '').rstrip('/')}/{table}", comment, meanings)
+            if entry is not None:
+                yield entry
 
 
 def _meanings(target: Target, instance: Instance | None, names: Iterable[str]) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -26,6 +27,22 @@ class Entry:
     location: str
     comment: str = ""
     columns: tuple[EntryColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """An Iceberg table that its target has in a catalogue: no other catalogue may have it, too.
+
+    `title` is what it is in rowtide's words, `catalog` its target's `NAME.NAMESPACE`, `name` its name
+    there; `meanings` are comments of columns.
+    """
+
+    title: str
+    target_id: str
+    catalog: str
+    name: str
+    comment: str
+    meanings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Denied, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError, numbered
+
+
+@numbered
+class NothingForCatalogue(Invalid):
+    """An Iceberg catalogue has no table of the database: its change and base tables are Delta tables."""
+
+    number = 8161
+    fact = "namespace {namespace} of the Iceberg catalogue {place} has no table of this database's targets"
+    hint = (
+        "Change and base tables are Delta tables, which no Iceberg catalogue can have. Add a target with "
+        "`--format iceberg --catalog NAME.NAMESPACE`, and apply it: its tables are in the catalogue from the "
+        "beginning (docs/how-to/register-in-a-catalogue.md)."
+    )
+    place: str
+    namespace: str
 
 
 @numbered
@@ -23,8 +38,8 @@ class CatalogueRefused(Denied):
     number = 8179
     fact = "the catalogue {place} refused to {action}: {reason}"
     hint = (
-        "If a right is missing, grant it there to the user of the command. What was registered before stays; run "
-        "again, the command goes on."
+        "If a right is missing, grant it there to the user of the command; to a catalogue that is reached by HTTP the "
+        "token in ROWTIDE_CATALOG_TOKEN is sent. What was registered before stays; run again, the command goes on."
     )
     place: str
     action: str

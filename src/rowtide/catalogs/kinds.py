@@ -10,3 +10,5 @@ class CatalogueKind(StrEnum):
 
     HIVE = "hive"
     """A Hive metastore: by Thrift, or by JDBC the database of an embedded one."""
+    ICEBERG = "iceberg"
+    """A catalogue of Iceberg's REST protocol."""

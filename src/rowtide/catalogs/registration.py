@@ -1,15 +1,20 @@
-"""Registers a database's tables in a catalogue: adds new ones, corrects changed ones, removes what is gone."""
+"""Registers a database's tables in a catalogue: adds new ones, corrects changed ones, removes what is gone.
+
+In an Iceberg catalogue a target has its tables already: they are described there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
 from rowtide.catalogs.catalogue import Catalogue
 from rowtide.catalogs.contents import LeftOut, list_contents
-from rowtide.catalogs.entries import Entry
+from rowtide.catalogs.entries import Entry, Resident
+from rowtide.catalogs.errors import NothingForCatalogue
+from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
 from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.catalogs.plan import Action, Step, plan_steps
 from rowtide.cdc.access import own_source
@@ -52,18 +57,67 @@ def register_tables(url: str, kind: CatalogueKind, place: str, namespace: str, *
         source = own_source(connection, parse_url(url).name)
         targets = list_targets(connection)
     contents = list(list_contents(source.lake, PublishedLake(source.lake).list_recorded_instances(), targets))
-    with _open(kind, place, namespace, source.source_id) as catalogue:
+    match kind:
+        case CatalogueKind.HIVE:
+            return _register(_Place(place, namespace, dry_run), contents, source.source_id)
+        case CatalogueKind.ICEBERG:
+            return _describe_residents(_Place(place, namespace, dry_run), contents)
+        case _:
+            assert_never(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    address: str
+    namespace: str
+    is_rehearsed: bool
+
+
+def _register(place: _Place, contents: Sequence[Entry | Resident | LeftOut], source_id: str) -> Registration:
+    """Let a metastore have the tables that it can have."""
+    with _open_metastore(place, source_id) as catalogue:
         wanted = [catalogue.fit(one) for one in contents if isinstance(one, Entry)]
         steps = plan_steps(wanted, catalogue.list_tables(), catalogue.as_name, catalogue.namespace)
-        if not dry_run:
-            for step in steps:
-                _take(catalogue, step)
+        for step in steps if not place.is_rehearsed else ():
+            _take(catalogue, step)
         left_out = [
-            RegisteredTable("leave out", one.table, None, None, one.reason)
+            _leave_out(one.title, f"it is in the catalogue {one.catalog} already")
+            if isinstance(one, Resident)
+            else _leave_out(one.table, one.reason)
             for one in contents
-            if isinstance(one, LeftOut)
+            if not isinstance(one, Entry)
         ]
         return Registration(catalogue.namespace, (*map(_describe, steps), *left_out))
+
+
+def _describe_residents(place: _Place, contents: Sequence[Entry | Resident | LeftOut]) -> Registration:
+    """Describe the tables that targets have in a namespace of an Iceberg catalogue. Raises `NothingForCatalogue`."""
+    catalogue = IcebergRestCatalogue.open(place.address, place.namespace)
+    tables = [_describe_resident(catalogue, one, dry_run=place.is_rehearsed) for one in contents]
+    if all(table.name is None for table in tables):
+        raise NothingForCatalogue(place.address, place.namespace)
+    return Registration(place.namespace, tuple(tables))
+
+
+def _describe_resident(
+    catalogue: IcebergRestCatalogue, one: Entry | Resident | LeftOut, *, dry_run: bool
+) -> RegisteredTable:
+    match one:
+        case Resident():
+            place, done = f"{one.catalog}.{one.name}", catalogue.describe(one, dry_run=dry_run)
+            if done is None:
+                return _leave_out(one.title, f"it is not in this namespace: its target writes to {place}")
+            return RegisteredTable(done.value, one.title, one.name, place)
+        case Entry():
+            return _leave_out(one.name, "a Delta table, which no Iceberg catalogue can have: add a target of Iceberg")
+        case LeftOut():
+            return _leave_out(one.table, one.reason)
+        case _:
+            assert_never(one)
+
+
+def _leave_out(table: str, reason: str) -> RegisteredTable:
+    return RegisteredTable("leave out", table, None, None, reason)
 
 
 def _take(catalogue: Catalogue, step: Step) -> None:
@@ -90,16 +144,12 @@ def _describe(step: Step) -> RegisteredTable:
 
 
 @contextmanager
-def _open(kind: CatalogueKind, place: str, namespace: str, source_id: str) -> Iterator[Catalogue]:
-    match kind:
-        case CatalogueKind.HIVE:
-            from rowtide.catalogs.hive import HiveMetastore
-            from rowtide.lake.session import build_session
+def _open_metastore(place: _Place, source_id: str) -> Iterator[Catalogue]:
+    from rowtide.catalogs.hive import HiveMetastore
+    from rowtide.lake.session import build_session
 
-            metastore = HiveMetastore(build_session(), place, namespace, source_id)
-            try:
-                yield metastore
-            finally:
-                metastore.close()
-        case _:
-            assert_never(kind)
+    metastore = HiveMetastore(build_session(), place.address, place.namespace, source_id)
+    try:
+        yield metastore
+    finally:
+        metastore.close()

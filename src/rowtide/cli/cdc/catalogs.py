@@ -23,12 +23,13 @@ _LISTED = {"action": "action", "table": "table", "name": "name", "location": "lo
 )
 def register_catalog(
     db: Db,
-    catalogue_kind: Annotated[CatalogueKind, typer.Argument(metavar="KIND", help="hive.")],
+    catalogue_kind: Annotated[CatalogueKind, typer.Argument(metavar="KIND", help="hive, or iceberg (REST).")],
     place: Annotated[
         str,
         typer.Argument(
             metavar="PLACE",
-            help="Its address: thrift://host:9083, or the jdbc: URL of an embedded metastore.",
+            help="Its address: thrift://host:9083, or the jdbc: URL of an embedded metastore; http://host:8181, or "
+            "http://host:8181#WAREHOUSE.",
         ),
     ],
     namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
@@ -43,6 +44,9 @@ def register_catalog(
     Run it again after tables are enabled, disabled or altered: what is gone is removed from the catalogue, and what
     rowtide did not register stays as it is. Who may read rows, the files' permissions decide; names and comments are
     seen by every reader of the catalogue.
+
+    A catalogue of Iceberg has tables of Iceberg only, those of targets that write to it (`add-target --catalog`), and
+    they get comments; the token for it is in ROWTIDE_CATALOG_TOKEN.
     """
     from rowtide.catalogs.registration import RegisteredTable
 
