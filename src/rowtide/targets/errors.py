@@ -49,6 +49,20 @@ class TargetOccupied(AlreadyExists):
 
 
 @numbered
+class TargetBranchesDropped(Invalid):
+    """A catalogue accepts branches of Iceberg tables, and keeps none: a target cannot commit to it."""
+
+    number = 8162
+    fact = "the catalogue of {place} keeps no branches of Iceberg tables, by which target {target} commits"
+    hint = (
+        "Nothing was written. Drop the target, and add it with another catalogue, or with a path; Nessie is one that "
+        "keeps no branches (docs/how-to/register-in-a-catalogue.md)."
+    )
+    target: str
+    place: str
+
+
+@numbered
 class TargetTableUnknown(NotFound):
     """A target has no table of an instance, or not yet."""
 

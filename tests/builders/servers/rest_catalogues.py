@@ -73,13 +73,22 @@ def running_rest_catalogue(folder: Path) -> Iterator[RestCatalogue]:
 
 @contextmanager
 def relayed(
-    catalogue: RestCatalogue, *, token: str | None = None, before_commit: Callable[[], None] | None = None
+    catalogue: RestCatalogue,
+    *,
+    token: str | None = None,
+    before_commit: Callable[[], None] | None = None,
+    has_branches: bool = True,
 ) -> Iterator[RestCatalogue]:
-    """Serve a catalogue on an address of its own, to those who have a token; something may come before a commit."""
+    """Serve a catalogue on an address of its own, to those who have a token; something may come before a commit.
+
+    Without branches it keeps none of a table's, and says nothing, as Nessie does.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._pass_on()
+
+        do_HEAD = do_GET  # noqa: N815 - names of http.server
 
         def do_POST(self) -> None:
             if before_commit is not None:
@@ -89,9 +98,12 @@ def relayed(
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
             status, answer = 403, json.dumps({"error": {"message": "not for you", "type": "Forbidden", "code": 403}})
+            if not has_branches:
+                body = _without_branches(body)
             if token is None or self.headers.get("Authorization") == f"Bearer {token}":
                 status, answer = catalogue.ask(self.command, self.path, body)
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer.encode())))
             self.end_headers()
             self.wfile.write(answer.encode())
@@ -101,6 +113,14 @@ def relayed(
 
     with serving(Handler) as url:
         yield RestCatalogue(url)
+
+
+def _without_branches(body: str) -> str:
+    asked = json.loads(body or "{}")
+    if "updates" not in asked:
+        return body
+    kept = [each for each in asked["updates"] if each.get("ref-name", "main") == "main"]
+    return json.dumps({**asked, "updates": kept})
 
 
 def _answers(server: subprocess.Popen[bytes], said: Path, catalogue: RestCatalogue) -> bool:

@@ -185,3 +185,14 @@ def test_each_apply_is_in_the_catalogue_at_once(applied: AppliedTargets, catalog
     shown = spark.sql("describe reader.shop.deep.public_Item").collect()
     assert {row["col_name"]: row["comment"] for row in shown} == {name: doc for name, (_, doc) in COLUMNS.items()}
     assert sorted(row["id"] for row in spark.table("reader.shop.deep.public_Item").collect()) == [2, 3]
+
+
+@pytest.mark.exhaustive
+def test_a_catalogue_without_branches_is_said(applied: AppliedTargets, catalogue: RestCatalogue) -> None:
+    with relayed(catalogue, has_branches=False) as other:
+        add_target(applied, other, "plain")
+        applied.follow()
+        note = applied.notes()["public_Item"]
+    assert note is not None
+    assert note.startswith("RT-8162")
+    assert load(catalogue, "plain").current_snapshot() is None

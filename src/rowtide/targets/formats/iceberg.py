@@ -20,7 +20,7 @@ from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
-from rowtide.targets.errors import TargetOccupied
+from rowtide.targets.errors import TargetBranchesDropped, TargetOccupied
 from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ class IcebergTable:
     def _branched(self) -> Iterator[None]:
         """Let the block write to a branch of the snapshot that was found, which the table follows then.
 
-        Those of other processes, which were interrupted, are removed: one that wakes finds its own gone.
+        Those of other processes, which were interrupted, are removed: one that wakes finds its own gone. Raises
+        `TargetBranchesDropped`.
         """
         spark: Any = self._spark
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - there is no other way to it
@@ -152,6 +153,8 @@ class IcebergTable:
         else:
             # Without a snapshot the branch begins as empty as the table.
             table.manageSnapshots().createBranch(branch).commit()
+        if not table.refs().containsKey(branch):
+            raise TargetBranchesDropped(self._target.name, self.location)
         failpoint("target_branch.after")
         self._branch = branch
         try:
