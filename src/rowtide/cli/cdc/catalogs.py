@@ -19,7 +19,8 @@ _LISTED = {"action": "action", "table": "table", "name": "name", "location": "lo
 
 
 @app.command(
-    epilog="Example: rowtide cdc register-catalog hive thrift://metastore:9083 lake --db postgresql://localhost/shop"
+    epilog="Examples: rowtide cdc register-catalog hive thrift://metastore:9083 lake --db postgresql://localhost/shop; "
+    "rowtide cdc register-catalog iceberg http://catalogue:8181 lake --db postgresql://localhost/shop"
 )
 def register_catalog(
     db: Db,
