@@ -107,8 +107,10 @@ $(OBJECT_SERVER): $(BIN)/uv $(wildcard tests/object_server/*)
 # By the Ivy that comes with Spark, which fetches everything before it copies anything.
 $(REST_SERVER): $(INSTALLED) tests/rest_server/ivy.xml
 	@echo "Fetching Iceberg's REST server for the tests ..."
-	@java -jar .venv/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -warn -ivy tests/rest_server/ivy.xml -sync \
-		-retrieve "$@/[artifact]-[revision](-[classifier]).[ext]" > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@for try in 1 2 3; do \
+		java -jar .venv/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -warn -ivy tests/rest_server/ivy.xml -sync \
+			-retrieve "$@/[artifact]-[revision](-[classifier]).[ext]" > $@.log 2>&1 && exit; \
+	done; cat $@.log >&2; exit 1
 	@touch $@
 
 # The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself

@@ -80,7 +80,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """Publish what a schema has: tables, and the text of views, functions and procedures.
 
         Yields what became of each object while it goes on: one that fails does not stop the others. `excluding` are
-        names and patterns of those left out. Raises `SchemaEmpty`.
+        names and patterns of those left out. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
         from rowtide.replication.publishing import whole_schemas
 
@@ -90,7 +90,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             else:
                 self.add_schema_article(publication, name, article_type)
 
-        return whole_schemas.add_schema(self._engine, publication, schema, excluding, add)
+        return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
     def add_publication(
         self,

@@ -13,10 +13,12 @@ from rowtide.cli.app import app
 GROUPS = ("cdc", "agent", "replication")
 _WORDS = {
     "table": "public.item",
+    "schema": "public",
     "tables": "public.item",
     "instance": "public_item",
     "publication": "shop",
     "subscriber": "postgresql://localhost/nowhere",
+    "distribution_db": "postgresql://localhost/nowhere",
     "lake": "/dev/null/lake",
     "job": "capture",
     "name": "a_name",
@@ -39,6 +41,8 @@ _WORDS = {
 """By the parameter's name, for those that a command cannot do without."""
 _ONE_OF_SEVERAL = {"tables", "instances"}
 """Arguments in place of which an option may be given."""
+_OPTIONS = {("replication", "register-custom-scripting"): ("--python", "module:function")}
+"""One of several of which a command needs one."""
 
 
 def list_commands() -> Iterator[tuple[str, ...]]:
@@ -54,7 +58,7 @@ def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
             yield from _walk((*path, name), below)
     elif any("--db" in parameter.opts for parameter in command.params):
         words = [word for parameter in command.params for word in _words(path, parameter)]
-        yield (*path, *words)
+        yield (*path, *words, *_OPTIONS.get(path, ()))
 
 
 def _words(path: tuple[str, ...], parameter: Any) -> list[str]:

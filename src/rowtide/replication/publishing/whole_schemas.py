@@ -14,6 +14,7 @@ from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distributor import publication_records
 from rowtide.replication.distributor.schema_articles import list_schema_articles
 from rowtide.replication.errors.publishing import ArticleExists, SchemaArticleUsesUnpublished, SchemaEmpty
+from rowtide.replication.publisher import read_source
 
 ADDED, SKIPPED, FAILED = "added", "skipped", "failed"
 
@@ -44,15 +45,16 @@ Add = Callable[[str, ArticleType], object]
 
 
 def add_schema(
-    engine: Engine, publication: str, schema: str, excluding: Sequence[str], add: Add
+    engine: Engine, database: str, publication: str, schema: str, excluding: Sequence[str], add: Add
 ) -> Iterator[AddedArticle]:
     """Publish what a schema has, unless its name matches one of `excluding`; yield what became of each.
 
     Partitions are published with their tables. What belongs to an extension is left to it, and so are functions of
     triggers, which no subscriber's table gets. One that fails does not stop the others. Raises `PublicationUnknown`,
-    `SchemaEmpty`.
+    `SchemaEmpty`, `DatabaseNotPublished`, `DatabaseCopied`.
     """
     with translated(), engine.connect() as connection:
+        read_source(connection, database)
         publication_id = publication_records.get_publication(connection, publication)
         published = {one.source_id for one in publication_records.list_articles(connection, publication_id)}
         published |= {one.source_id for one in list_schema_articles(connection, publication_id)}
