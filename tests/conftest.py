@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,17 @@ NEEDS = {
     "spark_cluster": "spark",
 }
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect twenty thousand tests without looking for garbage among them, now or whenever it is looked for later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

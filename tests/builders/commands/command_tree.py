@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from typer.main import get_command
@@ -72,6 +73,7 @@ class Command:
         return [*self.words, *options, "--", *arguments] if arguments else [*self.words, *options]
 
 
+@cache
 def commands() -> tuple[Command, ...]:
     """Return every command."""
     return tuple(_walk(get_command(app), ()))
