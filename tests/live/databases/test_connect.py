@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 import rowtide
 from builders.commands import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
-from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
+from rowtide.databases.postgres.connect import WHOLE_TABLES, open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
@@ -48,6 +48,14 @@ def test_the_network_is_probed_from_both_ends(database: str) -> None:
 
 def test_what_the_url_says_of_the_network_stays(database: str) -> None:
     assert network_parameters(f"{database}&keepalives_idle=77")["keepalives_idle"] == "77"
+
+
+def test_what_an_engine_has_learned_the_next_knows(database: str) -> None:
+    engine = open_engine(database)
+    assert open_engine(database) is engine
+    others = (open_engine(database, application_name="a test"), open_engine(database, settings=WHOLE_TABLES))
+    kept = open_engine(database, most_kept=1)
+    assert len({id(engine), *map(id, others), id(kept), id(open_engine(database, most_kept=1))}) == 5
 
 
 @pytest.mark.parametrize("addition", ["", "&keepalives_idle=77"])

@@ -29,6 +29,7 @@ from sqlalchemy.schema import CreateTable
 from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
+from rowtide.databases.postgres.alterations import create_tables
 
 cdc_jobs = Table(
     "cdc_jobs",
@@ -101,7 +102,7 @@ def complete(connection: Connection) -> None:
     """Create the missing tables of schema `cdc`, and the jobs of a database that an earlier version enabled."""
     missing = find_missing(connection)
     had_none = cdc_jobs.name in missing
-    metadata.create_all(connection)
+    create_tables(connection, metadata)
     for grant in READER_GRANTS if missing else ():
         connection.execute(grant)
     if had_none and _has_instances(connection):

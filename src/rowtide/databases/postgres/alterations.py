@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 import psycopg
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Compiled, Connection, Engine, Executable, MetaData, create_mock_engine, inspect
+from sqlalchemy.schema import ExecutableDDLElement
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
@@ -134,12 +135,32 @@ def execute_at_once(connection: Connection, steps: Iterable[Executable]) -> None
     """Execute steps in the caller's transaction, sent as one message: between them the locks that they hold wait for
     nothing.
     """
+    _send(connection, [step.compile(connection) for step in steps])  # type: ignore[attr-defined]
+
+
+def create_tables(connection: Connection, metadata: MetaData) -> None:
+    """Create the tables that do not exist, with their comments, in the caller's transaction and as one message.
+
+    Where the connection maps their schema to another one, they are created there.
+    """
+    mapped = connection.get_execution_options().get("schema_translate_map") or {}
+    present = inspect(connection).get_table_names(mapped.get(metadata.schema, metadata.schema))
+    missing = [table for table in metadata.sorted_tables if table.name not in present]
+    steps: list[ExecutableDDLElement] = []
+    noting = create_mock_engine("postgresql+psycopg://", lambda step, *_given, **_options: steps.append(step))
+    metadata.create_all(noting, missing, checkfirst=False)
+    _send(
+        connection,
+        [step.compile(connection, schema_translate_map=mapped, render_schema_translate=True) for step in steps],
+    )
+
+
+def _send(connection: Connection, statements: Sequence[Compiled]) -> None:
+    """Execute statements as one message."""
     session = _session_of(connection)
-    texts = []
-    for step in steps:
-        compiled = step.compile(connection)  # type: ignore[attr-defined]
-        texts.append(_as_text(session, str(compiled), compiled.params))
-    session.execute(";\n".join(texts).encode())
+    texts = [_as_text(session, str(compiled), compiled.params) for compiled in statements]
+    if texts:
+        session.execute(";\n".join(texts).encode())
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -82,6 +83,7 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 _CONNECT_S = "30"
 """How long a server may take to accept a connection."""
+_MOST_ENGINES = 32
 
 _PINNED_IF = {
     "session_replication_role": "{current} operator(pg_catalog.<>) {value}",
@@ -136,19 +138,37 @@ def open_engine(
     its own is to be opened by `open_session`. Its URL has only the database's name. Raises `UrlNotRead`,
     `PostgresNeeded`.
     """
-    from sqlalchemy import create_engine
-    from sqlalchemy.engine import URL
-    from sqlalchemy.pool import NullPool, QueuePool
-
-    pool: dict[str, Any] = {"poolclass": NullPool}
     if most_kept:
         # A kept connection may have been lost meanwhile.
-        pool = {"poolclass": QueuePool, "pool_size": most_kept, "max_overflow": -1, "pool_pre_ping": True}
+        return _make_engine(
+            url, application_name, settings, driver, pool_size=most_kept, max_overflow=-1, pool_pre_ping=True
+        )
+    return _find_engine(url, application_name, tuple(settings.items()), driver)
+
+
+@lru_cache(maxsize=_MOST_ENGINES)
+def _find_engine(
+    url: str | DatabaseUrl, application_name: str, settings: tuple[tuple[str, str], ...], driver: str
+) -> Engine:
+    """Return an engine that keeps no connection: what one has learned of its server, and compiled, the next would."""
+    from sqlalchemy.pool import NullPool
+
+    return _make_engine(url, application_name, dict(settings), driver, poolclass=NullPool)
+
+
+def _make_engine(
+    url: str | DatabaseUrl, application_name: str, settings: Mapping[str, str], driver: str, **pool: Any
+) -> Engine:
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL
+
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
         URL.create(f"postgresql+{driver}", database=parsed.database),
         **pool,
+        # Under rowtide's path the type, which each new engine would look up, is never found.
+        use_native_hstore=False,
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,
     )
@@ -179,6 +199,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
         poolclass=NullPool,
         creator=lambda: _connect_exactly(conninfo),
         hide_parameters=True,
+        use_native_hstore=False,
     )
     _pin_first(engine, PINNED_SETTINGS)
     return engine

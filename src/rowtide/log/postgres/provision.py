@@ -20,7 +20,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
-from rowtide.databases.postgres.alterations import Committing, Rehearsing
+from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, placeholder_reader
@@ -222,7 +222,7 @@ def _record_source(
 ) -> SourceDefinition:
     require_free_schema(connection, catalogue.SCHEMA)
     connection.execute(CreateSchema(catalogue.SCHEMA))
-    catalogue.metadata.create_all(connection)
+    create_tables(connection, catalogue.metadata)
     name = slot.publication_name(server.database_id)
     prepare(place, server, name)
     source = SourceDefinition(

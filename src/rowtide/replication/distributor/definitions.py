@@ -162,9 +162,10 @@ def is_there(connection: Connection) -> bool:
 
 def complete(connection: Connection) -> None:
     """Add the columns that the tables of an earlier build lack, in the caller's transaction."""
+    tables = {name for name, *_ in _NEW_COLUMNS}
+    present = {name: list_columns(distributor(connection), schema_of(connection), name) for name in tables}
     for name, added, definition in _NEW_COLUMNS:
-        present = list_columns(distributor(connection), schema_of(connection), name)
-        if added not in present:
+        if added not in present[name]:
             altering = f"alter table {quote_qualified(schema_of(connection), name)} add column {added} {definition}"
             distributor(connection).execute(statement(altering))
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, Table, func, insert, select, text
 from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.errors import TransactionAborted, translated
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
@@ -66,8 +67,8 @@ def make_tables(connection: Connection, schema: str) -> None:
     """Create the missing tables of a distribution database, on a connection that leads to it."""
     for creation in own_schema(schema):
         connection.execute(statement(creation))
-    for module in _MODULES:
-        module.metadata.create_all(connection)
+    (metadata,) = {module.metadata for module in _MODULES}
+    create_tables(connection, metadata)
 
 
 def move_distribution(engine: Engine, database: str, url: str) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, insert, select, text
 
+from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
@@ -81,7 +82,7 @@ def create(connection: Connection) -> None:
     """Create the tables that do not exist, and give the node its nickname, in the caller's transaction."""
     for creation in own_schema(SCHEMA):
         connection.execute(statement(creation))
-    metadata.create_all(connection)
+    create_tables(connection, metadata)
     for table, columns in _COLUMNS.items():
         connection.execute(
             text(
