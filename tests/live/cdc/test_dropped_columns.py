@@ -51,6 +51,19 @@ def test_dropped_column_is_null_in_all_rows(captured: CapturedDatabase, is_told:
         assert rows_of(captured) == EMPTIED
 
 
+def test_dropped_column_is_null_in_a_target(captured: CapturedDatabase) -> None:
+    captured.execute(*TABLE)
+    captured.enable("item", snapshot=True)
+    captured.copy_tables()
+    applied = AppliedTargets(captured)
+    applied.add("now", "public_item")
+    applied.follow()
+    captured.execute(*DROP)
+    applied.follow()
+    assert applied.rows("now", "public_item", "id", "secret", "name") == EMPTIED
+
+
+@pytest.mark.exhaustive
 def test_dropped_column_is_null_by_spark_and_in_targets(captured: CapturedDatabase) -> None:
     captured.execute(*TABLE)
     captured.enable("item", snapshot=True)
