@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, Self, TypeVar
 
 import psycopg
-from sqlalchemy import Compiled, Connection, Engine, Executable, MetaData, create_mock_engine, inspect
+from sqlalchemy import Connection, Engine, Executable, MetaData, create_mock_engine, inspect
 from sqlalchemy.schema import ExecutableDDLElement
 
 from rowtide.core.failpoints import failpoint
@@ -135,7 +135,12 @@ def execute_at_once(connection: Connection, steps: Iterable[Executable]) -> None
     """Execute steps in the caller's transaction, sent as one message: between them the locks that they hold wait for
     nothing.
     """
-    _send(connection, [step.compile(connection) for step in steps])  # type: ignore[attr-defined]
+    session = _session_of(connection)
+    texts = []
+    for step in steps:
+        compiled = step.compile(connection)  # type: ignore[attr-defined]
+        texts.append(_as_text(session, str(compiled), compiled.params))
+    session.execute(";\n".join(texts).encode())
 
 
 def create_tables(connection: Connection, metadata: MetaData) -> None:
@@ -144,23 +149,27 @@ def create_tables(connection: Connection, metadata: MetaData) -> None:
     Where the connection maps their schema to another one, they are created there.
     """
     mapped = connection.get_execution_options().get("schema_translate_map") or {}
-    present = inspect(connection).get_table_names(mapped.get(metadata.schema, metadata.schema))
-    missing = [table for table in metadata.sorted_tables if table.name not in present]
+    schema = mapped.get(metadata.schema, metadata.schema)
+    present = inspect(connection).get_table_names(schema)
+    missing = tuple(table.name for table in metadata.sorted_tables if table.name not in present)
+    if missing:
+        _session_of(connection).execute(_compile_creation(metadata, missing, schema))
+
+
+@lru_cache(maxsize=16)
+def _compile_creation(metadata: MetaData, names: tuple[str, ...], schema: str | None) -> bytes:
+    """Return the message that creates tables in a schema; to compile it takes longer than to send it."""
     steps: list[ExecutableDDLElement] = []
     noting = create_mock_engine("postgresql+psycopg://", lambda step, *_given, **_options: steps.append(step))
-    metadata.create_all(noting, missing, checkfirst=False)
-    _send(
-        connection,
-        [step.compile(connection, schema_translate_map=mapped, render_schema_translate=True) for step in steps],
-    )
-
-
-def _send(connection: Connection, statements: Sequence[Compiled]) -> None:
-    """Execute statements as one message."""
-    session = _session_of(connection)
-    texts = [_as_text(session, str(compiled), compiled.params) for compiled in statements]
-    if texts:
-        session.execute(";\n".join(texts).encode())
+    metadata.create_all(noting, [table for table in metadata.sorted_tables if table.name in names], checkfirst=False)
+    compiled = [
+        step.compile(
+            dialect=noting.dialect, schema_translate_map={metadata.schema: schema}, render_schema_translate=True
+        )
+        for step in steps
+    ]
+    # Doubled for a driver that fills in parameters; here are none.
+    return ";\n".join(str(one).strip() for one in compiled).replace("%%", "%").encode()
 
 
 @contextmanager
