@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +14,11 @@ from rowtide.cli.options import Db, Group
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
-from rowtide.cli.output.watching import describe_mended
+from rowtide.cli.output.watching import describe_mended, describe_mended_target
 from rowtide.findings.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.mending.tables import MendedTable
     from rowtide.relocation import Copied, CopyProgress
 
 app = typer.Typer(rich_markup_mode=None)
@@ -67,28 +66,35 @@ def mend(
         bool, typer.Option("--dry-run", help="Print what is to be rewritten, and change nothing.")
     ] = False,
 ) -> None:
-    """Take Delta's type widening out of a table's change table and base, so that every reader can read them.
+    """Take Delta's type widening out of a table's change table and base, and out of its tables in targets, so that
+    every reader can read them.
 
-    Files with narrower types are written again; no row changes, and readers and capture go on meanwhile. A running
-    capture does it beside its cycles. Run it again to complete what was interrupted.
+    Files with narrower types are written again; no row changes, and readers, capture and targets go on meanwhile. A
+    running capture does it with its own tables, beside its cycles. Run it again to complete what was interrupted.
     """
-
-    def describe(reports: Sequence[MendedTable | str]) -> Sequence[str]:
-        last = reports[-1]
-        return [last if isinstance(last, str) else describe_mended(last)]
-
-    cdc = connect(db).cdc
+    cdc, targets = connect(db).cdc, connect(db).targets
     if dry_run:
         found = cdc.plan_mending(table)
+        _say(map(describe_mended, found))
+        _say(map(describe_mended_target, targets.plan_mending(table)))
     else:
-        with progress("Looking for files with narrower types ...", describe) as report:
+        with progress("Looking for files with narrower types ...", lambda reports: reports[-1:]) as report:
             found = cdc.mend(
-                table, on_progress=report, on_wait=lambda holder: report(f"{holder} mends beside capture ...")
+                table,
+                on_progress=lambda one: report(describe_mended(one)),
+                on_wait=lambda holder: report(f"{holder} mends beside capture ..."),
             )
-    for one in found:
-        notes.print(f"{describe_mended(one)}.", soft_wrap=True)
+        _say(map(describe_mended, found))
+        with progress("Looking into the tables of targets ...", lambda reports: reports[-1:]) as report:
+            done = targets.mend(table, on_progress=lambda one: report(describe_mended_target(one)))
+        _say(map(describe_mended_target, done))
     if not found:
         notes.print("Nothing was captured of it yet.")
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        notes.print(f"{line}.", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

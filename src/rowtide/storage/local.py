@@ -128,8 +128,9 @@ class LocalFolder:
         target = self._root / path
         if target.parent not in self._folders:
             self._make_folder(target.parent)
-            # Also if it existed: its writer may have been killed before this.
-            sync_folder(self._root)
+            # Also those that existed: their writer may have been killed before this.
+            for folder in target.relative_to(self._root).parents:
+                sync_folder(self._root / folder)
             self._folders.add(target.parent)
         return target
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.targets.custom import CustomTarget, CustomWindow
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
+    from rowtide.targets.mending import MendedTarget
     from rowtide.targets.options import TargetFormat, TargetOptions, Truncation
     from rowtide.targets.sets import SetVersion, TableVersion
 
@@ -18,6 +19,7 @@ __all__ = [
     "CustomTarget",
     "CustomWindow",
     "ListedTarget",
+    "MendedTarget",
     "SetVersion",
     "TableState",
     "TableVersion",
@@ -31,6 +33,7 @@ _HOMES = {
     "CustomTarget": "rowtide.targets.custom",
     "CustomWindow": "rowtide.targets.custom",
     "ListedTarget": "rowtide.targets.listing",
+    "MendedTarget": "rowtide.targets.mending",
     "SetVersion": "rowtide.targets.sets",
     "TableState": "rowtide.targets.definitions",
     "TableVersion": "rowtide.targets.sets",

@@ -18,6 +18,7 @@ from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.running.job_works import SharedSpark
+from rowtide.cdc.snapshots.administration import choose_instances
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -34,6 +35,7 @@ from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.fitting import require_fitting
 from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
+from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
 from rowtide.targets.options import (
     CURRENT,
     PYTHON,
@@ -145,6 +147,24 @@ class Targets:
                 self._acknowledge(target, version, lake)
             return version
 
+    def mend(
+        self,
+        name: str,
+        *,
+        spark: SparkSession | None = None,
+        on_progress: Callable[[MendedTarget], None] = lambda _mended: None,
+    ) -> tuple[MendedTarget, ...]:
+        """Take Delta's type widening out of the tables that targets have of an instance, or of all of a table.
+
+        As `cdc.mend` does it with change table and base, also while changes are applied. `spark` is used, or a session
+        built, where a catalogue has the tables. Raises `TableNotFound`, `NotOwner`, `TargetNotMended`.
+        """
+        return mend_tables(self._find_tables(name, spark), on_progress)
+
+    def plan_mending(self, name: str, *, spark: SparkSession | None = None) -> tuple[MendedTarget, ...]:
+        """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`, `NotOwner`."""
+        return plan_tables(self._find_tables(name, spark))
+
     def read_position(self, name: str, lsn: CommitLsn | None = None) -> SetVersion:
         """Return a set's LSN and the versions of its tables then: at its last apply, or the last one up to an LSN.
 
@@ -171,6 +191,12 @@ class Targets:
             lake = read_source(connection, self._name).lake
             target = definitions.find_target(connection, name)
         return lake, target, SetTable(lake, target).read(lsn)
+
+    def _find_tables(self, name: str, spark: SparkSession | None) -> Iterator[FoundTarget]:
+        with translated(), self._owning() as connection:
+            instances = [one.capture_instance for one in choose_instances(connection, name)]
+            found = definitions.list_targets(connection)
+        return find_tables(found, instances, SharedSpark(partial(self.make_spark, spark)).get)
 
     def _hand_over(self, target: Target, lake: str) -> Target:
         """Let tables go over to newer instances that have more columns or their new names, where that is possible."""

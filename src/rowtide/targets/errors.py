@@ -183,3 +183,15 @@ class TargetRowsChanged(DataLoss):
     target: str
     operation: str
     version: str
+
+
+@numbered
+class TargetNotMended(Invalid):
+    """A target's table has features with which Spark alone can write its files again."""
+
+    number = 8175
+    fact = "the table of {instance} in target {target} stays widened: it has {feature}, which Spark alone writes"
+    hint = "Let Spark do it: `alter table … drop feature typeWidening`, as Delta's documentation says."
+    instance: str
+    target: str
+    feature: str

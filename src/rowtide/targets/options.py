@@ -76,6 +76,11 @@ class TargetOptions:
 
     engine: ApplyEngine = ApplyEngine.AUTO
 
+    def path_of(self, instance: str) -> str | None:
+        """Return the path of an instance's table; None in a catalogue."""
+        table = self.table_names.get(instance, instance)
+        return f"{self.path.rstrip('/')}/{table}" if self.path is not None else None
+
 
 def follows_by_default(kind: str, truncate: Truncation) -> bool:
     """Return whether a new target follows columns unless it is told not to: where that loses nothing.

@@ -55,11 +55,10 @@ def open_table(
     """
     options = target.options
     table = options.table_names.get(instance, instance)
-    path = f"{options.path.rstrip('/')}/{table}" if options.path is not None else None
     name = f"{options.catalog}.{table}" if options.catalog is not None else None
     if options.format is TargetFormat.ICEBERG:
         return IcebergTable.open(spark, target, table, verify)
-    return DeltaTable(spark, target, path, name, known, verify)
+    return DeltaTable(spark, target, options.path_of(instance), name, known, verify)
 
 
 class TableApplier:

@@ -40,5 +40,6 @@ class AppliedTargets:
         return sorted((tuple(row) for row in chosen.collect()), key=repr)
 
     def notes(self) -> dict[str, str | None]:
-        """Return why tables have stopped, by instance; None for those that have not."""
-        return {listed.instance: listed.note for listed in self.targets.list_targets()}
+        """Return why tables have stopped, by instance; None for those that have not in any target."""
+        listed = sorted(self.targets.list_targets(), key=lambda table: table.note is not None)
+        return {table.instance: table.note for table in listed}

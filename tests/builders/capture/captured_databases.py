@@ -147,8 +147,10 @@ class CapturedDatabase(LoggedDatabase):
 
     def copy_requested(self, limits: CopyLimits = USUAL_LIMITS) -> None:
         """Copy the tables of which snapshots are requested, as far as they are captured."""
+        deadline = time.monotonic() + DEADLINE_S
         with self.open_snapshots(limits) as runner:
             while runner.step():
+                assert time.monotonic() < deadline, "the copies go on"
                 runner.wait(0.02)
 
     @contextmanager

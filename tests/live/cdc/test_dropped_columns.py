@@ -8,9 +8,10 @@ import pytest
 
 import rowtide
 from builders.capture.applied_targets import AppliedTargets
+from builders.lakes.outside_readers import load_functions
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.core.lsn import CommitLsn
-from rowtide.targets.options import ApplyEngine
+from rowtide.targets.options import ApplyEngine, TargetFormat
 
 if TYPE_CHECKING:
     from builders.capture.captured_databases import CapturedDatabase
@@ -70,7 +71,7 @@ def test_dropped_column_is_null_by_spark_and_in_targets(captured: CapturedDataba
     captured.copy_tables()
     applied = AppliedTargets(captured)
     applied.add("now", "public_item", engine=ApplyEngine.AUTO)
-    applied.add("past", "public_item", kind="history", engine=ApplyEngine.SPARK)
+    applied.add("past", "public_item", kind="history", format=TargetFormat.ICEBERG)
     applied.follow()
     captured.execute(*DROP)
     applied.follow()
@@ -88,3 +89,6 @@ def test_dropped_column_is_null_by_spark_and_in_targets(captured: CapturedDataba
     assert applied.rows("past", "public_item", *columns, where="is_current") == EMPTIED
     closed = applied.rows("past", "public_item", *columns, where="not is_current")
     assert set(closed) >= set(WHOLE)
+    read_iceberg = load_functions()["read_iceberg"]
+    outside = read_iceberg(str(applied.folder / "past" / "past" / "public_item")).select(columns).to_pylist()
+    assert sorted(map(tuple, map(dict.values, outside)), key=repr) == applied.rows("past", "public_item", *columns)

@@ -47,6 +47,7 @@ SOURCE = (
     f"create table odd (id int primary key, {ODD})",
     'create table mapped (id int primary key, "a, b" text)',
     "create table altered (id int primary key, gone text, old text)",
+    'create table parted (id int primary key, "the kind" text, day date, n int, is_ok bool)',
     "insert into plain values (0, 'copied')",
     (
         "insert into stamped values (0, '2020-01-01 00:00:00.123456', '2020-01-01 00:00:00.123456+00', '2020-01-01',"
@@ -57,6 +58,9 @@ SOURCE = (
     "insert into odd values (0, 'a', 1, 'q', 'u', 'p', 's')",
     "insert into mapped values (0, 'a')",
     "insert into altered values (0, 'gone', 'old')",
+    r"""insert into parted
+    select place, kind, date '0044-03-15' + place::int * 300000, nullif(place, 3), place > 3 or null
+    from unnest(array['a', ' ', 'null', 'a/b=c%20', e'é\n\'"\\', '0', '.', null]) with ordinality as _ (kind, place)""",
 )
 CHANGES = (
     "insert into plain select n, 'row ' || n from generate_series(1, 3) n",
@@ -73,6 +77,8 @@ LIFE = (
     "insert into mapped values (1, 'a1')",
     "alter table widened alter n type bigint, alter rough type float8, alter amount type numeric(10, 2)",
     "insert into widened values (1, 5000000000, 1e300, 12345678.5)",
+    """update parted set "the kind" = "the kind" || '!', n = -n where id in (1, 4)""",
+    "delete from parted where id = 2",
 )
 EXAMPLES = {
     "public_plain": "plain",
@@ -84,6 +90,8 @@ EXAMPLES = {
     "odd_names": "plain",
 }
 """Capture instances, and the features that their tables are examples of."""
+PARTITIONS = [("the kind",), ("the_kind",), ("day", "n"), ("is_ok", "the_kind")]
+"""Of targets; the first has a name that needs column mapping."""
 WITHOUT_SPARK = ["read_with_delta_rs", "read_with_polars", "read_with_duckdb", "read_with_datafusion"]
 _CHECKPOINTS = {"delta.checkpointInterval": "2"}
 
@@ -108,7 +116,7 @@ def lived(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def live(captured: CapturedDatabase, targets: AppliedTargets) -> None:
     captured.execute(*SOURCE)
-    captured.enable("plain", "stamped", "rewritten", "altered", snapshot=True)
+    captured.enable("plain", "stamped", "rewritten", "altered", "parted", snapshot=True)
     captured.cdc.enable_table("widened", snapshot=True, widened=Widened.MARK)
     captured.cdc.enable_table("odd", capture_instance="odd_names", snapshot=True)
     captured.cdc.enable_table("odd", capture_instance="Odd_täble", snapshot=True)
@@ -118,6 +126,9 @@ def live(captured: CapturedDatabase, targets: AppliedTargets) -> None:
     captured.copy_tables()
     for kind in ("current", "history"):
         targets.add(kind, "public_plain", "public_stamped", "odd_names", kind=kind)
+        for number, columns in enumerate(PARTITIONS):
+            names = {"the kind": "the_kind"} if number else {}
+            targets.add(f"{kind}_{number}", "public_parted", kind=kind, partition_by=columns, rename=names)
     targets.follow_directly()
     set_properties(locate(captured.lake / "cdc" / "public_plain_CT"), _CHECKPOINTS)
     for statement in CHANGES:
@@ -148,6 +159,9 @@ def list_tables(lived: Lived) -> dict[str, tuple[Path, str]]:
     for kind in ("current", "history"):
         for instance, feature in of_targets.items():
             tables[f"{kind} {instance}"] = (lived.targets.folder / kind / instance, feature)
+        for number, columns in enumerate(PARTITIONS):
+            table = lived.targets.folder / f"{kind}_{number}" / "public_parted"
+            tables[f"{kind} by {columns}"] = (table, "plain" if number else "mapped")
     return tables
 
 

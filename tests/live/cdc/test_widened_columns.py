@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 import rowtide as rowtide_module
+from builders.capture.applied_targets import AppliedTargets
 from builders.capture.capture_processes import CaptureProcess
-from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.faults.failpoints import CHANGE_FAILPOINTS, MENDING_FAILPOINTS
 from builders.faults.killed_programs import KILLED
-from builders.lakes.delta_tables import own
+from builders.lakes.delta_tables import locate, own
+from builders.servers.object_servers import Bucket
 from rowtide.cdc.ddl import retyping
 from rowtide.core.tables import Widened
+from rowtide.delta.actions import AddFile
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.delta.writing import mending
+from rowtide.delta.writing.alteration import set_properties, widen_columns
 from rowtide.delta.writing.mending import is_marked
+from rowtide.lake import stores as lake_stores
+from rowtide.targets.options import TargetFormat
 
 ITEM = "public_item"
 
@@ -171,6 +181,142 @@ def test_tables_are_mended_beside_capture_and_without_it(logged: LoggedDatabase,
     assert [is_marked(own(path)) for path in tables(logged)] == [False, False]
     assert (rows(logged), present(logged)) == ([*CHANGED, (2, 4, 4), (2, 5, 5)], [*PRESENT, (4, 4), (5, 5)])
     rowtide("lake", "mend", "nobody", "--db", logged.url).require_error(22960)
+
+
+def make_marked_targets(copied: CapturedDatabase, **options: Any) -> AppliedTargets:
+    """Let targets have tables that are marked, as Spark marks large ones, with files of both types."""
+    copied.execute("create table item (id int primary key, n int)", "insert into item select 1, 1")
+    copied.enable("item", snapshot=True)
+    copied.copy_tables()
+    applied = AppliedTargets(copied)
+    for kind in ("current", "history"):
+        applied.add(kind, ITEM, kind=kind, **options)
+    applied.follow_directly()
+    copied.execute("alter table item alter n type bigint", "insert into item values (2, 5000000000)")
+    for path in tables_of(applied):
+        assert widen_columns(locate(path), {"n": "long"})
+    applied.follow_directly()
+    assert [is_marked(own(path)) for path in tables_of(applied)] == [True, True]
+    return applied
+
+
+def tables_of(applied: AppliedTargets) -> list[Path]:
+    return [applied.folder / kind / ITEM for kind in ("current", "history")]
+
+
+def require_followed(applied: AppliedTargets) -> None:
+    """The tables are not marked, and have the source's rows."""
+    applied.follow_directly()
+    source = applied.captured.execute("select id, n from item order by id")
+    for path in tables_of(applied):
+        found = own(path).read().to_pylist()
+        assert sorted((row["id"], row["n"]) for row in found if row.get("is_current", True)) == source
+        assert not is_marked(own(path))
+        assert DeltaTable(str(path)).to_pyarrow_table().num_rows == len(found)
+
+
+def test_targets_are_mended_with_their_table(copied: CapturedDatabase) -> None:
+    applied = make_marked_targets(copied)
+    applied.targets.add("berg", [ITEM], path=str(applied.folder / "berg"), format=TargetFormat.ICEBERG)
+    mending = ("lake", "mend", "public.item", "--db", copied.url)
+    planned = rowtide(*mending, "--dry-run")
+    assert (planned.code, planned.errors.count(f", {ITEM}: 1 files, ")) == (0, 2), planned.errors
+    before = [own(path).version for path in tables_of(applied)]
+    mended = rowtide(*mending)
+    assert (mended.code, mended.errors.count(" written.")) == (0, 2), mended.errors
+    assert f"berg, {ITEM}: is an Iceberg table, in which nothing is to be mended" in mended.errors
+    for path, version in zip(tables_of(applied), before, strict=True):
+        for number in range(version + 1, own(path).version + 1):
+            commit = (path / "_delta_log" / f"{number:020d}.json").read_text()
+            assert '"dataChange":true' not in commit
+    copied.execute("update item set n = n + 1", "insert into item values (3, 3)")
+    applied.targets.drop("berg")
+    require_followed(applied)
+    assert rowtide(*mending).errors.count("has no type widening") == 4
+
+
+@pytest.mark.exhaustive
+def test_a_target_that_spark_alone_writes_is_not_mended(copied: CapturedDatabase) -> None:
+    applied = make_marked_targets(copied)
+    set_properties(locate(tables_of(applied)[0]), {"delta.enableDeletionVectors": "true"})
+    refused = rowtide("lake", "mend", ITEM, "--db", copied.url)
+    assert (refused.code, "RT-8175: the table of public_item in target current stays" in refused.errors) == (1, True)
+    assert [is_marked(own(path)) for path in tables_of(applied)] == [True, False]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("failpoint", [*CHANGE_FAILPOINTS[:4]])
+def test_mending_of_targets_that_is_killed_goes_on(copied: CapturedDatabase, failpoint: str) -> None:
+    applied = make_marked_targets(copied, partition_by=["id"])
+    mending = ("lake", "mend", ITEM, "--db", copied.url)
+    assert rowtide_process(*mending, environment={"ROWTIDE_FAILPOINT": failpoint}).code == KILLED
+    copied.execute("update item set n = n + 1", "insert into item values (3, 3)")
+    applied.follow_directly()
+    assert rowtide(*mending).code == 0
+    require_followed(applied)
+
+
+@pytest.mark.exhaustive
+def test_targets_are_mended_beside_a_running_apply(copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is a commit of its own, and changes are applied before every one of them."""
+    applied = make_marked_targets(copied)
+
+    def apply_between(files: Sequence[AddFile], _size: object) -> list[list[AddFile]]:
+        copied.execute("update item set n = n + 1", "insert into item select max(id) + 1, 7 from item")
+        applied.follow_directly()
+        return [[file] for file in files]
+
+    monkeypatch.setattr(mending, "fill_groups", apply_between)
+    mended = applied.targets.mend("item")
+    assert [one.table.was_marked for one in mended] == [True, True]
+    require_followed(applied)
+
+
+@pytest.mark.exhaustive
+def test_columns_are_widened_and_mended_in_a_bucket(copied: CapturedDatabase, bucket: Bucket) -> None:
+    """Marked, mended after a kill in front of each commit, and rewritten, with a target in the bucket."""
+    lake, folder = f"{bucket.url}/lake", f"{bucket.url}/targets"
+    targets, mending = AppliedTargets(copied).targets, ("lake", "mend", ITEM, "--db", copied.url)
+    copied.execute("create table item (id int primary key, n int)", "insert into item values (1, 1)")
+    copied.cdc.enable_db(lake, widened=Widened.MARK)
+    copied.cdc.enable_table("item", snapshot=True)
+    copied.cdc.run(once=True)
+    targets.add("now", [ITEM], path=folder)
+    targets.apply()
+    paths = [f"{lake}/cdc/{ITEM}_CT", f"{lake}/cdc/{ITEM}_base", f"{folder}/{ITEM}"]
+
+    def are_marked() -> list[bool]:
+        found = [open_snapshot(lake_stores.locate(path)) for path in paths]
+        return [snapshot is not None and is_marked(snapshot) for snapshot in found]
+
+    def require_rows() -> None:
+        source = copied.execute("select id, n from item order by id")
+        as_of = rowtide_module.open_lake(lake).get_table_as_of(ITEM).to_arrow().read_all().to_pylist()
+        target = open_snapshot(lake_stores.locate(paths[2]))
+        assert target is not None
+        for found in (as_of, target.read().to_pylist()):
+            assert sorted((row["id"], row["n"]) for row in found) == source
+
+    copied.execute("insert into item values (2, 2)")
+    copied.cdc.run(once=True)
+    targets.apply()
+    copied.execute("alter table item alter n type bigint", "insert into item values (3, 5000000000)")
+    copied.cdc.run(once=True)
+    widen_columns(lake_stores.locate(paths[2]), {"n": "long"})
+    targets.apply()
+    assert are_marked() == [True] * 3
+    require_rows()
+    for failpoint in (*MENDING_FAILPOINTS, *CHANGE_FAILPOINTS[:4]):
+        assert rowtide_process(*mending, environment={"ROWTIDE_FAILPOINT": failpoint}).code == KILLED
+        require_rows()
+    assert rowtide(*mending).code == 0
+    assert are_marked() == [False] * 3
+    copied.cdc.enable_db(lake, widened=Widened.REWRITE)
+    copied.execute("alter table item alter n type numeric(20)", "insert into item values (4, 4)")
+    copied.cdc.run(once=True)
+    assert are_marked()[:2] == [False] * 2
+    as_of = rowtide_module.open_lake(lake).get_table_as_of(ITEM).to_arrow().read_all().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in as_of) == copied.execute("select id, n from item order by id")
 
 
 @pytest.mark.parametrize("failpoint", [*MENDING_FAILPOINTS, *CHANGE_FAILPOINTS[:4]])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.partitions import NULL_FOLDER, TextUnfit, constants_of, split_rows
+from rowtide.delta.partitions import NULL_FOLDER, TextUnfit, constants_of, folder_of, split_rows
 from rowtide.delta.schema import Field, Primitive
 from rowtide.delta.statistics import Between
 
@@ -43,6 +43,13 @@ def test_values_come_back_from_their_texts(name: str) -> None:
     assert found == {value: [place, place + len(values)] for place, value in enumerate(values)}
 
 
+def test_a_folder_has_the_texts_of_its_partition() -> None:
+    values = {"a": "x/y=z%", "b/c": "é .", "d": None, "e": ""}
+    assert folder_of(values) == f"a=x%2Fy%3Dz%25/b%2Fc=%C3%A9%20./d={NULL_FOLDER}/e={NULL_FOLDER}/"
+    assert folder_of({"a": "x" * 253}) == f"a={'x' * 253}/"
+    assert folder_of({"a": "x" * 254}) == ""
+
+
 def test_partitions_of_two_columns_are_told_apart() -> None:
     rows = pa.table({"c 0": [1, 2, 1, None, 1], "c 1": ["x", "x", "y", "x", "x"], "row": range(5)})
     parts = [
@@ -56,6 +63,7 @@ def test_partitions_of_two_columns_are_told_apart() -> None:
     "values",
     [
         pa.array(["a", ""]),
+        pa.array(["a", "é" * 50]),
         pa.array([NULL_FOLDER]),
         pa.array([3_000_000], pa.date32()),
         pa.array([-800_000], pa.date32()),

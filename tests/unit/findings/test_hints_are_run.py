@@ -192,6 +192,7 @@ NOT_RUN = {
         "SubscriberLacks",
         "TableUnreadable",
         "TableUnwritable",
+        "TargetNotMended",
     },
     "it is the beginning of a statement or command, of which only its reader knows the rest": {
         "ColumnNeeded",

@@ -14,6 +14,7 @@ from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
 from rowtide.findings.quantities import format_bytes
+from rowtide.targets.options import TargetFormat
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.snapshots.progress import SnapshotProgress
+    from rowtide.targets.mending import MendedTarget
 
     Report: TypeAlias = CycleReport | SnapshotProgress | WidenedTable | MendedTable
 
@@ -91,6 +93,15 @@ def describe_mended(table: MendedTable) -> str:
         f"{_name(table.path)}: {table.files} files with narrower types written again, "
         f"{format_bytes(table.read_bytes)} read, {format_bytes(table.written_bytes)} written"
     )
+
+
+def describe_mended_target(mended: MendedTarget) -> str:
+    """Describe what mending has done to a table of a target."""
+    if mended.format is TargetFormat.ICEBERG:
+        described = f"{_name(mended.table.path)}: is an Iceberg table, in which nothing is to be mended"
+    else:
+        described = describe_mended(mended.table)
+    return f"{mended.target}, {described}"
 
 
 def _name(path: str) -> str:

@@ -18,7 +18,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.data_files import CALENDAR
 from rowtide.delta.errors import RowsUnfit, TableUnwritable
-from rowtide.delta.partitions import PartitionValues
+from rowtide.delta.partitions import PartitionValues, folder_of
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.statistics import FileStatistics
@@ -53,10 +53,11 @@ def write_stream(
 
 
 def write_partition(snapshot: Snapshot, values: PartitionValues, rows: Iterable[pa.RecordBatch], name: str) -> AddFile:
-    """As `write_stream`, of rows of one partition, whose columns are not in the file."""
+    """As `write_stream`, of rows of one partition, whose columns are not in the file, in the partition's folder."""
     columns, metadata = snapshot.columns, snapshot.metadata
     written = columns.select([field.name for field in columns.fields if field.name not in metadata.partition_columns])
-    file = _write(snapshot.location, written, columns, metadata, _row_groups(rows), name, values)
+    path = folder_of(values) + name
+    file = _write(snapshot.location, written, columns, metadata, _row_groups(rows), path, values)
     return replace(file, partition_values=values)
 
 

@@ -77,7 +77,7 @@ class DirectApplier:
     def _open(self, instance: Instance, shape: TableShape) -> _Keeper:
         options, name = self._target.options, instance.capture_instance
         keep = DirectHistory if self._target.kind == HISTORY else DirectCurrent
-        path = f"{(options.path or '').rstrip('/')}/{options.table_names.get(name, name)}"
+        path = options.path_of(name) or ""
         shown = ShownColumns(self._target.name, shape, instance)
         columns = [*shown.types, *keep.own_columns]
         table = DirectTable(self._target.name, self._target.target_id, path, columns, shape.partition_by, self._verify)

@@ -63,13 +63,13 @@ class DeltaTable:
     @property
     def sql_name(self) -> str:
         """Its name in Spark SQL."""
-        return self._name if self._name is not None else table_at(spark_url(self._path, os.environ))
+        return self._name if self._name is not None else table_at(spark_url(self.path, os.environ))
 
     def find(self) -> FoundTable | None:
         """Return its present version, None if it is not there. Raises `TargetOccupied`, `LakeReadFailed`."""
         if self._name is not None and not self._spark.catalog.tableExists(self._name):
             return None
-        snapshot = open_snapshot(locate(self._path))
+        snapshot = open_snapshot(locate(self.path))
         if snapshot is None:
             return None
         if snapshot.properties.get(OWNER) != self._target_id:
@@ -114,12 +114,12 @@ class DeltaTable:
         Data files are written again, unless their columns have names of their own: with Delta's column mapping, which
         many readers do not know. Of a table that has what our commits do not honour Spark alone renames columns, by it.
         """
-        snapshot = open_snapshot(locate(self._path))
+        snapshot = open_snapshot(locate(self.path))
         is_plain = snapshot is None or snapshot.metadata.is_mapped or not _need_mapping(new for _, new in names)
         with writing(self.location):
             if is_plain:
                 try:
-                    rename_columns(locate(self._path), names, before_commit=self._verify)
+                    rename_columns(locate(self.path), names, before_commit=self._verify)
                 except (TableUnreadable, TableUnwritable):
                     is_plain = False
             if not is_plain:
@@ -140,7 +140,7 @@ class DeltaTable:
 
     def _mend_small(self) -> None:
         """Take type widening out of a table that is small, and whose features our commits honour."""
-        snapshot = open_snapshot(locate(self._path))
+        snapshot = open_snapshot(locate(self.path))
         if snapshot is not None and sum(file.size for file in snapshot.files.values()) <= REWRITTEN_BYTES:
             # Clustered tables, and what else users have Delta do, are Spark's to write.
             with suppress(TableUnreadable, TableUnwritable):
@@ -170,17 +170,18 @@ class DeltaTable:
         failpoint("target_commit.after")
 
     def _require_position(self) -> None:
-        found = open_snapshot(locate(self._path))
+        found = open_snapshot(locate(self.path))
         if found is None or found.get_transaction(self._target_id) != self._position:
             raise EditOutdated(self.location, "another process has committed to it meanwhile")
 
     def read(self, version: int) -> DataFrame:
         """Return its rows as of a version."""
-        url = spark_url(self._path, os.environ)
+        url = spark_url(self.path, os.environ)
         return self._spark.read.format("delta").option("versionAsOf", version).load(url)
 
     @cached_property
-    def _path(self) -> str:
+    def path(self) -> str:
+        """Where its files are, also of one in a catalogue."""
         if self._name is None:
             return self._given_path or ""
         detail = self._spark.sql(f"describe detail {self._name}").select("location").first()

@@ -170,8 +170,9 @@ class IcebergTable:
         if not version:
             return self._spark.table(self._name).limit(0)
         if version == self._present:
-            # As of a snapshot it would have the columns that it had then.
-            return self._spark.table(self._name)
+            # As of a snapshot it would have the columns that it had then; by its name alone, a merge into it that reads
+            # it, too, cannot be planned (Spark 4.1).
+            return self._spark.sql(f"select * from {self._name} version as of 'main'")
         return self._spark.sql(f"select * from {self._name} version as of {version}")
 
     def _read_versions(self) -> dict[int, CommitLsn | None]:
