@@ -172,6 +172,13 @@ widened_columns = Table(
     comment="what is done with tables of the lake whose columns get wider types",
 )
 
+followed_instances = Table(
+    "followed_instances",
+    metadata,
+    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), primary_key=True),
+    comment="instances that were made for targets that follow columns, and end when others have taken their place",
+)
+
 mend_requests = Table(
     "mend_requests",
     metadata,

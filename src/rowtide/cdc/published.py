@@ -95,6 +95,15 @@ def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:
     return _replay_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
 
 
+def read_first_definition(lake: str, member_id: str) -> Instance | None:
+    """Return an instance as it was enabled, None if it is not recorded."""
+    table = SmallTable.open(system_table_path(lake, "instances"))
+    rows = table.read(arrow_schema(INSTANCES)).to_pylist() if table is not None else []
+    ordered = sorted(rows, key=lambda row: (row["cycle"], row["ordinal"]))
+    definitions = (decode_instance(row["definition"]) for row in ordered)
+    return next((instance for instance in definitions if instance.member_id == member_id), None)
+
+
 def list_table_paths(lake: str) -> list[str]:
     """Return the paths of the tables that a lake may have: its own, and those of all instances that it recorded."""
     table = SmallTable.open(system_table_path(lake, "instances"))

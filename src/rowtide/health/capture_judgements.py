@@ -102,12 +102,15 @@ _SHOWN = 80
 
 
 def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[Judgement]:
-    """Judge the tables of targets: which have stopped."""
+    """Judge the tables of targets: which have stopped, or do not follow columns."""
     see = shell("rowtide", "cdc", "targets")
     for table in tables:
         if table.state == TableState.STOPPED:
             fact = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
             yield Judgement(Area.CAPTURE, f"target {table.target}", State.FAILING, fact, see)
+        elif table.note is not None:
+            fact = f"its table of {table.instance}: {table.note.rstrip('.')}"
+            yield Judgement(Area.CAPTURE, f"target {table.target}", State.WARNING, fact, see)
     new = tuple(f"{table.target} ({table.instance})" for table in tables if table.state == NEW)
     if new:
         fact = f"no apply is recorded of {format_names(new)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,6 +38,7 @@ from rowtide.targets.fitting import require_fitting
 from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
+from rowtide.targets.new_columns import NewColumns, end_superseded, find_new_columns, make_instances
 from rowtide.targets.options import (
     CURRENT,
     PYTHON,
@@ -51,6 +54,11 @@ from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger("rowtide.targets")
+
+CONSIDERED_AFTER_S = 30.0
+"""After so long what keeps an instance from being made for new columns is looked at again."""
+
 
 class Targets:
     """Targets: sets of tables that follow capture instances, each set at one LSN."""
@@ -58,6 +66,8 @@ class Targets:
     def __init__(self, url: str) -> None:
         self._name = parse_url(url).name
         self._engine = open_engine(url, application_name=f"rowtide targets on {describe_holder()}")
+        self._considered: dict[str, tuple[tuple[NewColumns, ...], float, tuple[str, ...]]] = {}
+        """The new columns that were last considered for each target, when, and what was in the way."""
 
     def add(
         self,
@@ -132,19 +142,19 @@ class Targets:
             with translated(), self._engine.connect() as connection:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
-                may_go_over = reader.is_owner and definitions.has_others(connection, target)
-                copied = definitions.list_copied(connection)
             if read_visible_publication(lake) is None:
                 # Capture has not run yet.
                 return None
-            if may_go_over:
-                target = self._hand_over(target, lake)
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
-            version = _open_applier(lake, target, make_spark, lease.verifier(), copied).apply()
-            if version is not None:
-                self._acknowledge(target, version, lake)
+            version = self._bring(target, lake, make_spark, lease.verifier())
+            if reader.is_owner and target.options.follow_columns:
+                # Its tables have all of their instances by now, so that nothing is passed over with these.
+                changed = self._follow_columns(target, lake)
+                if changed is not target:
+                    version = self._bring(changed, lake, make_spark, lease.verifier()) or version
+                end_superseded(self._engine, self._name)
             return version
 
     def mend(
@@ -165,6 +175,17 @@ class Targets:
         """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`, `NotOwner`."""
         return plan_tables(self._find_tables(name, spark))
 
+    def _bring(
+        self, target: Target, lake: str, make_spark: Callable[[], SparkSession], verify: Verify
+    ) -> SetVersion | None:
+        """Bring the tables of a target up to what is published."""
+        with translated(), self._engine.connect() as connection:
+            copied = definitions.list_copied(connection)
+        version = _open_applier(lake, target, make_spark, verify, copied).apply()
+        if version is not None:
+            self._acknowledge(target, version, lake)
+        return version
+
     def read_position(self, name: str, lsn: CommitLsn | None = None) -> SetVersion:
         """Return a set's LSN and the versions of its tables then: at its last apply, or the last one up to an LSN.
 
@@ -177,14 +198,17 @@ class Targets:
     ) -> DataFrame:
         """Return the rows of a table of a set at the set's LSN, or at an earlier one that it was at.
 
+        A table that went over to other instances is found by the name of each of them.
         Raises `TargetUnknown`, `TargetTableUnknown` also if the table has left the set.
         """
         lake, target, version = self._read_set(name, lsn)
-        table = version.tables.get(instance)
+        names = target.options.table_names
+        by_name = {names.get(earlier, earlier): table for earlier, table in version.tables.items()}
+        table = version.tables.get(instance) or by_name.get(names.get(instance, instance))
         if table is None or table.version is None or table.state is not TableState.MEMBER:
             raise TargetTableUnknown(name, instance, str(lsn or version.lsn or "any LSN"))
         own = for_reading(self.make_spark(spark), lake)
-        return open_table(own, target, instance, without_lease).read(table.version)
+        return open_table(own, target, table.capture_instance, without_lease).read(table.version)
 
     def _read_set(self, name: str, lsn: CommitLsn | None) -> tuple[str, Target, SetVersion]:
         with translated(), self._engine.connect() as connection:
@@ -198,16 +222,39 @@ class Targets:
             found = definitions.list_targets(connection)
         return find_tables(found, instances, SharedSpark(partial(self.make_spark, spark)).get)
 
+    def _follow_columns(self, target: Target, lake: str) -> Target:
+        """Let tables have the columns, and the names of columns, that the source's tables have by now.
+
+        Return the target with the newer instances that its tables go over to.
+        """
+        with translated(), self._engine.connect() as connection:
+            new = find_new_columns(connection, target)
+            has_later = definitions.has_later(connection, target)
+        changed = self._hand_over(target, lake) if has_later else target
+        known, at, said = self._considered.get(target.name, ((), 0.0, ()))
+        if new and changed is target and (new != known or time.monotonic() - at > CONSIDERED_AFTER_S):
+            recorded = PublishedLake(lake).get_published_instances()[1]
+            reasons = make_instances(self._engine, self._name, lake, target, recorded)
+            for reason in reasons if reasons != said else ():
+                log.warning("columns_not_followed: %s", reason)
+            self._considered[target.name] = new, time.monotonic(), reasons
+        return changed
+
     def _hand_over(self, target: Target, lake: str) -> Target:
         """Let tables go over to newer instances that have more columns or their new names, where that is possible."""
-        published, recorded = PublishedLake(lake).get_published_instances()
-        at = published.lsn
+        recorded, version = PublishedLake(lake).get_published_instances()[1], SetTable(lake, target).read()
+        at = version.lsn
         if at is None:
             return target
         found = tuple(
-            find_hand_overs(target, recorded, lambda one: bool(find_snapshot(lake, one.instance.member_id, at)))
+            find_hand_overs(target, recorded, at, lambda one: bool(find_snapshot(lake, one.instance.member_id, at)))
         )
         for change in found:
+            table = version.tables.get(change.old.capture_instance)
+            is_later = change.old.capture_instance in target.options.table_names
+            if table is None or (is_later and table.snapshot == 0 and not target.is_custom):
+                # It has not yet gone over to the instance that it has now.
+                continue
             with translated(), self._owning() as connection:
                 old, names = change.old.capture_instance, target.consumer.instance_names
                 options = translate(target.options, change, [name for name in names if name != old])
@@ -224,9 +271,9 @@ class Targets:
         least = min(lsn for lsn in lsns if lsn is not None)
         if known is not None and least <= known:
             return
-        time = version.time if least == version.lsn else LsnTimes(lake).find_time(least)
+        committed_at = version.time if least == version.lsn else LsnTimes(lake).find_time(least)
         with translated(), self._engine.begin() as connection:
-            consumers.acknowledge(connection, target.consumer, least, time)
+            consumers.acknowledge(connection, target.consumer, least, committed_at)
 
     @contextmanager
     def _owning(self) -> Iterator[Connection]:

@@ -75,6 +75,20 @@ class Due:
         log.warning("target_made_equal: %s %s %s", target.name, self.recorded.instance.capture_instance, found.foreign)
         return True
 
+    def has_to_wait(self, found: FoundTable, target: Target) -> bool:
+        """Return whether a table that went over to this instance cannot take its copy yet.
+
+        A commit with an LSN that the table has already counts as a repeat, and would do nothing.
+        """
+        is_handed_over = self.recorded.instance.capture_instance in target.options.table_names
+        return (
+            is_handed_over
+            and self.known is not None
+            and not self.known.snapshot
+            and found.lsn is not None
+            and found.lsn >= self.to
+        )
+
     @property
     def known_version(self) -> int | None:
         """The table's version that the set has."""
@@ -151,7 +165,7 @@ class SetApplier:
         to: CommitLsn,
     ) -> TableVersion | None:
         """Return a table's version at an LSN, or why it stopped; None if it cannot be made yet."""
-        before = known.tables.get(consumed.name)
+        before = known.tables.get(consumed.name) or self._find_handed_over(consumed, known)
         if before is not None and before.member_id != consumed.member_id:
             before = None
         found = recorded.get(consumed.name)
@@ -173,6 +187,17 @@ class SetApplier:
             log.warning("target_table_stopped: %s", error)
             stopped = before or TableVersion(consumed.name, consumed.member_id, "", None, None, 0, TableState.STOPPED)
             return replace(stopped, state=TableState.STOPPED, note=str(error))
+
+    def _find_handed_over(self, consumed: ConsumedInstance, known: SetVersion) -> TableVersion | None:
+        """Return the version that a table had when it followed another instance: the new one's copy is not in it."""
+        names, present = self._target.options.table_names, self._target.consumer.instance_names
+        for table in known.tables.values():
+            earlier = table.capture_instance
+            if earlier not in present and names.get(earlier, earlier) == names.get(consumed.name, consumed.name):
+                return replace(
+                    table, capture_instance=consumed.name, member_id=consumed.member_id, snapshot=0, note=None
+                )
+        return None
 
     def _is_copied_later(self, consumed: ConsumedInstance, at: CommitLsn) -> bool:
         """Whether an instance's rows are being copied, or are there as of a later LSN only: a new table waits."""

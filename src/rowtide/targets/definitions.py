@@ -119,14 +119,15 @@ def drop_target(connection: Connection, name: str) -> Target:
     return found
 
 
-def has_others(connection: Connection, target: Target) -> bool:
-    """Return whether a target that follows columns has tables that have other instances, too."""
+def has_later(connection: Connection, target: Target) -> bool:
+    """Return whether a target that follows columns has tables that have later instances, too."""
     if not target.options.follow_columns:
         return False
     other, names = change_tables.alias(), target.consumer.instance_names
     wanted = (
         select(change_tables.c.object_id)
         .join(other, other.c.source_object_id == change_tables.c.source_object_id)
+        .where(other.c.object_id > change_tables.c.object_id)
         .where(change_tables.c.capture_instance.in_(names), other.c.capture_instance.not_in(names))
     )
     return connection.execute(wanted.limit(1)).first() is not None

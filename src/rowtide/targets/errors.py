@@ -5,6 +5,8 @@ from __future__ import annotations
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, RowtideError, numbered
 from rowtide.core.row_values import Said
 
+_NOT_FOLLOWED = "target {target} does not follow the columns {columns} of {table}: {reason}"
+
 
 @numbered
 class TargetUnknown(NotFound):
@@ -195,3 +197,49 @@ class TargetNotMended(Invalid):
     instance: str
     target: str
     feature: str
+
+
+class ColumnsNotFollowed(RowtideError):
+    """A target that follows columns cannot have those that its source's table has got, or under their new names."""
+
+    number = 8169
+    fact = _NOT_FOLLOWED
+    hint = "Enable an instance with the present columns, drop the target, and add it again with that instance."
+    target: str
+    table: str
+    columns: str
+    reason: str
+
+
+@numbered
+class ColumnsLeftOut(ColumnsNotFollowed):
+    """An instance was enabled with a choice of columns or without a copy: it is for its users to make another one."""
+
+    number = 8166
+    fact = _NOT_FOLLOWED
+    hint = "`rowtide cdc enable-table {table} --capture-instance {new_name}`: the target goes over to its copy."
+    new_name: str
+
+
+@numbered
+class ColumnsGated(ColumnsNotFollowed):
+    """An instance has a gating role, whose members would read the new columns."""
+
+    number = 8167
+    fact = _NOT_FOLLOWED
+    hint = (
+        "If they may: `rowtide cdc enable-table {table} --capture-instance {new_name} --role {role}`. The target goes "
+        "over to its copy."
+    )
+    new_name: str
+    role: str
+
+
+@numbered
+class ColumnsNotCopied(ColumnsNotFollowed):
+    """The instance that has new columns has no copy of the rows."""
+
+    number = 8168
+    fact = _NOT_FOLLOWED
+    hint = "`rowtide cdc resnapshot {instance}`: the target goes over to its copy."
+    instance: str

@@ -8,11 +8,12 @@ instance's copy is complete, and is made equal to the source's table as of that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance
+from rowtide.core.lsn import CommitLsn
 from rowtide.targets.columns import for_instance
 from rowtide.targets.definitions import Target
 from rowtide.targets.options import TargetOptions
@@ -27,9 +28,15 @@ class HandOver:
 
 
 def find_hand_overs(
-    target: Target, recorded: Mapping[str, RecordedInstance], is_copied: Callable[[RecordedInstance], bool]
+    target: Target,
+    recorded: Mapping[str, RecordedInstance],
+    at: CommitLsn,
+    is_copied: Callable[[RecordedInstance], bool],
 ) -> Iterator[HandOver]:
-    """Yield the instances of a target that have a newer one whose rows are copied, if the target follows columns."""
+    """Yield the instances of a target that have a newer one whose rows are copied, if the target follows columns.
+
+    The target's set is at an LSN: what was dropped up to it is null in its tables.
+    """
     if not target.options.follow_columns:
         return
     taken = set(target.consumer.instance_names)
@@ -37,34 +44,60 @@ def find_hand_overs(
         old = recorded.get(consumed.name)
         if old is None or old.instance.member_id != consumed.member_id:
             continue
+        dropped = {
+            column.column_id
+            for column in old.instance.columns
+            if column.dropped_at is not None and column.dropped_at <= at.value
+        }
         for new in recorded.values():
             change = HandOver(old.instance, new.instance)
-            if new.instance.capture_instance not in taken and _is_ahead(new, old) and is_copied(new):
-                if not _is_expressed(target, change):
+            if new.state != ENABLED or new.instance.capture_instance in taken:
+                continue
+            if is_ahead(new.instance, old.instance, dropped) and is_copied(new):
+                if not is_expressed(target, change):
+                    taken.add(new.instance.capture_instance)
                     yield change
                 break
 
 
-def _is_ahead(new: RecordedInstance, old: RecordedInstance) -> bool:
+def is_ahead(new: Instance, old: Instance, dropped: Collection[int]) -> bool:
     """Return whether an instance has all columns of another of the same table, and more, or their later names.
 
-    Not one with another gating role: who may read the target's table would read what the role keeps.
+    `dropped` are the numbers of the older one's columns that are gone. Not an instance with another gating role: who
+    may read the target's table would read what the role keeps.
     """
-    if new.state != ENABLED or new.instance.source_id != old.instance.source_id:
+    if (new.source_id, new.role_name) != (old.source_id, old.role_name):
         return False
-    if new.instance.role_name != old.instance.role_name:
+    if old.supports_net_changes and not new.supports_net_changes:
         return False
-    columns = [{column.column_id for column in one.instance.columns} for one in (new, old)]
-    if columns[0] != columns[1]:
-        return columns[0] > columns[1]
-    present = {column.name for column in new.instance.seen_columns}
-    before, after = ({column.column_id: column.name for column in one.instance.columns} for one in (old, new))
+    before = {column.column_id: column.name for column in old.columns if column.column_id not in dropped}
+    after = {column.column_id: column.name for column in new.columns}
+    if not before.keys() <= after.keys() or find_reused(new, old, dropped):
+        return False
+    if after.keys() != before.keys():
+        return True
+    present = {column.name for column in new.seen_columns}
     renamed = [number for number, name in before.items() if after[number] != name]
     # Of two instances with other names the later one has those that the table has.
     return present >= {after[number] for number in renamed} and not present >= {before[number] for number in renamed}
 
 
-def _is_expressed(target: Target, change: HandOver) -> bool:
+def find_reused(new: Instance, old: Instance, dropped: Collection[int]) -> tuple[str, ...]:
+    """Return the names of dropped columns, which the target's table still has, that another column cannot take.
+
+    A column that was added again, with the same type, can: its values come in the place of nulls.
+    """
+    known = {column.column_id for column in old.columns}
+    names = {column.lake_name.lower(): column.type_text for column in old.columns if column.column_id in dropped}
+    return tuple(
+        column.name
+        for column in new.columns
+        if column.lake_name.lower() in names
+        and (column.column_id in known or column.type_text != names[column.lake_name.lower()])
+    )
+
+
+def is_expressed(target: Target, change: HandOver) -> bool:
     """Return whether an expression of the table names a column that has another name in the newer instance."""
     options, old = target.options, change.old.capture_instance
     expressions = for_instance(options.columns, old, target.consumer.instance_names).values()
@@ -109,7 +142,6 @@ def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -
     wanted, tracked = options.column_list, options.track_history_column_list
     changed = {before: after for before, after in own.items() if before != after}
     kept = {name: columns for name, columns in options.renamed_columns.items() if name != old}
-    table_names = {name: table for name, table in options.table_names.items() if name != old}
     return replace(
         options,
         column_list=spell_all(wanted, sources) if wanted is not None else None,
@@ -120,6 +152,7 @@ def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -
         track_history_except_column_list=spell_all(options.track_history_except_column_list, own),
         cluster_by=spell_all(options.cluster_by, own),
         partition_by=spell_all(options.partition_by, own),
-        table_names={**table_names, new: options.table_names.get(old, old)},
+        # As of earlier LSNs the table is known under the names of earlier instances.
+        table_names={**options.table_names, new: options.table_names.get(old, old)},
         renamed_columns={**kept, **({new: changed} if changed else {})},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ class ListedTarget:
     """A table of a target.
 
     `lsn` and `version` are its own, `set_lsn` is that of its set, at which readers read. `state` is new before the
-    first apply, member, or stopped, for the reason in `note`. `lag_seconds` counts from what it has to what is
-    published.
+    first apply, member, or stopped, for the reason in `note`; that of others says which columns they do not follow, and
+    why. `lag_seconds` counts from what it has to what is published.
     """
 
     target: str
@@ -51,11 +51,17 @@ def list_tables(connection: Connection, lake: str) -> tuple[ListedTarget, ...]:
         return ()
     from rowtide.cdc.published import read_visible_publication
     from rowtide.cdc.queries.lsn_times import LsnTimes
+    from rowtide.targets.new_columns import describe_unfollowed
     from rowtide.targets.sets import SetTable
 
     published = read_visible_publication(lake)
     as_of, times = published.time if published is not None else None, LsnTimes(lake)
-    return tuple(listed for target in found for listed in describe(target, SetTable(lake, target).read(), times, as_of))
+    listed: list[ListedTarget] = []
+    for target in found:
+        notes = describe_unfollowed(connection, lake, target) if published is not None else {}
+        tables = describe(target, SetTable(lake, target).read(), times, as_of)
+        listed += [replace(one, note=one.note or notes.get(one.instance)) for one in tables]
+    return tuple(listed)
 
 
 def describe(

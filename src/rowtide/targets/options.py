@@ -66,7 +66,7 @@ class TargetOptions:
     """Columns of the tables whose values have data files of their own; of integers, dates, texts or booleans."""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     follow_columns: bool = False
-    """Go over to a newer instance of a table, which has more of its columns, once its rows are copied."""
+    """Have the columns that are added to the source, and their new names: by a newer instance, once it is copied."""
     table_names: Mapping[str, str] = field(default_factory=dict)
     """The names of tables that are not their instances': an earlier instance made them."""
     renamed_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -92,7 +92,9 @@ class TableApplier:
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)
         found = table.find()
-        if found is not None and due.known is None:
+        if found is not None and due.known is not None and due.has_to_wait(found, self._target):
+            return due.known
+        if found is not None and due.known_snapshot == 0:
             found = self._rename_columns(table, instance, found)
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)

@@ -110,6 +110,10 @@ SWITCH_FAILPOINTS = tuple(
 )
 VACUUM_FAILPOINTS = ("delta_vacuum.before", "delta_vacuum.after")
 TARGET_FAILPOINTS = tuple(f"{step}.{side}" for step in ("target_commit", "target_set") for side in ("before", "after"))
+FOLLOWING_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("followed_instance", "superseded_instance") for side in ("before", "after")
+)
+"""Of targets that follow columns."""
 BRANCH_FAILPOINTS = ("target_branch.after", "target_forward.before")
 """Of Iceberg tables, which follow a branch."""
 CUSTOM_TARGET_FAILPOINTS = ("custom_apply.before", "custom_apply.after")

@@ -18,6 +18,8 @@ from builders.values.typed_tables import arrow_texts, pinned_session
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 
+EXTRA = "extra_"
+"""How the names of columns begin that are added, and are not captured by the instances that are there."""
 _KEYS = 24
 _SAMPLES = tuple(samples for samples in SAMPLES if samples.values and not samples.type_text.startswith("reg"))
 """Names in values are read by a search path."""
@@ -97,7 +99,7 @@ class SourceShadow:
         Return the statement.
         """
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
-        kinds = [f"add column extra_{number} int default {number}"]
+        kinds = [f"add column {EXTRA}{number} int default {number}"]
         droppable = [name for name in table.types if name.startswith("odd") and name not in table.gone]
         # Another column, which is not captured.
         kinds += [f"add column {name} int default {number}" for name in table.gone - set(table.types)]
@@ -118,7 +120,7 @@ class SourceShadow:
             case ["drop", _, column]:
                 del table.types[column]
                 table.gone.add(column)
-            case ["add", _, column, *_] if column in table.gone:
+            case ["add", _, column, *_]:
                 table.types[column] = "int"
             case ["alter", column, "type", widened, *_]:
                 table.types[column] = widened
@@ -234,6 +236,8 @@ class SourceShadow:
                 return "null"
             samples = table.odd[column]
             return f"{_literal(chance.choice(samples.values))}::{samples.type_text}"
+        if column.startswith(EXTRA):
+            return chance.choice(["null", str(chance.randint(-9, 9))])
         match column:
             case "part":
                 return _literal(chance.choice(["a", "b", "", "ß, \"'"]))

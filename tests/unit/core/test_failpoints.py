@@ -26,6 +26,7 @@ from builders.faults.failpoints import (
     DISTRIBUTOR_FAILPOINTS,
     EARLY_DELIVERY_FAILPOINTS,
     EPOCH_FAILPOINTS,
+    FOLLOWING_FAILPOINTS,
     JOINING_FAILPOINTS,
     LEAVING_FAILPOINTS,
     LEAVING_OUT_FAILPOINTS,
@@ -157,4 +158,5 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + TARGET_FAILPOINTS
         + BRANCH_FAILPOINTS
         + CUSTOM_TARGET_FAILPOINTS
+        + FOLLOWING_FAILPOINTS
     )

@@ -33,6 +33,10 @@ RUN_BY = {
     "ChangeUnreadable": "live/log/test_unsendable_changes.py::test_without_a_tables_publication_the_log_reader_stops",
     "ChangesLost": _SERVER,
     "ChangesNotUploaded": _FILES,
+    **dict.fromkeys(
+        ("ColumnsGated", "ColumnsLeftOut", "ColumnsNotCopied"),
+        "live/targets/test_following_columns.py::test_what_is_not_followed_is_said_with_the_command",
+    ),
     "ConflictFound": f"{_REPLICATION}_conflicts.py::test_by_default_a_conflict_stops_and_is_kept_once",
     "ConflictUnknown": _FILES,
     "ConflictsUndecided": f"{_REPLICATION}_conflicts.py::test_by_default_a_conflict_stops_and_is_kept_once",

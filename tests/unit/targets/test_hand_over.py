@@ -45,7 +45,7 @@ def find(
     consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON)
     target = Target("t", "id", CURRENT, TargetOptions(path="/t", follow_columns=follows, **more), consumer, NOON)
     by_name = {one.instance.capture_instance: one for one in known}
-    return list(find_hand_overs(target, by_name, lambda _one: copied))
+    return list(find_hand_overs(target, by_name, CommitLsn(9), lambda _one: copied))
 
 
 OLD, NEW = recorded("old", "id", "a"), recorded("new", "id", "a", "b")
@@ -63,6 +63,29 @@ def test_others_do_not() -> None:
     assert find(OLD, NEW, names=("old", "new")) == []
     assert find(OLD, replace(NEW, instance=replace(NEW.instance, role_name="readers"))) == []
     assert find(replace(OLD, instance=replace(OLD.instance, member_id="another")), NEW) == []
+
+
+def test_dropped_columns_stay_behind() -> None:
+    """An instance cannot have them any more; the table has nulls there as of an LSN that it has to be at."""
+    before = recorded("old", "id", "a", "b")
+    columns = before.instance.columns
+    for dropped_at, is_behind in ((9, True), (10, False)):
+        gone = (*columns[:2], replace(columns[2], dropped_at=dropped_at))
+        old = replace(before, instance=replace(before.instance, columns=gone))
+        for name, kind, is_fit in (("c", "int", True), ("b", "int", True), ("B", "text", False)):
+            added = replace(columns[2], name=name, lake_name=name, column_id=4, type_text=kind)
+            new = recorded("new", "id", "a")
+            new = replace(new, instance=replace(new.instance, columns=(*new.instance.columns, added)))
+            assert bool(find(old, new)) is (is_behind and is_fit), (dropped_at, name)
+        # A column that takes the name of one that was dropped would leave its own values behind in the table.
+        renamed = recorded("new", "id", "b")
+        more = (*renamed.instance.columns, replace(columns[2], name="d", lake_name="d", column_id=4))
+        assert find(old, replace(renamed, instance=replace(renamed.instance, columns=more))) == []
+
+
+def test_each_newer_instance_takes_the_place_of_one() -> None:
+    again = recorded("again", "id", "a")
+    assert find(OLD, again, NEW, names=("old", "again")) == [HandOver(OLD.instance, NEW.instance)]
 
 
 def test_an_instance_with_the_present_names_takes_over() -> None:
@@ -98,7 +121,7 @@ def test_options_go_on_meaning_the_same_columns() -> None:
     assert alone.columns == {"twice": "1", "new.mine": "2"}
     assert alone.track_history_column_list == ("a2", "label", "see")
     assert alone.partition_by == ("id", "new.label")
-    assert alone.table_names == {"new": "first"}
+    assert alone.table_names == {"old": "first", "new": "first"}
     assert alone.renamed_columns == {"new": {"a": "a2"}}
     plain = translate(TargetOptions(path="/t"), HandOver(OLD.instance, NEW.instance), ())
     assert plain == TargetOptions(path="/t", table_names={"new": "old"})

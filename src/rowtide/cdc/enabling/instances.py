@@ -141,11 +141,20 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     )
 
 
-def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
-    """Raise `InstanceNameTaken` or `TwoInstancesExist` if the database has no room for a new instance."""
+def require_room(
+    instance: Instance, enabled: Sequence[EnabledTable], counted: Sequence[EnabledTable] | None = None
+) -> None:
+    """Raise `InstanceNameTaken` or `TwoInstancesExist` if the database has no room for a new instance.
+
+    `counted` are those that count for the limit of a table, by default all.
+    """
     if any(other.capture_instance.lower() == instance.capture_instance.lower() for other in enabled):
         raise InstanceNameTaken(instance.capture_instance)
-    same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
+    same_table = [
+        other.capture_instance
+        for other in (enabled if counted is None else counted)
+        if other.source_id == instance.source_id
+    ]
     if len(same_table) >= MAX_INSTANCES_PER_TABLE:
         raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
 

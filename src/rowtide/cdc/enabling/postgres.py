@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.access import plan_gating_role
 from rowtide.cdc.definitions import EnabledTable, forget_step, list_enabled, read_captured_columns, record_steps
+from rowtide.cdc.enabling.followed_instances import list_followed, mark_steps
 from rowtide.cdc.enabling.instances import (
     InstanceRequest,
     as_member,
@@ -25,6 +26,7 @@ from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.snapshot_requests import has_snapshot, make_steps, request_step
 from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
+from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.table_publications import read_publishing
@@ -38,12 +40,15 @@ def plan_enable_table(
     request: InstanceRequest,
     *,
     locks_briefly: bool = False,
+    is_followed: bool = False,
 ) -> tuple[Instance, list[Executable]]:
     """Return the new instance and the steps that enable it; with `locks_briefly`, those for many tables in rounds.
 
-    Raises errors of `cdc.instances` and `cdc.access`.
+    `is_followed`: it is made for targets that follow columns. Raises errors of `cdc.instances` and `cdc.access`.
     """
-    instance = define_beside(table, request, list_enabled(connection))
+    enabled, followed = list_enabled(connection), list_followed(connection)
+    counted = [other for other in enabled if (other.member_id in followed) is is_followed]
+    instance = define_beside(table, request, enabled, counted)
     lock = membership.lock_steps(table)
     if locks_briefly:
         lock = membership.lock_briefly_steps(table, instance.before_images, find_key_index(table, instance))
@@ -53,15 +58,24 @@ def plan_enable_table(
         *(first_table_steps(connection) or make_steps(connection)),
         *_begin_steps(connection, source, table, instance),
         *own_steps(connection, instance.member_id, request.widened),
+        *(mark_steps(instance.member_id) if is_followed else ()),
         *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]
     return instance, steps
 
 
-def define_beside(table: SourceTable, request: InstanceRequest, enabled: Sequence[EnabledTable]) -> Instance:
-    """Return the definition of a new instance beside those that are enabled. Raises errors of `cdc.instances`."""
+def define_beside(
+    table: SourceTable,
+    request: InstanceRequest,
+    enabled: Sequence[EnabledTable],
+    counted: Sequence[EnabledTable] | None = None,
+) -> Instance:
+    """Return the definition of a new instance beside those that are enabled. Raises errors of `cdc.instances`.
+
+    `counted` are those that count for the limit of a table, by default all.
+    """
     instance = define_instance(table, request, str(uuid.uuid4()))
-    require_room(instance, enabled)
+    require_room(instance, enabled, counted)
     require_distinct_names(table, enabled)
     if table.identity != membership.FULL_IDENTITY:
         require_same_key(instance, enabled)
@@ -78,6 +92,13 @@ def plan_disable_table(
 ) -> list[Executable]:
     """Return the steps that disable one instance of a table, or all (None). Raises `InstanceUnknown`."""
     return _release_steps(connection, source, _choose_instances(connection, table_name, capture_instance))
+
+
+def plan_disable_briefly(connection: Connection, source: SourceDefinition, enabled: EnabledTable) -> list[Executable]:
+    """Return the steps that disable one of several instances, without a wait that users of its table would notice."""
+    table = find_by_id(connection, enabled.source_id)
+    lock = lock_briefly_steps(table, LockMode.SHARE_ROW_EXCLUSIVE) if table is not None else []
+    return [*lock, *_release_steps(connection, source, [enabled])]
 
 
 def plan_release_table(connection: Connection, source: SourceDefinition, source_id: int) -> list[Executable]:
@@ -99,7 +120,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     columns = tuple(present[number][0] for number in recorded if number in present)
     is_same = all(present.get(number) == column for number, column in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
-    instance = define_instance(table, _repeat_request(table, enabled, columns), member_id)
+    instance = define_instance(table, repeat_request(table, enabled, columns), member_id)
     return [
         *membership.lock_steps(table),
         membership.unregister_step(enabled.member_id),
@@ -107,6 +128,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
         *allowance_steps(connection, enabled),
         *_begin_steps(connection, source, table, instance),
         *own_steps(connection, member_id, read_own(connection, enabled.member_id)),
+        *(mark_steps(member_id) if enabled.member_id in list_followed(connection) else ()),
         # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
         *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),
     ]
@@ -133,8 +155,13 @@ def _begin_steps(
     return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]
 
 
-def _repeat_request(table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...]) -> InstanceRequest:
-    """Request an instance as it was; without the index and net changes if the table no longer allows them."""
+def repeat_request(
+    table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...] | None = None
+) -> InstanceRequest:
+    """Request an instance as it was, by default with all columns of its table.
+
+    Without the index and net changes if the table no longer allows them.
+    """
     index = table.find_index(enabled.index_name)
     is_usable = index is not None and index.is_valid and find_problem(table, index) is None
     index_name = enabled.index_name if is_usable else None

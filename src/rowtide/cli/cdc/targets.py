@@ -118,7 +118,7 @@ def add_target(
         bool | None,
         typer.Option(
             "--follow-columns/--no-follow-columns",
-            help="Go over to a newer instance with more columns, or their new names, once its rows are copied.",
+            help="Have the columns that are added to the source, and their new names, once its rows are copied again.",
             show_default="follow, but with --truncate keep",
         ),
     ] = None,
