@@ -189,6 +189,8 @@ def test_added_columns_flow_in_with_a_second_instance(captured: CapturedDatabase
     applied.targets.apply(spark=captured.spark)
     captured.execute("alter table item add amount int default 7", "insert into item values (3, 'c', 1)")
     captured.cdc.enable_table("item", capture_instance="item_2", snapshot=True)
+    # The table goes over at an LSN above its own last one.
+    applied.follow()
     captured.cdc.run(once=True)
     applied.targets.apply(spark=captured.spark)
     (listed,) = applied.targets.list_targets()
@@ -227,6 +229,8 @@ def test_a_renamed_column_is_renamed_in_targets(captured: CapturedDatabase) -> N
         "insert into item values (4, 'd', 'y', 's', 't')",
     )
     captured.cdc.enable_table("item", capture_instance="item_2", snapshot=True)
+    # The table goes over at an LSN above its own last one.
+    applied.follow()
     captured.cdc.run(once=True)
     applied.targets.apply(spark=captured.spark)
     assert applied.notes() == {"item_2": None}
