@@ -199,6 +199,7 @@ class TargetNotMended(Invalid):
     feature: str
 
 
+@numbered
 class ColumnsNotFollowed(RowtideError):
     """A target that follows columns cannot have those that its source's table has got, or under their new names."""
 

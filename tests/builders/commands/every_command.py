@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
@@ -41,7 +41,9 @@ _WORDS = {
 """By the parameter's name, for those that a command cannot do without."""
 _ONE_OF_SEVERAL = {"tables", "instances"}
 """Arguments in place of which an option may be given."""
-_OPTIONS = {("replication", "register-custom-scripting"): ("--python", "module:function")}
+_OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("replication", "register-custom-scripting"): ("--python", "module:function")
+}
 """One of several of which a command needs one."""
 
 
