@@ -102,20 +102,19 @@ def test_tables_of_other_programs_are_refused_as_said(spark: SparkSession, tmp_p
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", ["current", "history"])
-def test_all_targets_of_spark_are_read_or_refused_as_said(captured: CapturedDatabase, kind: str) -> None:
+def test_all_targets_of_spark_are_read_or_refused_as_said(captured: CapturedDatabase) -> None:
     captured.execute(*SOURCE)
     captured.enable("item", "wide", "stamped", "odd", snapshot=True)
     captured.copy_tables()
     applied = AppliedTargets(captured)
     for number, properties in enumerate(PROPERTIES.values()):
-        applied.add(f"with_{number}", "public_item", kind=kind, table_properties=properties)
-    applied.add("plain", *INSTANCES, kind=kind)
-    applied.add("mapped_feed", "public_odd", kind=kind, table_properties={"delta.enableChangeDataFeed": "true"})
-    applied.add("mapped_rows", "public_odd", kind=kind, table_properties={"delta.enableRowTracking": "true"})
-    parted: Any = {"kind": kind, "rename": NAMES, "partition_by": ("kind",)}
+        applied.add(f"with_{number}", "public_item", table_properties=properties)
+    applied.add("plain", *INSTANCES)
+    applied.add("mapped_feed", "public_odd", table_properties={"delta.enableChangeDataFeed": "true"})
+    applied.add("mapped_rows", "public_odd", table_properties={"delta.enableRowTracking": "true"})
+    parted: Any = {"rename": NAMES, "partition_by": ("kind",)}
     applied.add("parted", "public_odd", engine=ApplyEngine.SPARK, **parted)
-    applied.add("berg", *INSTANCES, kind=kind, format=TargetFormat.ICEBERG)
+    applied.add("berg", *INSTANCES, format=TargetFormat.ICEBERG)
     applied.add("berg_parted", "public_odd", format=TargetFormat.ICEBERG, **parted)
     applied.follow()
     captured.execute(*CHANGES)
