@@ -233,9 +233,6 @@ def test_a_renamed_column_is_renamed_in_targets(captured: CapturedDatabase) -> N
     applied.follow()
     captured.cdc.run(once=True)
     applied.targets.apply(spark=captured.spark)
-    # Iceberg's merge refuses a copy without any difference; the next one has one.
-    captured.execute("insert into item values (5, 'e', 'y', 's', 't')")
-    applied.follow()
     assert applied.notes() == {"item_2": None}
     columns = {"id", "title", "zone", "remark"}
     source = captured.execute("select id, title, zone, name from item order by id")
@@ -265,5 +262,4 @@ def test_a_renamed_column_is_renamed_in_targets(captured: CapturedDatabase) -> N
             ("A", "z"),
             ("B", "z"),
             ("D", "z"),
-            ("E", "z"),
         }
