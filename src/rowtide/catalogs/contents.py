@@ -63,14 +63,14 @@ def _list_target(lake: str, target: Target, recorded: Mapping[str, Instance]) ->
         return
     names = [consumed.name for consumed in target.consumer.instances]
     for name in sorted(names):
-        table, instance = options.table_names.get(name, name), recorded.get(name)
+        table, instance = options.table_of(name), recorded.get(name)
         key, wanted = f"target {target.target_id} {table}", f"{target.name}_{table}"
         comment = comments.describe_target(target.name, target.kind, instance, name)
         meanings = _meanings(target, instance, names)
         if options.catalog is not None:
             yield Resident(wanted, target.target_id, options.catalog, table, comment, meanings)
         elif name in made:
-            entry = _delta_entry(key, wanted, f"{(options.path or '').rstrip('/')}/{table}", comment, meanings)
+            entry = _delta_entry(key, wanted, options.path_of(name) or "", comment, meanings)
             if entry is not None:
                 yield entry
 

@@ -73,17 +73,12 @@ def retype_empty(
 
     Raises `LakeWriteFailed`.
     """
-
-    def read_delta_types() -> Mapping[str, str]:
-        return {name: delta_type(type_name) for name, type_name in read_types().items()}
-
-    alteration.retype_empty(locate(path), read_delta_types, before_commit=before_commit)
+    alteration.retype_empty(locate(path), lambda: _delta_types(read_types()), before_commit=before_commit)
 
 
 def widen_columns(path: str, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> None:
     """Widen columns' types without rewriting files. Raises `LakeWriteFailed`."""
-    delta_types = {name: delta_type(type_name) for name, type_name in types.items()}
-    alteration.widen_columns(locate(path), delta_types, before_commit=before_commit)
+    alteration.widen_columns(locate(path), _delta_types(types), before_commit=before_commit)
 
 
 def rewrite(
@@ -197,6 +192,10 @@ def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVe
 def host_name() -> str:
     """Return this machine's name, as recorded with publications."""
     return socket.gethostname()
+
+
+def _delta_types(types: Mapping[str, str]) -> dict[str, str]:
+    return {name: delta_type(type_name) for name, type_name in types.items()}
 
 
 def _mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:

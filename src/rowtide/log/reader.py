@@ -209,6 +209,7 @@ class LogReader:
         self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
         self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
+        self._kept: Messages
         self._confirmed = manifest.state.position
         self._keepalive: Keepalive | None = None
         self._next_keepalive = 0.0
@@ -246,7 +247,10 @@ class LogReader:
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = max(received.messages[-1:].sizes(), default=0) >= LARGE_MESSAGE_BYTES
-        self._hand_on(received, waits=self._waits(received))
+        if self._waits(received):
+            self._kept = received.messages
+        else:
+            self._hand_on(received)
         # One large message is in memory at a time; the writer of a mark waits for what came before it.
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
@@ -328,11 +332,7 @@ class LogReader:
         """Whether at most one batch waits to be durable: where each takes long, as in a bucket, they become larger."""
         return sum(not queued.done() for queued in self._queued) <= 1
 
-    def _hand_on(self, received: Received, *, waits: bool = False) -> None:
-        """Queue what was received, up to the last commit, unless it waits."""
-        if waits:
-            self._kept = received.messages
-            return
+    def _hand_on(self, received: Received) -> None:
         is_full = _is_full(received)
         cuts, count = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
         self._kept = received.messages[count:]

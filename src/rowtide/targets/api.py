@@ -202,9 +202,9 @@ class Targets:
         Raises `TargetUnknown`, `TargetTableUnknown` also if the table has left the set.
         """
         lake, target, version = self._read_set(name, lsn)
-        names = target.options.table_names
-        by_name = {names.get(earlier, earlier): table for earlier, table in version.tables.items()}
-        table = version.tables.get(instance) or by_name.get(names.get(instance, instance))
+        name_of = target.options.table_of
+        by_name = {name_of(earlier): table for earlier, table in version.tables.items()}
+        table = version.tables.get(instance) or by_name.get(name_of(instance))
         if table is None or table.version is None or table.state is not TableState.MEMBER:
             raise TargetTableUnknown(name, instance, str(lsn or version.lsn or "any LSN"))
         own = for_reading(self.make_spark(spark), lake)

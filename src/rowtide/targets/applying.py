@@ -190,10 +190,10 @@ class SetApplier:
 
     def _find_handed_over(self, consumed: ConsumedInstance, known: SetVersion) -> TableVersion | None:
         """Return the version that a table had when it followed another instance: the new one's copy is not in it."""
-        names, present = self._target.options.table_names, self._target.consumer.instance_names
+        name_of, present = self._target.options.table_of, self._target.consumer.instance_names
         for table in known.tables.values():
             earlier = table.capture_instance
-            if earlier not in present and names.get(earlier, earlier) == names.get(consumed.name, consumed.name):
+            if earlier not in present and name_of(earlier) == name_of(consumed.name):
                 return replace(
                     table, capture_instance=consumed.name, member_id=consumed.member_id, snapshot=0, note=None
                 )

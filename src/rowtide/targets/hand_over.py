@@ -153,6 +153,6 @@ def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -
         cluster_by=spell_all(options.cluster_by, own),
         partition_by=spell_all(options.partition_by, own),
         # As of earlier LSNs the table is known under the names of earlier instances.
-        table_names={**options.table_names, new: options.table_names.get(old, old)},
+        table_names={**options.table_names, new: options.table_of(old)},
         renamed_columns={**kept, **({new: changed} if changed else {})},
     )

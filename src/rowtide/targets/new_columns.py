@@ -227,7 +227,7 @@ def _had_all(first: Instance | None) -> bool:
 
 def _choose_name(connection: Connection, target: Target, instance: str, taken: Collection[str]) -> str:
     """Return a name that no instance had, and no table has by default."""
-    first, used = target.options.table_names.get(instance, instance), {name.lower() for name in taken}
+    first, used = target.options.table_of(instance), {name.lower() for name in taken}
     for number in count(2):
         suffix = f"_{number}"
         name = first[: MAX_NAME_LENGTH - len(suffix)] + suffix

@@ -76,10 +76,13 @@ class TargetOptions:
 
     engine: ApplyEngine = ApplyEngine.AUTO
 
+    def table_of(self, instance: str) -> str:
+        """Return the name of an instance's table."""
+        return self.table_names.get(instance, instance)
+
     def path_of(self, instance: str) -> str | None:
         """Return the path of an instance's table; None in a catalogue."""
-        table = self.table_names.get(instance, instance)
-        return f"{self.path.rstrip('/')}/{table}" if self.path is not None else None
+        return f"{self.path.rstrip('/')}/{self.table_of(instance)}" if self.path is not None else None
 
 
 def follows_by_default(kind: str, truncate: Truncation) -> bool:

@@ -54,7 +54,7 @@ def open_table(
     `known` is the version that the set has, None before the first.
     """
     options = target.options
-    table = options.table_names.get(instance, instance)
+    table = options.table_of(instance)
     name = f"{options.catalog}.{table}" if options.catalog is not None else None
     if options.format is TargetFormat.ICEBERG:
         return IcebergTable.open(spark, target, table, verify)

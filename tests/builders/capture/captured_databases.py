@@ -19,17 +19,15 @@ from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.snapshots.limits import USUAL_LIMITS, CopyLimits
 from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.cdc.widened_columns import read_widened
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
-from rowtide.core.tables import Widened
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import translated
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
@@ -238,7 +236,7 @@ class CapturedDatabase(LoggedDatabase):
             maxtrans=maxtrans,
             most_row_bytes=most_row_bytes,
             find_awaited=lambda: self.awaited,
-            find_widened=partial(_find_widened, lease),
+            find_widened=partial(find_widened, lease.connection),
         )
 
     def changes(
@@ -254,11 +252,6 @@ class CapturedDatabase(LoggedDatabase):
     def values(self, instance: str, *columns: str, row_filter: str = FINDS_EVERYTHING) -> list[tuple[object, ...]]:
         """Return operation and columns of the change rows of an instance, in order."""
         return [pick(row, "__$operation", *columns) for row in self.changes(instance, row_filter)]
-
-
-def _find_widened(lease: AdvisoryLease, member_id: str) -> Widened:
-    with translated():
-        return read_widened(lease.connection, member_id)
 
 
 def _lost_after(verifications: int) -> Callable[[], None]:

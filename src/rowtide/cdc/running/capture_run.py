@@ -161,7 +161,7 @@ class _Run:
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
                 find_awaited=lambda: copying.awaited if copying is not None else None,
-                find_widened=partial(_find_widened, lease.connection),
+                find_widened=partial(find_widened, lease.connection),
                 on_widened=self._context.watchers.on_widened,
             )
             self._has_captured = True
@@ -285,8 +285,9 @@ class _Supervisor:
     def _ask_when_due(self) -> None:
         """Ask the log reader for a batch where each costs requests: it is there when the next scan begins."""
         now = time.monotonic()
-        is_due = now >= self._next_scan - ASK_AHEAD_S or self._capture.is_awaited
-        if not (self._pace.counts_requests and is_due) or now < self._next_ask:
+        if not self._pace.counts_requests or now < self._next_ask:
+            return
+        if now < self._next_scan - ASK_AHEAD_S and not self._capture.is_awaited:
             return
         is_first, self._next_ask = not self._next_ask, now + _ASK_AGAIN_S
         if is_first or not self._capture.count_waiting():
@@ -353,7 +354,8 @@ def _give_up(held: LakeLease, kind: type[BaseException] | None, *_error: object)
         held.give_up()
 
 
-def _find_widened(connection: Connection, member_id: str) -> Widened:
+def find_widened(connection: Connection, member_id: str) -> Widened:
+    """Return an instance's setting for columns that get wider types. Raises the database's errors."""
     with translated():
         return read_widened(connection, member_id)
 

@@ -96,9 +96,8 @@ def retype_empty(
     def plan(snapshot: Snapshot) -> Change | None:
         if snapshot.files:
             return None
-        types = read_types()
-        schema = json.loads(snapshot.metadata.schema_text)
-        retyped = [field for field in schema["fields"] if types.get(field["name"], field["type"]) != field["type"]]
+        types, schema = read_types(), json.loads(snapshot.metadata.schema_text)
+        retyped = _find_retyped(schema, types)
         for field in retyped:
             field["type"] = types[field["name"]]
         if not retyped:
@@ -153,7 +152,7 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
 
     def plan(snapshot: Snapshot) -> Change | None:
         schema = json.loads(snapshot.metadata.schema_text)
-        widened = [field for field in schema["fields"] if types.get(field["name"], field["type"]) != field["type"]]
+        widened = _find_retyped(schema, types)
         for field in widened:
             before, after = field["type"], types[field["name"]]
             kept = field.get("metadata") or {}
@@ -279,6 +278,11 @@ def _altered(metadata: Metadata, schema: Any = None, properties: Mapping[str, st
     text = metadata.schema_text if schema is None else json.dumps(schema, separators=(",", ":"))
     configuration = {**metadata.properties, **properties}
     return Metadata({**metadata.found, "schemaString": text, "configuration": configuration})
+
+
+def _find_retyped(schema: Any, types: Mapping[str, str]) -> list[Any]:
+    """Return the fields that have another type than that which is named for them."""
+    return [field for field in schema["fields"] if types.get(field["name"], field["type"]) != field["type"]]
 
 
 def _types_of(schema: Any) -> list[tuple[str, Any]]:
