@@ -114,7 +114,10 @@ def test_all_targets_of_spark_are_read_or_refused_as_said(captured: CapturedData
     applied.add("mapped_rows", "public_odd", table_properties={"delta.enableRowTracking": "true"})
     parted: Any = {"rename": NAMES, "partition_by": ("kind",)}
     applied.add("parted", "public_odd", engine=ApplyEngine.SPARK, **parted)
+    applied.add("history", *INSTANCES, kind="history", engine=ApplyEngine.SPARK)
+    applied.add("history_parted", "public_odd", kind="history", engine=ApplyEngine.SPARK, **parted)
     applied.add("berg", *INSTANCES, format=TargetFormat.ICEBERG)
+    applied.add("berg_history", *INSTANCES, kind="history", format=TargetFormat.ICEBERG)
     applied.add("berg_parted", "public_odd", format=TargetFormat.ICEBERG, **parted)
     applied.follow()
     captured.execute(*CHANGES)
@@ -124,10 +127,13 @@ def test_all_targets_of_spark_are_read_or_refused_as_said(captured: CapturedData
     tables = {f: (applied.folder / f"with_{number}" / "public_item", f) for number, f in enumerate(PROPERTIES)}
     features = ("plain", "plain", "timestamps", "mapped")
     tables |= {
-        instance: (applied.folder / "plain" / instance, feature)
+        f"{target} {instance}": (applied.folder / target / instance, feature)
+        for target in ("plain", "history")
         for instance, feature in zip(INSTANCES, features, strict=True)
     }
     tables |= {name: (applied.folder / name / "public_odd", "mapped") for name in ("mapped_feed", "mapped_rows")}
-    tables["parted"] = applied.folder / "parted" / "public_odd", "plain"
-    found = [*find_wrong(captured.spark, tables), *find_wrong_in_iceberg(applied, "berg", *INSTANCES)]
-    assert [*found, *find_wrong_in_iceberg(applied, "berg_parted", "public_odd")] == []
+    tables |= {name: (applied.folder / name / "public_odd", "plain") for name in ("parted", "history_parted")}
+    found = find_wrong(captured.spark, tables)
+    for target, instances in (("berg", INSTANCES), ("berg_history", INSTANCES), ("berg_parted", ("public_odd",))):
+        found += find_wrong_in_iceberg(applied, target, *instances)
+    assert found == []
