@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,12 +20,14 @@ from builders.faults.failpoints import (
     CLEANUP_FAILPOINTS,
     EPOCH_FAILPOINTS,
     LOG_READER_FAILPOINTS,
+    MENDING_FAILPOINTS,
     RETYPING_FAILPOINTS,
     ROLLING_FAILPOINTS,
 )
 from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown, KeyLost
@@ -36,12 +39,14 @@ from rowtide.cdc.snapshots.errors import SnapshotNotOpen, SnapshotOpen
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core import failpoints
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import Widened
 from rowtide.handle import open_lake
 
 PLACES = (
     *LOG_READER_FAILPOINTS,
     *CAPTURE_FAILPOINTS,
     *RETYPING_FAILPOINTS,
+    *MENDING_FAILPOINTS,
     *CHANGE_FAILPOINTS,
     *BASE_FAILPOINTS,
     *BASE_REMOVAL_FAILPOINTS,
@@ -49,6 +54,9 @@ PLACES = (
     *ROLLING_FAILPOINTS,
 )
 Machine = TypeVar("Machine", bound="SnapshotMachine")
+_OF_COPIES = ("delta_creation.before", "delta_creation.after", "snapshot_event.before", "snapshot_event.after")
+_OF_CAPTURE = ("types_carried.before", "types_carried.after", "cycle_record.after", "publication.before")
+"""Moments of the thread that copies and captures."""
 NOT_READABLE = (BeforeSnapshot, InstanceUnknown, KeyLost, NeverCopied, OutsideInterval, RewrittenSinceSnapshot)
 
 
@@ -76,16 +84,22 @@ class SnapshotMachine:
     _rewritten: dict[str, list[int]] = field(default_factory=dict)
     _cut_at: str | None = None
     _passes: int = 0
+    _beside: tuple[str, Callable[[], None]] | None = None
+    """What the main thread does at a failpoint, once."""
 
     def __post_init__(self) -> None:
         self.shadow = SourceShadow(
             self.chosen, self.captured.url, odd_columns=self.odd_columns, all_images=self.all_images
         )
         self.patch(failpoints, "_find_armed", self._cut)
-        self.captured.cdc.enable_db(str(self.captured.lake))
+        self.patch(retyping, "REWRITTEN_BYTES", self.chosen.choice((0, 20_000, retyping.REWRITTEN_BYTES)))
+        self.captured.cdc.enable_db(str(self.captured.lake), widened=self.chosen.choice([*Widened]))
         for table in self.shadow.tables:
-            snapshot = self.chosen.random() < 0.8
-            self.captured.cdc.enable_table(table.name, before_images=table.images, snapshot=snapshot)
+            snapshot, widened = self.chosen.random() < 0.8, self.chosen.choice([None, *Widened])
+            self.captured.cdc.enable_table(table.name, before_images=table.images, snapshot=snapshot, widened=widened)
+        if self.chosen.random() < 0.8:
+            self.captured.capture()
+            self._alter_beside_copies(0, _OF_COPIES)
 
     def step(self) -> None:
         """Do one thing."""
@@ -95,7 +109,8 @@ class SnapshotMachine:
         """Return what may be done next, as often as it is likely."""
         steps: list[Callable[[], None]] = [self._transact] * 8 + [self._capture] * 4 + [self._copy] * 4
         steps += [self._clean_up] * 2 + [self._request] * 2 + [self._change_request] + [self._alter]
-        steps += [self._alter_beside_a_copy] + [self._lose_key] * (self.loses_keys and self.chosen.random() < 0.2)
+        steps += [self._alter_beside_a_copy] * 2 + [self._mend]
+        steps += [self._lose_key] * (self.loses_keys and self.chosen.random() < 0.2)
         return steps + [self._bridge] * (self.chosen.random() < 0.3)
 
     def _do(self, act: Callable[[], None]) -> None:
@@ -191,24 +206,54 @@ class SnapshotMachine:
         self._note_rewriting(self.shadow.alter())
 
     def _alter_beside_a_copy(self) -> None:
-        """Alter a table between two chunks of copies; the lake has new types before capture publishes them."""
         self._request()
         self._capture()
-        with self.captured.open_snapshots(CopyLimits(chunk_bytes=2048, workers=1)) as runner:
-            for _ in range(self.chosen.choice((3, 6))):
-                runner.step()
-                runner.wait(0.05)
-        self._alter()
-        self.captured.read_log()
-        self._cut_at, self._passes = "types_carried.after", 0
-        try:
-            with self.captured.open_capture() as capture:
-                while capture.step():
-                    pass
-        except Cut:
-            self.cuts += 1
-        self._cut_at = None
+        self._alter_beside_copies(self.chosen.choice((0, 3, 6)), (*_OF_COPIES, *_OF_CAPTURE))
+
+    def _alter_beside_copies(self, steps: int, places: Sequence[str]) -> None:
+        """Alter a table after some steps of copies, and let the process that copies capture that at one of some places.
+
+        The lake may have new types before capture publishes them.
+        """
+        with self.captured.open_both(CopyLimits(chunk_bytes=2048, workers=1)) as (capture, runner):
+
+            def copy(steps: int) -> None:
+                for _ in range(steps):
+                    runner.step()
+                    runner.wait(0.05)
+
+            def capture_all() -> None:
+                self.captured.capture_by(capture, target)
+
+            copy(steps)
+            self._note_rewriting(self.shadow.alter(widens=self.chosen.random() < 0.7))
+            self.captured.read_log(target := self.captured.mark())
+            place = self.chosen.choice(places)
+            self.log.append(f"captured at {place}")
+            is_cut = self.chosen.random() < 0.3
+            try:
+                if place in _OF_COPIES:
+                    self._beside = place, capture_all
+                    copy(6)
+                    self._beside = None
+                else:
+                    self._beside = place, lambda: copy(3)
+                if is_cut:
+                    self._cut_at, self._passes = "types_carried.after", 0
+                capture_all()
+                self._cut_at = None
+                # In this process, which goes on with what it remembers.
+                wait_until(lambda: not runner.step(), what="the copies end")
+            except Cut:
+                self.cuts += 1
+            finally:
+                self._beside = self._cut_at = None
         self._copy()
+
+    def _mend(self) -> None:
+        table = self.chosen.choice(self.shadow.tables)
+        self.log.append(f"mend {table.name}")
+        self.captured.cdc.mend(table.instance)
 
     def _lose_key(self) -> None:
         self.log.append(self.shadow.lose_key())
@@ -321,6 +366,9 @@ class SnapshotMachine:
                 self.shadow.epoch = self.captured.manifest().state.epoch
 
     def _cut(self, name: str, _directory: str | None) -> None:
+        if self._beside is not None and self._beside[0] == name and _is_main_thread():
+            (_, act), self._beside = self._beside, None
+            act()
         if name != self._cut_at:
             return
         if self._passes:
@@ -342,3 +390,7 @@ def wait_for_slot(captured: CapturedDatabase) -> None:
     """Wait until the reader that was cut has left."""
     query = "select 1 from pg_replication_slots where database = current_database() and active"
     wait_until(lambda: not captured.execute(query), what="the slot is free")
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -93,10 +93,10 @@ class SourceShadow:
                         self._execute(self._statement(table))
             self._record(touched, above)
 
-    def alter(self) -> str:
+    def alter(self, *, widens: bool = False) -> str:
         """Add, drop or widen a column of a table, or have its values computed again, unless a copy holds the table.
 
-        Return the statement.
+        Return the statement. With `widens` it gives a column another type, if one is left to be widened.
         """
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
         kinds = [f"add column {EXTRA}{number} int default {number}"]
@@ -107,11 +107,13 @@ class SourceShadow:
             kinds.append(f"drop column {self._chosen.choice(droppable)}")
         if table.types["code"] != "text":
             kinds.append("alter code type text")
-        if table.types["amount"] == "numeric(8,2)":
-            kinds.append("alter amount type numeric(12,2)")
+        wider = {"numeric(8,2)": "numeric(12,2)", "numeric(12,2)": "numeric(20,2)"}.get(table.types["amount"])
+        if wider is not None:
+            kinds.append(f"alter amount type {wider}")
         if table.types["total"] == "int":
             kinds += ["alter total type bigint", "alter total type bigint using total"]
-        chosen, above = self._chosen.choice(kinds), self._log_end()
+        chosen = self._chosen.choice([kind for kind in kinds if not widens or kind.startswith("alter")] or kinds)
+        above = self._log_end()
         try:
             self._execute(f"alter table public.{table.name} {chosen}")
         except LockNotAvailable:
