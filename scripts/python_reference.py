@@ -15,7 +15,7 @@ from types import ModuleType
 
 import rowtide
 import rowtide.tracking.spark
-from rowtide import CommitLsn, Database, Finding, Judgement, ValidityInterval, Window
+from rowtide import CheckResult, CommitLsn, Database, Measure, ValidityInterval, Window
 from rowtide.cdc import (
     ArrowChanges,
     BeforeImages,
@@ -88,7 +88,7 @@ class Section:
 
 
 SECTIONS = (
-    Section("The handle", "database", Database, (Finding, Judgement)),
+    Section("The handle", "database", Database, (CheckResult, Measure)),
     Section(
         "Change data capture",
         "cdc",

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from rowtide.core.anchors import Anchor
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
-    from rowtide.findings.finding import Finding, Mend, Severity
-    from rowtide.findings.purpose import Purpose
+    from rowtide.diagnosis import CheckResult, Code, Measure, Purpose, State
+    from rowtide.diagnosis.result import Remediation
     from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register, register_source
-    from rowtide.health import Judgement
     from rowtide.lake.session import build_session
     from rowtide.relocation import Copied, CopyProgress
 
@@ -24,6 +23,8 @@ __all__ = [
     "Adoption",
     "AlreadyExists",
     "Anchor",
+    "CheckResult",
+    "Code",
     "CommitLsn",
     "Copied",
     "CopyProgress",
@@ -31,16 +32,15 @@ __all__ = [
     "Database",
     "DatabaseRehearsal",
     "Denied",
-    "Finding",
     "Invalid",
-    "Judgement",
-    "Mend",
+    "Measure",
     "NotFound",
     "Position",
     "Purpose",
+    "Remediation",
     "Retryable",
     "RowtideError",
-    "Severity",
+    "State",
     "ValidityInterval",
     "Window",
     "build_session",
@@ -55,6 +55,8 @@ _HOMES = {
     "Adoption": "rowtide.adoption",
     "AlreadyExists": "rowtide.core.errors",
     "Anchor": "rowtide.core.anchors",
+    "CheckResult": "rowtide.diagnosis",
+    "Code": "rowtide.diagnosis",
     "CommitLsn": "rowtide.core.lsn",
     "Copied": "rowtide.relocation",
     "CopyProgress": "rowtide.relocation",
@@ -62,16 +64,15 @@ _HOMES = {
     "Database": "rowtide.handle",
     "DatabaseRehearsal": "rowtide.handle",
     "Denied": "rowtide.core.errors",
-    "Finding": "rowtide.findings.finding",
     "Invalid": "rowtide.core.errors",
-    "Judgement": "rowtide.health",
-    "Mend": "rowtide.findings.finding",
+    "Measure": "rowtide.diagnosis",
     "NotFound": "rowtide.core.errors",
     "Position": "rowtide.core.lsn",
-    "Purpose": "rowtide.findings.purpose",
+    "Purpose": "rowtide.diagnosis",
+    "Remediation": "rowtide.diagnosis.result",
     "Retryable": "rowtide.core.errors",
     "RowtideError": "rowtide.core.errors",
-    "Severity": "rowtide.findings.finding",
+    "State": "rowtide.diagnosis",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
     "build_session": "rowtide.lake.session",

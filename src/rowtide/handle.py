@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.capture.options import CaptureOptions
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
-    from rowtide.findings.finding import Finding
-    from rowtide.findings.purpose import Purpose
-    from rowtide.health import Judgement
+    from rowtide.diagnosis import CheckResult, Purpose
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
@@ -218,7 +216,7 @@ class Database:
         *,
         lake: str | None = None,
         purpose: Purpose | str | None = None,
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[CheckResult, ...]:
         """Return what is missing for capture or tracking, with remedies, most severe first.
 
         `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`):
@@ -226,17 +224,17 @@ class Database:
         or `TableToTrackNotFound`, `NothingForLake`, `LakeNotJudged`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
         and connection errors.
         """
-        from rowtide.check import check_database
+        from rowtide.diagnosis import check_database
 
         return check_database(self.url, tables, lake, purpose)
 
-    def health(self) -> tuple[Judgement, ...]:
+    def health(self) -> tuple[CheckResult, ...]:
         """Return the state of everything that rowtide does in the database, worst first.
 
-        A database that cannot be reached is reported as a state. Raises `ExtraMissing`, `UrlNotRead`,
+        A database that cannot be reached is reported as a result that fails. Raises `ExtraMissing`, `UrlNotRead`,
         `DatabaseKindUnknown`.
         """
-        from rowtide.health import read_health
+        from rowtide.diagnosis import read_health
 
         return read_health(self.url)
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from builders.commands.checks import run_line
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.findings.finding import Command, Severity
+from rowtide.diagnosis import Area, CheckResult, State
+from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
-from rowtide.health import Area, Judgement, State
 from rowtide.merge.nodes.connecting import address
 
 TABLE = "create table item (id int not null primary key, name text)"
 
 
-def judged(url: str, subject: str) -> Judgement:
+def judged(url: str, subject: str) -> CheckResult:
     (found,) = [judgement for judgement in connect(url).health() if judgement.subject.startswith(subject)]
     return found
 
 
-def subscription(merged: Merge, number: int = 0) -> Judgement:
+def subscription(merged: Merge, number: int = 0) -> CheckResult:
     subject = f"merge subscription {PUBLICATION}, {address(merged.subscribers[number].url)}"
     return judged(merged.hub.url, subject)
 
@@ -31,12 +31,12 @@ def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
     begin(merged)
     for number in range(len(merged.subscribers)):
         new = subscription(merged, number)
-        assert (new.state, isinstance(new.mend, Command)) == (State.WARNING, True), new
-        assert isinstance(new.mend, Command)
-        run_line(new.mend, merged.hub.url)
+        assert (new.state, isinstance(new.remediation, Command)) == (State.WARNING, True), new
+        assert isinstance(new.remediation, Command)
+        run_line(new.remediation, merged.hub.url)
     for member in (merged.hub, *merged.subscribers):
         of_merge = [judgement for judgement in connect(member.url).health() if judgement.area is Area.MERGE]
-        assert {judgement.state for judgement in of_merge} == {State.WELL}, of_merge
+        assert {judgement.state for judgement in of_merge} == {State.HEALTHY}, of_merge
 
 
 def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> None:
@@ -53,14 +53,14 @@ def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> No
     )
     expired = subscription(merged)
     assert expired.state is State.FAILING
-    assert "it expired" in expired.fact
-    assert str(expired.mend).startswith(f"rowtide merge reinitialize {PUBLICATION} --subscriber ")
-    assert isinstance(expired.mend, Command)
-    stops = [finding.subject for finding in connect(merged.hub.url).check() if finding.severity is Severity.STOPS]
+    assert "it expired" in expired.message
+    assert str(expired.remediation).startswith(f"rowtide merge reinitialize {PUBLICATION} --subscriber ")
+    assert isinstance(expired.remediation, Command)
+    stops = [finding.subject for finding in connect(merged.hub.url).check() if finding.state is State.FAILING]
     assert expired.subject in stops
-    run_line(expired.mend, merged.hub.url)
+    run_line(expired.remediation, merged.hub.url)
     merged.settle()
-    assert subscription(merged).state is State.WELL
+    assert subscription(merged).state is State.HEALTHY
 
 
 def test_a_merged_table_without_its_triggers_fails(merged: Merge) -> None:
@@ -73,7 +73,7 @@ def test_a_merged_table_without_its_triggers_fails(merged: Merge) -> None:
     merged.hub.execute(f'drop trigger "{name}"' + (" on item" if "postgresql" in merged.hub.url else ""))
     damaged = judged(merged.hub.url, "merge article item")
     assert damaged.state is State.FAILING
-    assert name in damaged.fact
+    assert name in damaged.message
 
 
 def test_the_check_of_a_merged_database_leaves_our_tables_alone(merged: Merge) -> None:

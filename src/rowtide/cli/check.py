@@ -6,14 +6,11 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.health import in_lines
+from rowtide.cli.health import COLUMNS, describe, fields_of
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output.rows import Format, print_rows
-from rowtide.core.secrets import redact
-from rowtide.findings.purpose import Purpose
+from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.diagnosis.purpose import Purpose
 from rowtide.handle import connect
-
-_COLUMNS = ("severity", "subject", "fact", "mend")
 
 
 def check(
@@ -38,13 +35,12 @@ def check(
     Changes nothing. Works before and after enabling. Exit code 1 if anything prevents it; `rowtide health` judges what
     is enabled, with exit codes for programs.
     """
-    from rowtide.check import require_nothing_stops
+    from rowtide.diagnosis import require_nothing_stops
 
-    findings = connect(db).check(tables or (), lake=lake, purpose=purpose)
+    results = connect(db).check(tables or (), lake=lake, purpose=purpose)
     if form is Format.TABLE:
-        for found in findings:
-            print(in_lines(found.severity, found.subject, found.fact, found.mend))
+        for result in results:
+            print(describe(result))
     else:
-        rows = ((str(f.severity), f.subject, redact(f.fact), redact(str(f.mend or ""))) for f in findings)
-        print_rows(_COLUMNS, rows, form)
-    require_nothing_stops(findings)
+        print_rows(COLUMNS, ([as_json(value, form) for value in fields_of(result)] for result in results), form)
+    require_nothing_stops(results)

@@ -1,4 +1,4 @@
-"""`rowtide health`: one overall judgement, with an exit code."""
+"""`rowtide health`: how everything that rowtide does in a database works, with an exit code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +19,12 @@ from rowtide.core.secrets import redact
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.findings.finding import Mend
-    from rowtide.health import Judgement
+    from rowtide.diagnosis import CheckResult
+    from rowtide.diagnosis.result import Remediation
 
-_UNKNOWN = 2
+COLUMNS = ("state", "code", "area", "subject", "message", "measures", "remediation")
+"""What is printed of a result for programs."""
+_UNREACHABLE = 2
 _WIDTH = 80
 _INDENT = " " * 4
 
@@ -39,74 +42,83 @@ def health(
 ) -> None:
     """Judge everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
 
-    Exit code 0: everything is well; 1: a warning, or something could not be examined; 2: a failure, or the database
-    cannot be reached. Needs no Spark, contacts no subscriber and changes nothing.
+    Exit code 0: everything is healthy; 1: a warning, or something is unknown; 2: a failure, or the database cannot be
+    reached. Needs no Spark, contacts no subscriber and changes nothing.
     """
     try:
-        judgements = connect(db).health()
+        results = connect(db).health()
     except RowtideError as error:
         # 1 would be a warning.
         print(error, file=sys.stderr)
-        raise typer.Exit(_UNKNOWN) from error
+        raise typer.Exit(_UNREACHABLE) from error
 
-    from rowtide.health import exit_code
+    from rowtide.diagnosis import exit_code
 
-    _PRINTERS[form](judgements)
-    raise typer.Exit(exit_code(judgements))
-
-
-def print_unwell(db: str, *areas: str) -> None:
-    """Say beside a listing what of some areas is not well, and what mends it."""
-    from rowtide.health import State
-
-    for judgement in connect(db).health():
-        if judgement.state is not State.WELL and judgement.area in (*areas, "database"):
-            notes.print(describe(judgement), soft_wrap=True)
+    _PRINTERS[form](results)
+    raise typer.Exit(exit_code(results))
 
 
-def describe(judgement: Judgement) -> str:
-    """Return a judgement in lines of 80 columns."""
-    return in_lines(judgement.state, judgement.subject, judgement.fact, judgement.mend)
+def print_unhealthy(db: str, *areas: str) -> None:
+    """Say beside a listing what of some areas is not healthy, and what remedies it."""
+    from rowtide.diagnosis import State
+
+    for result in connect(db).health():
+        if result.state is not State.HEALTHY and result.area in (*areas, "database"):
+            notes.print(describe(result), soft_wrap=True)
 
 
-def in_lines(word: str, subject: str, fact: str, mend: Mend | None) -> str:
-    """Return what was found of a subject in lines of 80 columns; what mends it is never broken: it is to be copied."""
+def describe(result: CheckResult) -> str:
+    """Return a result in lines of 80 columns; what remedies it is never broken: it is to be copied."""
     wrapped = textwrap.fill(
-        redact(fact),
+        redact(result.message),
         _WIDTH,
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return redact("\n".join([f"{word.upper()}  {subject}", wrapped, *_describe_mend(mend)]))
+    lines = [f"{result.state.upper()}  {result.subject}", wrapped, *_describe_remediation(result.remediation)]
+    return redact("\n".join(lines))
 
 
-def _describe_mend(mend: Mend | None) -> Iterator[str]:
-    from rowtide.findings.finding import Advice
+def fields_of(result: CheckResult) -> tuple[object, ...]:
+    """Return the columns of a result."""
+    remediation = redact(str(result.remediation)) if result.remediation is not None else None
+    measures = {one.name: _in_json(one.value) for one in result.measures}
+    return (
+        str(result.state),
+        str(result.code),
+        str(result.area),
+        result.subject,
+        redact(result.message),
+        measures,
+        remediation,
+    )
 
-    if isinstance(mend, Advice):
-        yield textwrap.fill(mend.text, _WIDTH, initial_indent=f"{_INDENT}> ", subsequent_indent=f"{_INDENT}  ")
-    elif mend is not None:
-        yield f"{_INDENT}> {mend}"
+
+def _in_json(value: float | datetime) -> float | str:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _print_table(judgements: Sequence[Judgement]) -> None:
-    for judgement in judgements:
-        print(describe(judgement))
+def _describe_remediation(remediation: Remediation | None) -> Iterator[str]:
+    from rowtide.diagnosis.result import Advice
+
+    if isinstance(remediation, Advice):
+        yield textwrap.fill(remediation.text, _WIDTH, initial_indent=f"{_INDENT}> ", subsequent_indent=f"{_INDENT}  ")
+    elif remediation is not None:
+        yield f"{_INDENT}> {remediation}"
 
 
-def _print_json(judgements: Sequence[Judgement]) -> None:
-    from rowtide.health import worst
+def _print_table(results: Sequence[CheckResult]) -> None:
+    for result in results:
+        print(describe(result))
 
-    columns = ("state", "area", "subject", "fact", "mend")
-    listed = [dict(zip(columns, _fields(judgement), strict=True)) for judgement in judgements]
-    print(json.dumps({"state": worst(judgements), "judgements": listed}, ensure_ascii=False))
+
+def _print_json(results: Sequence[CheckResult]) -> None:
+    from rowtide.diagnosis import worst
+
+    listed = [dict(zip(COLUMNS, fields_of(result), strict=True)) for result in results]
+    print(json.dumps({"state": worst(results), "results": listed}, ensure_ascii=False))
 
 
 _PRINTERS = {HealthFormat.TABLE: _print_table, HealthFormat.JSON: _print_json}
-
-
-def _fields(judgement: Judgement) -> tuple[str | None, ...]:
-    mend = redact(str(judgement.mend)) if judgement.mend is not None else None
-    return str(judgement.state), str(judgement.area), judgement.subject, redact(judgement.fact), mend

@@ -15,7 +15,7 @@ from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
 from rowtide.cli.output.watching import describe_mended, describe_mended_target
-from rowtide.findings.quantities import format_bytes, format_duration
+from rowtide.diagnosis.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 from builders.capture.capture_instances import source_table
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
-from rowtide.findings.place_facts import PlaceFacts
-from rowtide.findings.postgres.facts import (
+from rowtide.diagnosis.places import PlaceFacts
+from rowtide.diagnosis.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,

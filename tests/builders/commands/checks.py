@@ -19,40 +19,40 @@ from sqlalchemy.engine import make_url
 from builders.capture.captured_databases import DEADLINE_S, wait_until
 from builders.commands.command_lines import rowtide
 from builders.commands.command_tree import commands
-from rowtide.findings.finding import Advice, Command, Finding, Severity, Sql
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Sql, State
 
 
-def matching(findings: Iterable[Finding], words: str) -> list[Finding]:
+def matching(findings: Iterable[CheckResult], words: str) -> list[CheckResult]:
     """Return the findings in whose subject or fact the words are."""
-    return [finding for finding in findings if words in f"{finding.subject}: {finding.fact}"]
+    return [finding for finding in findings if words in f"{finding.subject}: {finding.message}"]
 
 
-def only(findings: Iterable[Finding], words: str) -> Finding:
+def only(findings: Iterable[CheckResult], words: str) -> CheckResult:
     """Return the one finding in whose subject or fact the words are."""
     found = matching(findings, words)
     assert len(found) == 1, (words, list(findings))
     return found[0]
 
 
-def stopping(findings: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.severity is Severity.STOPS]
+def stopping(findings: Iterable[CheckResult]) -> list[CheckResult]:
+    return [finding for finding in findings if finding.state is State.FAILING]
 
 
-def run_mend(finding: Finding, url: str, environment: Mapping[str, str] | None = None) -> None:
+def run_mend(finding: CheckResult, url: str, environment: Mapping[str, str] | None = None) -> None:
     """Run the statements or commands exactly as they are printed, on the database of a URL."""
-    match finding.mend:
+    match finding.remediation:
         case Sql():
-            run_statements(finding.mend, url)
+            run_statements(finding.remediation, url)
         case Command():
-            run_line(finding.mend, url, environment)
+            run_line(finding.remediation, url, environment)
         case _:
             pytest.fail(f"nothing to run: {finding}")
 
 
-def printed_command(finding: Finding, **chosen: str) -> Command:
+def printed_command(finding: CheckResult, **chosen: str) -> Command:
     """Return the command within an advice, with what its reader puts for the words in capitals."""
-    assert isinstance(finding.mend, Advice), finding
-    found = re.search(r"`(rowtide [^`]+)`", finding.mend.text)
+    assert isinstance(finding.remediation, Advice), finding
+    found = re.search(r"`(rowtide [^`]+)`", finding.remediation.text)
     assert found is not None, finding
     words = [chosen.get(word, word) for word in shlex.split(found[1])]
     assert set(chosen.values()) <= set(words), finding

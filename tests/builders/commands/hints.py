@@ -14,7 +14,7 @@ from builders.commands.checks import answered, run_line, run_statements, run_unt
 from builders.commands.command_lines import Ended, rowtide
 from builders.commands.command_tree import commands
 from rowtide.core.errors import RowtideError
-from rowtide.findings.finding import Command, Sql
+from rowtide.diagnosis.result import Command, Sql
 
 _FIRST = "rowtide alter grant create select begin drop rollback reindex pragma pip apt-get pg_dump pg_basebackup"
 RUNNABLE = re.compile(f"(?:{_FIRST.replace(' ', '|')}) ")

@@ -33,7 +33,7 @@ class Stated:
     code: int
     errors: str
     facts: Mapping[tuple[str, str], tuple[str | None, str]]
-    """By subject and fact, or column and value: the state, and what mends it."""
+    """By subject and message, or column and value: the state, and what remedies it."""
 
 
 def state(url: str) -> dict[str, Stated]:
@@ -47,15 +47,15 @@ def _state(url: str, words: tuple[str, ...]) -> Stated:
     facts: dict[tuple[str, str], tuple[str | None, str]] = {}
     for line in ended.output.splitlines():
         printed = json.loads(line)
-        for row in printed.get("judgements", [printed]):
+        for row in printed.get("results", [printed]):
             facts.update(_facts(row))
     return Stated(ended.code, _without_passing(ended.errors), facts)
 
 
 def _facts(row: dict[str, Any]) -> Iterator[tuple[tuple[str, str], tuple[str | None, str]]]:
-    if "fact" in row:
-        mend = _without_passing(row.get("mend") or "")
-        yield (row["subject"], _without_passing(row["fact"])), (row.get("state") or row["severity"], mend)
+    if "message" in row:
+        remediation = _without_passing(row["remediation"] or "")
+        yield (row["subject"], _without_passing(row["message"])), (row["state"], remediation)
         return
     for column, value in row.items():
         if value is not None:

@@ -14,8 +14,8 @@ from builders.commands.command_lines import rowtide
 from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.errors import NameUnfit
 from rowtide.databases.sqlite.guarding import writing
-from rowtide.findings.finding import Advice, Finding, Severity
-from rowtide.findings.purpose import Purpose
+from rowtide.diagnosis.purpose import Purpose
+from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.handle import connect
 from rowtide.tracking import Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingLost
@@ -25,12 +25,12 @@ def url(file: TrackedFile) -> str:
     return f"sqlite:///{file.path}"
 
 
-def check(file: TrackedFile, *tables: str) -> list[Finding]:
+def check(file: TrackedFile, *tables: str) -> list[CheckResult]:
     """Return the findings but for the journal's, which half of the files here have."""
     return [finding for finding in connect(url(file)).check(tables) if finding.subject != "file"]
 
 
-def mend(file: TrackedFile, words: str, *tables: str) -> Finding:
+def mend(file: TrackedFile, words: str, *tables: str) -> CheckResult:
     """Find it, do what it says, and find it no more."""
     finding = only(check(file, *tables), words)
     run_mend(finding, url(file))
@@ -43,17 +43,17 @@ def test_writers_wait_for_enumerations_without_write_ahead_log(sqlite_file: Trac
     findings = connect(url(sqlite_file)).check()
     if sqlite_file.program.execute("pragma journal_mode").fetchone() == ("delete",):
         (finding,) = findings
-        assert (finding.severity, finding.subject) == (Severity.WARNS, "file")
+        assert (finding.state, finding.subject) == (State.WARNING, "file")
         run_mend(finding, url(sqlite_file))
     assert connect(url(sqlite_file)).check() == ()
 
 
 def test_a_file_that_everybody_can_read_is_reported(sqlite_file: TrackedFile) -> None:
-    for mode, severities in ((0o644, [Severity.TELLS]), (0o604, [Severity.TELLS]), (0o640, []), (0o600, [])):
+    for mode, severities in ((0o644, [State.HEALTHY]), (0o604, [State.HEALTHY]), (0o640, []), (0o600, [])):
         sqlite_file.path.chmod(mode)
         told = matching(list(connect(url(sqlite_file)).check()), "every user of this machine can read")
-        assert [finding.severity for finding in told] == severities
-        assert all(finding.fact.endswith(f"its mode is {mode:o}") for finding in told)
+        assert [finding.state for finding in told] == severities
+        assert all(finding.message.endswith(f"its mode is {mode:o}") for finding in told)
 
 
 def test_a_merge_subscriber_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_merge_subscriber_that_everybody_can_read_is_warned_of(tmp_path: Path)
     assert matching(list(connect(f"sqlite:///{device}").check()), words) == []
     device.chmod(0o644)
     finding = only(connect(f"sqlite:///{device}").check(), words)
-    assert finding.severity is Severity.WARNS
+    assert finding.state is State.WARNING
     hub.chmod(0o644)
-    assert only(connect(f"sqlite:///{hub}").check(), words).severity is Severity.TELLS
+    assert only(connect(f"sqlite:///{hub}").check(), words).state is State.HEALTHY
     run_mend(finding, f"sqlite:///{device}")
     assert matching(list(connect(f"sqlite:///{device}").check()), words) == []
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_tracked_stops_only_where_it_is_named(sqlite_file: Tracke
         "table words_data",
     ]
     (told,) = check(sqlite_file)
-    assert (told.severity, told.subject) == (Severity.TELLS, "virtual tables")
+    assert (told.state, told.subject) == (State.HEALTHY, "virtual tables")
     assert check(sqlite_file, "T") == []
     for absent in ("nowhere", "sqlite_schema", "__sysClock"):
         with pytest.raises(TableToTrackNotFound):
@@ -103,7 +103,7 @@ def test_table_without_a_key_is_tracked_by_its_rowguid(sqlite_file: TrackedFile)
         "create table a (line text); create table b (line text, rowguid blob not null unique);"
     )
     findings = check(sqlite_file)
-    assert isinstance(only(findings, "table a: it has no primary key").mend, Advice)
+    assert isinstance(only(findings, "table a: it has no primary key").remediation, Advice)
     mend(sqlite_file, "table b: it has no primary key", "b")
     (tracked,) = sqlite_file.tracking.list_tracked()
     assert (tracked.name, tracked.key_type) == ("b", TrackingKeyType.ROWGUID)
@@ -139,8 +139,8 @@ def test_side_storage_is_advised_for_a_column_counting_trigger(sqlite_file: Trac
         sqlite_file.program.execute(statement)
     sqlite_file.program.execute("insert into t (id) values (1), (2)")
     (finding,) = check(sqlite_file, "t")
-    assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide tracking enable t --storage side")
-    assert "SQLite refuses statements of keep," in finding.fact
+    assert (finding.state, str(finding.remediation)) == (State.WARNING, "rowtide tracking enable t --storage side")
+    assert "SQLite refuses statements of keep," in finding.message
 
     # Without it programs fail; then the command is another.
     options = TrackingOptions.INSERT | TrackingOptions.DELETE
@@ -166,7 +166,7 @@ def test_a_trigger_of_every_update_is_asked_at_each_stamping(sqlite_file: Tracke
         "create table seen (id);"
         "create trigger touch after update on t when new.qty is old.qty begin insert into seen values (new.id); end;"
     )
-    assert "touch, a trigger of every update, is asked" in only(check(sqlite_file), "table t").fact
+    assert "touch, a trigger of every update, is asked" in only(check(sqlite_file), "table t").message
 
     sqlite_file.tracking.enable_tracking("t")
     sqlite_file.program.execute("insert into t (id) values (1)")
@@ -183,9 +183,9 @@ def test_views_that_select_all_columns_are_named(sqlite_file: TrackedFile) -> No
         "create trigger into_wide instead of insert on narrow begin insert into other select * from wide; end;"
     )
     finding = only(check(sqlite_file), "table t")
-    assert "SQLite refuses statements of into_wide, both, which" in finding.fact
-    assert "wide would show them" in finding.fact
-    assert "narrow" not in finding.fact
+    assert "SQLite refuses statements of into_wide, both, which" in finding.message
+    assert "wide would show them" in finding.message
+    assert "narrow" not in finding.message
     mend(sqlite_file, "table t")
 
 
@@ -206,23 +206,23 @@ def test_what_columns_are_nothing_to_is_left_alone(sqlite_file: TrackedFile) -> 
     sqlite_file.tracking.enable_tracking("t")
     assert check(sqlite_file) == []
     sqlite_file.program.execute("create trigger late after update on t begin select 1; end")
-    assert "late, a trigger of every update" in only(check(sqlite_file), "table t").fact
+    assert "late, a trigger of every update" in only(check(sqlite_file), "table t").message
 
 
 def test_lost_tracking_is_found_and_resumed(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute('drop trigger "__sysTracking_t_insert"')
     finding = only(check(tracked_file), "its tracking is lost: the trigger __sysTracking_t_insert is gone")
-    assert finding.severity is Severity.STOPS
+    assert finding.state is State.FAILING
     with pytest.raises(TrackingLost) as noted:
         tracked_file.changes()
-    assert f"found out at {noted.value.lost_time} UTC: the trigger" in only(check(tracked_file), "lost").fact
+    assert f"found out at {noted.value.lost_time} UTC: the trigger" in only(check(tracked_file), "lost").message
     mend(tracked_file, "its tracking is lost")
     assert check(tracked_file) == []
 
 
 def test_a_table_that_was_dropped_is_tracked_no_more(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute("drop table t")
-    assert only(check(tracked_file, "T"), "table t").severity is Severity.STOPS
+    assert only(check(tracked_file, "T"), "table t").state is State.FAILING
     run_mend(only(check(tracked_file), "there is no such table any more"), url(tracked_file))
     assert tracked_file.program.execute("select name from sqlite_schema").fetchall() == []
 
@@ -232,18 +232,18 @@ def test_a_table_that_lost_its_key_is_not_to_be_resumed_as_it_is(tracked_file: T
         "begin; create table new (id, name, qty); drop table t; alter table new rename to t; commit"
     )
     finding = only(check(tracked_file), "it has no primary-key any more")
-    assert (finding.severity, type(finding.mend)) == (Severity.STOPS, Advice)
+    assert (finding.state, type(finding.remediation)) == (State.FAILING, Advice)
 
 
 def test_what_another_version_tracks_is_upgraded(tracked_file: TrackedFile) -> None:
     with writing(tracked_file.program):
         tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 0")
-    assert only(check(tracked_file), "an older rowtide tracked t").severity is Severity.STOPS
+    assert only(check(tracked_file), "an older rowtide tracked t").state is State.FAILING
     mend(tracked_file, "an older rowtide")
     assert check(tracked_file) == []
     with writing(tracked_file.program):
         tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 99")
-    assert only(check(tracked_file), "a newer rowtide tracked t").severity is Severity.STOPS
+    assert only(check(tracked_file), "a newer rowtide tracked t").state is State.FAILING
 
 
 def test_old_tombstones_are_purged_when_there_are_many(tracked_file: TrackedFile) -> None:
@@ -257,7 +257,7 @@ def test_old_tombstones_are_purged_when_there_are_many(tracked_file: TrackedFile
     tracked_file.program.execute(insert.format(count=100_000, days=40))
     assert (
         "250000 tombstones, 100000 of them older than 30 days, the oldest of 40 days ago"
-        in mend(tracked_file, "tombstones").fact
+        in mend(tracked_file, "tombstones").message
     )
     assert tracked_file.program.execute("select count(*) from __sysOCSDeletedRows").fetchone() == (150_000,)
 
@@ -277,7 +277,7 @@ def test_the_command_ends_as_it_does_on_a_server(tracked_file: TrackedFile) -> N
     tracked_file.program.execute('drop trigger "__sysTracking_t_insert"')
     ended = rowtide(*command)
     first = json.loads(ended.output.splitlines()[0])
-    assert first["mend"] == "rowtide tracking resume t"
+    assert first["remediation"] == "rowtide tracking resume t"
     assert (ended.code, ended.errors.partition(". ")[0]) == (1, "RT-5101: work is stopped by table t")
 
 

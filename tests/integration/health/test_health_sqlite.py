@@ -8,12 +8,12 @@ from pathlib import Path
 from builders.commands.checks import run_line
 from builders.commands.command_lines import rowtide
 from builders.tracking.tracked_databases import TrackedFile
-from rowtide.findings.finding import Command
+from rowtide.diagnosis import CheckResult, State
+from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
-from rowtide.health import Judgement, State
 
 
-def health(file: TrackedFile) -> dict[str, Judgement]:
+def health(file: TrackedFile) -> dict[str, CheckResult]:
     return {judgement.subject: judgement for judgement in connect(f"sqlite:///{file.path}").health()}
 
 
@@ -22,10 +22,10 @@ def test_a_tracked_file_is_well(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute("delete from t")
     judged = health(tracked_file)
     assert {subject: judgement.state for subject, judgement in judged.items()} == {
-        "table t": State.WELL,
-        "disk": State.WELL,
+        "table t": State.HEALTHY,
+        "disk": State.HEALTHY,
     }
-    assert judged["table t"].fact == "it is tracked; tombstones: 1"
+    assert judged["table t"].message == "it is tracked; tombstones: 1"
     assert rowtide("health", "--db", f"sqlite:///{tracked_file.path}").code == 0
 
 
@@ -36,10 +36,10 @@ def test_tracking_that_is_lost_fails_until_its_mend_has_run(tracked_file: Tracke
     tracked_file.program.execute(f'drop trigger "{trigger}"')
     lost = health(tracked_file)["table t"]
     assert lost.state is State.FAILING
-    assert "its tracking is lost" in lost.fact
-    assert isinstance(lost.mend, Command)
-    run_line(lost.mend, f"sqlite:///{tracked_file.path}")
-    assert health(tracked_file)["table t"].state is State.WELL
+    assert "its tracking is lost" in lost.message
+    assert isinstance(lost.remediation, Command)
+    run_line(lost.remediation, f"sqlite:///{tracked_file.path}")
+    assert health(tracked_file)["table t"].state is State.HEALTHY
 
 
 def test_a_file_in_which_nothing_is_enabled_is_warned_of(sqlite_file: TrackedFile) -> None:

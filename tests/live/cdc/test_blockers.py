@@ -113,7 +113,7 @@ def test_a_drop_that_nobody_tells_of_stops_nothing(logged: LoggedDatabase, readi
             wait_until(lambda: bool(reader.step()) and not is_listed(logged, "item"), what="the end of item")
     else:
         logged.execute("drop table item", "insert into other values (1)")
-    assert [found.fact for found in connect(logged.url).check() if found.subject == "publication"] == []
+    assert [found.message for found in connect(logged.url).check() if found.subject == "publication"] == []
     logged.cdc.run(once=True)
     assert is_listed(logged, "other")
     assert not is_listed(logged, "item")

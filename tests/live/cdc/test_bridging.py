@@ -166,8 +166,8 @@ def test_a_slot_that_fell_too_far_behind_is_bridged(scarce: LoggedDatabase) -> N
     copied.execute("checkpoint")
     with pytest.raises(SlotInvalidated, match="max_slot_wal_keep_size"):
         copied.read_log()
-    [finding] = [found for found in connect(copied.url).check() if "was invalidated" in found.fact]
-    assert str(finding.mend) == "rowtide cdc reinitialize --difference"
+    [finding] = [found for found in connect(copied.url).check() if "was invalidated" in found.message]
+    assert str(finding.remediation) == "rowtide cdc reinitialize --difference"
     assert copied.cdc.bridge_gap("a test").rows == 1
     copied.capture()
     assert (4, 20, "customer 20!!!!!!!!") in changes(copied, "id", "customer")

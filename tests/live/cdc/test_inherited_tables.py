@@ -7,7 +7,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import only
 from builders.servers.ddl import forget_triggers
-from rowtide.findings.finding import Severity
+from rowtide.diagnosis.result import State
 from rowtide.handle import connect
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, LeftOut
@@ -166,6 +166,6 @@ def test_what_is_unknown_of_one_table_stops_no_other(request: pytest.FixtureRequ
     assert whole == [["1", "v"], ["3", "v"]]
     assert len(of_child) == len(whole) + 1
     finding = only(connect(logged.url).check(), lacking.reason)
-    assert (finding.severity, finding.subject) == (Severity.WARNS, "instance public_child")
-    of_health = [judgement for judgement in connect(logged.url).health() if lacking.reason in judgement.fact]
+    assert (finding.state, finding.subject) == (State.WARNING, "instance public_child")
+    of_health = [judgement for judgement in connect(logged.url).health() if lacking.reason in judgement.message]
     assert [(judgement.subject, judgement.state) for judgement in of_health] == [("instance public_child", "warning")]

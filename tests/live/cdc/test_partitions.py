@@ -11,7 +11,7 @@ from rowtide.cdc.errors.enabling import PartitionCapturedToo, PartitionNotCaptur
 from rowtide.cdc.queries.as_of.errors import RewrittenSinceSnapshot
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
-from rowtide.findings.finding import Severity
+from rowtide.diagnosis.result import State
 from rowtide.handle import connect, open_lake
 from rowtide.log.errors import PublicationAltered
 
@@ -198,8 +198,8 @@ def test_rows_of_an_attached_partition_are_missed_aloud(captured: CapturedDataba
     with pytest.raises(RewrittenSinceSnapshot, match="attach partition part"):
         lake.get_table_as_of("public_measure")
     finding = only(connect(captured.url).check(), "changed values or rows of public.measure without change rows")
-    assert finding.severity is Severity.WARNS
-    assert attach in finding.fact
+    assert finding.state is State.WARNING
+    assert attach in finding.message
 
     run_mend(finding, captured.url)
     captured.copy_tables()

@@ -15,7 +15,7 @@ from rowtide.cdc.errors.capturing import ChangeTableLost
 from rowtide.cdc.running import capture_run
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed
-from rowtide.health import read_health
+from rowtide.diagnosis import read_health
 from rowtide.lake import tables
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -144,7 +144,7 @@ def test_a_lost_change_table_is_passed_once_it_is_disabled(
         logged.execute(f"insert into other values ({number})")
         logged.cdc.run(once=True)
         assert read_ids(logged, "public_other") == list(range(2, number + 1))
-    told = [found.fact for found in read_health(logged.url) if "its rows cannot be removed" in found.fact]
+    told = [found.message for found in read_health(logged.url) if "its rows cannot be removed" in found.message]
     assert len(told) == (left != "nothing"), told
     shutil.rmtree(folder, ignore_errors=True)
     logged.cdc.enable_table("item")

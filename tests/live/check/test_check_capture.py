@@ -11,7 +11,7 @@ from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.checks import matching, only, run_mend, stopping
 from builders.log.log_stores import opened
 from builders.servers.ddl import forget_triggers
-from rowtide.findings.finding import Finding, Severity
+from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -52,7 +52,7 @@ def enabled(logged: LoggedDatabase) -> LoggedDatabase:
     return logged
 
 
-def check(logged: LoggedDatabase, *tables: str) -> tuple[Finding, ...]:
+def check(logged: LoggedDatabase, *tables: str) -> tuple[CheckResult, ...]:
     return connect(logged.url).check(tables)
 
 
@@ -74,7 +74,7 @@ def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDataba
         wait_until(lambda: is_free(enabled, slot), what="the slot is free")
         enabled.execute("insert into other values (1)", statement.replace("{slot}", slot), "update item set spare = 1")
         finding = only(check(enabled), words)
-        assert finding.severity is Severity.STOPS
+        assert finding.state is State.FAILING
         run_mend(finding, enabled.url)
         assert stopping(check(enabled)) == []
         enabled.read_log()
@@ -90,8 +90,8 @@ def test_changed_captured_tables_are_named_before_capture_stops(logged: LoggedDa
     findings = check(logged)
     for words in CHANGED.values():
         finding = only(findings, words)
-        severity = Severity.WARNS if "dropped" in words else Severity.STOPS
-        assert (finding.severity, finding.subject[:-1]) == (severity, "instance public_")
+        severity = State.WARNING if "dropped" in words else State.FAILING
+        assert (finding.state, finding.subject[:-1]) == (severity, "instance public_")
         run_mend(finding, logged.url)
     logged.read_log()
     assert stopping(check(logged)) == []
@@ -106,7 +106,7 @@ def test_missing_event_triggers_are_made_by_what_is_printed(enabled: LoggedDatab
 def test_a_column_that_is_gone_is_reported(enabled: LoggedDatabase) -> None:
     enabled.execute("alter table item drop column name")
     finding = only(check(enabled), "captured columns are gone")
-    assert (finding.severity, finding.subject) == (Severity.TELLS, "instance public_item")
+    assert (finding.state, finding.subject) == (State.HEALTHY, "instance public_item")
 
 
 def test_an_instance_the_log_reader_has_not_read_is_reported(enabled: LoggedDatabase) -> None:
@@ -121,13 +121,13 @@ def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> No
     manifest = min((log_store / "manifest").iterdir())
     content = manifest.read_bytes()
     manifest.write_text("{}")
-    assert "is damaged" in only(check(enabled), "log store: ").fact
+    assert "is damaged" in only(check(enabled), "log store: ").message
     manifest.write_bytes(content)
     assert stopping(check(enabled)) == []
     shutil.rmtree(enabled.lake)
-    assert {(finding.subject, finding.severity) for finding in matching(check(enabled), "not on this machine")} == {
-        ("lake", Severity.STOPS),
-        ("log store", Severity.STOPS),
+    assert {(finding.subject, finding.state) for finding in matching(check(enabled), "not on this machine")} == {
+        ("lake", State.FAILING),
+        ("log store", State.FAILING),
     }
     assert not enabled.lake.exists()
 
@@ -147,7 +147,7 @@ def test_a_log_store_of_another_history_shows_by_its_identity(enabled: LoggedDat
     enabled.execute(f"update rowtide.source set log_store = '{elsewhere}'")
     found = only(check(enabled), "belongs to slot rowtide_5 of system 7001, not to this database")
     assert found.subject == "log store"
-    assert "reinitialize" not in str(found.mend)
+    assert "reinitialize" not in str(found.remediation)
 
 
 @pytest.mark.exhaustive
@@ -155,11 +155,11 @@ def test_places_are_looked_at_before_enabling(logged: LoggedDatabase, tmp_path: 
     database = connect(logged.url)
     assert stopping(database.check(lake=str(tmp_path / "new" / "lake"))) == []
     assert not (tmp_path / "new").exists()
-    assert "not writable" in only(database.check(lake="/proc/lake"), "lake").fact
-    assert only(database.check(lake="s3://bucket/lake"), "log store").severity is Severity.STOPS
+    assert "not writable" in only(database.check(lake="/proc/lake"), "lake").message
+    assert only(database.check(lake="s3://bucket/lake"), "log store").state is State.FAILING
     Manifest(open_store(str(tmp_path / "taken" / "log"))).append(opened())
     taken = only(database.check(lake=str(tmp_path / "taken")), "belongs to another source")
-    assert taken.severity is Severity.STOPS
+    assert taken.state is State.FAILING
 
 
 def test_a_schema_of_our_name_is_renamed_by_what_is_printed(logged: LoggedDatabase) -> None:
@@ -186,5 +186,5 @@ def test_a_virtual_column_is_not_mended_by_a_full_identity(enabled: LoggedDataba
     enabled.execute("update item set name = 'b'")
     finding = only(check(enabled), "its replica identity is no longer full")
 
-    assert finding.severity is Severity.STOPS
-    assert "enable it with --before-images key: column twice is virtual" in str(finding.mend)
+    assert finding.state is State.FAILING
+    assert "enable it with --before-images key: column twice is virtual" in str(finding.remediation)

@@ -17,7 +17,7 @@ from builders.commands.checks import matching, only, printed_command, run_line, 
 from builders.commands.command_lines import rowtide
 from builders.servers.ddl import forget_triggers
 from rowtide.databases.postgres.quoting import quote
-from rowtide.findings.finding import Finding
+from rowtide.diagnosis.result import CheckResult
 from rowtide.handle import connect
 from rowtide.merge.errors.nodes import NodeOutdated
 
@@ -28,7 +28,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as 'begi
 """
 
 
-def check(database: LoggedDatabase) -> tuple[Finding, ...]:
+def check(database: LoggedDatabase) -> tuple[CheckResult, ...]:
     return connect(database.url).check()
 
 
@@ -56,7 +56,7 @@ def test_a_log_of_publications_gets_its_triggers_by_another(logged: LoggedDataba
     replication = connect(logged.url).replication
     replication.add_publication("shop", lake=str(logged.lake))
     forget_triggers(logged)
-    assert str(only(check(logged), "event triggers are missing").mend).startswith("Add a publication")
+    assert str(only(check(logged), "event triggers are missing").remediation).startswith("Add a publication")
     replication.add_publication("spare")
     replication.drop_publication("spare")
     assert matching(check(logged), "event triggers") == []
@@ -75,7 +75,7 @@ def test_a_hub_of_an_earlier_build_is_completed_by_its_owner(
     assert matching(connect(watching).check(), "of another build") == []
     logged.execute("comment on schema rowtide_merge is 'rowtide merge of another build'")
     outdated = only(connect(watching).check(), "are of another build, and cannot be completed")
-    assert str(outdated.mend).endswith(NodeOutdated.hint)
+    assert str(outdated.remediation).endswith(NodeOutdated.hint)
     run_line(printed_command(outdated), logged.url)
     assert matching(connect(watching).check(), "of another build") == []
     logged.execute("drop schema rowtide_merge cascade", f"drop owned by {quote(role)}")

@@ -9,7 +9,7 @@ from builders.commands.checks import matching, only, printed_command, run_line, 
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
-from rowtide.findings.finding import Finding, Severity
+from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
 from rowtide.replication.sync_types import SyncType
 
@@ -21,7 +21,7 @@ SWAP = (
 )
 
 
-def check(logged: LoggedDatabase) -> tuple[Finding, ...]:
+def check(logged: LoggedDatabase) -> tuple[CheckResult, ...]:
     return connect(logged.url).check()
 
 
@@ -37,12 +37,12 @@ def test_a_table_that_was_swapped_in_is_named(request: pytest.FixtureRequest, ve
     logged.execute(*SWAP, "alter table plain rename to harmless")
     logged.read_log()
     finding = only(check(logged), "is another table now")
-    assert (finding.severity, finding.subject) == (Severity.WARNS, "instance public_swap")
-    assert finding.fact == (
+    assert (finding.state, finding.subject) == (State.WARNING, "instance public_swap")
+    assert finding.message == (
         "public.swap is another table now, and is not captured: this reads on from the one that had the name before, "
         "now public.swap_old"
     )
-    assert str(finding.mend).startswith(
+    assert str(finding.remediation).startswith(
         """Read the table of that name too: `rowtide cdc enable-table '"public"."swap"' --capture-instance NAME`;"""
     )
     assert ("instance public_swap", "warning") in health(logged)
@@ -59,7 +59,7 @@ def test_table_recreated_under_a_dropped_name_is_reported(request: pytest.Fixtur
     assert matching(check(logged), "was dropped") == []
     logged.execute('create table item (id int primary key, "more" text)')
     finding = only(check(logged), "another table has this name now, and is not captured")
-    assert (finding.severity, finding.subject) == (Severity.WARNS, "instance public_item")
+    assert (finding.state, finding.subject) == (State.WARNING, "instance public_item")
     assert ("instance public_item", "warning") in health(logged)
     run_mend(finding, logged.url)
     assert matching(check(logged), "was dropped") == []
@@ -84,7 +84,7 @@ def test_inheritance_is_reported_on_enabling_and_by_the_check(logged: LoggedData
     logged.enable()
     words = "rows of the tables that inherit from public.parent are not captured with it"
     before = only(connect(logged.url).check(["parent", "part"]), "inherit")
-    assert (before.severity, before.subject) == (Severity.TELLS, "table public.parent")
+    assert (before.state, before.subject) == (State.HEALTHY, "table public.parent")
     enabled = rowtide("cdc", "enable-table", "public.parent", "--db", logged.url)
     assert (
         "Rows of the tables that inherit from public.parent are not captured with it: public.child, public.grandchild."
@@ -104,7 +104,7 @@ def test_columns_no_longer_generated_are_reported_if_unannounced(logged: LoggedD
     logged.execute("alter table item alter twice drop expression")
     logged.read_log()
     finding = only(check(logged), "columns that were generated are ordinary ones now")
-    assert (finding.severity, finding.subject) == (Severity.WARNS, "instance public_item")
+    assert (finding.state, finding.subject) == (State.WARNING, "instance public_item")
     logged.execute(*(f"alter event trigger {name} enable always" for name in triggers))
     logged.execute("alter table item add column more int")
     logged.read_log()
@@ -124,7 +124,7 @@ def test_published_generated_column_made_ordinary_is_reported(
     forget_triggers(publisher)
     publisher.execute("alter table item alter twice drop expression")
     publisher.read_log()
-    assert only(check(publisher), "public.item.twice was generated").severity is Severity.WARNS
+    assert only(check(publisher), "public.item.twice was generated").state is State.WARNING
     assert ("articles", "warning") in health(publisher)
 
 
@@ -143,7 +143,7 @@ def test_published_names_are_judged_as_captured_ones(replicated: ReplicatedDatab
     assert {subject for subject, _ in health(publisher) if subject.startswith("article")} == set()
     publisher.execute(*SWAP)
     finding = only(check(publisher), "public.swap is another table now, and is not published")
-    assert (finding.severity, finding.subject) == (Severity.WARNS, "article shop/swap")
+    assert (finding.state, finding.subject) == (State.WARNING, "article shop/swap")
     assert only(check(publisher), "inherit").subject == "article shop/parent"
     assert ("article shop/swap", "warning") in health(publisher)
     # Capture of the other table is no delivery of it.

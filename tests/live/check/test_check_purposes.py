@@ -11,11 +11,11 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import matching, only, run_mend, stopping
 from builders.commands.command_lines import rowtide
 from builders.servers.ddl import forget_triggers, opened_as
-from rowtide.check import LakeNotJudged, Purpose, PurposeUnknown
 from rowtide.databases.postgres.connect import open_engine, require_replication_right
 from rowtide.databases.postgres.errors import NoReplicationRight
 from rowtide.databases.postgres.quoting import quote
-from rowtide.findings.finding import Command, Finding
+from rowtide.diagnosis import LakeNotJudged, Purpose, PurposeUnknown
+from rowtide.diagnosis.result import CheckResult, Command
 from rowtide.handle import connect
 from rowtide.merge.errors.nodes import OwnerNotHeld
 
@@ -28,13 +28,13 @@ def as_role(database: LoggedDatabase, role: str) -> str:
     return make_url(database.url).set(username=role).render_as_string(hide_password=False)
 
 
-def check(url: str, purpose: Purpose | None, *tables: str) -> tuple[Finding, ...]:
+def check(url: str, purpose: Purpose | None, *tables: str) -> tuple[CheckResult, ...]:
     return connect(url).check(tables, purpose=purpose)
 
 
-def proposed(findings: Sequence[Finding]) -> list[str]:
+def proposed(findings: Sequence[CheckResult]) -> list[str]:
     """Return the remedies that the role of the connection would run itself."""
-    return [str(finding.mend) for finding in findings if isinstance(finding.mend, Command)]
+    return [str(finding.remediation) for finding in findings if isinstance(finding.remediation, Command)]
 
 
 @pytest.mark.parametrize("purpose", NO_PUBLISHERS)
@@ -46,7 +46,7 @@ def test_who_does_not_publish_is_not_asked_to_replicate(
     assert matching(check(as_role(logged, role), None), "no replication right") != []
     assert matching(check(as_role(logged, role), purpose), "no replication right") == []
     logged.enable("item")
-    said = [f"{one.subject} {one.fact} {one.mend}" for one in check(as_role(logged, role), purpose)]
+    said = [f"{one.subject} {one.message} {one.remediation}" for one in check(as_role(logged, role), purpose)]
     assert not [text for text in said if "replication right" in text or "alter role" in text or "wal_level" in text]
 
 
@@ -61,10 +61,10 @@ def test_a_monitor_is_told_what_is_not_well_and_who_mends_it(make_role: MakeRole
     findings = check(as_role(logged, role), Purpose.MONITOR)
     assert proposed(findings) == []
     triggers = only(findings, "event triggers are missing")
-    assert str(triggers.mend).startswith(
+    assert str(triggers.remediation).startswith(
         "Let a superuser, or whom the service lets create event triggers, run `rowtide"
     )
-    assert "as the table's owner" in str(only(findings, "its replica identity is no longer full").mend)
+    assert "as the table's owner" in str(only(findings, "its replica identity is no longer full").remediation)
     assert matching(findings, "other roles' transactions") == []
 
 
@@ -83,10 +83,10 @@ def test_an_owner_that_is_no_superuser_has_no_command_in_vain(make_role: MakeRol
     logged.execute(ITEM, f"alter table item owner to {quote(role)}")
     with opened_as(logged, role) as owned:
         owned.enable("item")
-        assert str(only(check(owned.url, None), "event triggers are missing").mend).startswith("Let a superuser")
+        assert str(only(check(owned.url, None), "event triggers are missing").remediation).startswith("Let a superuser")
         assert proposed(matching(check(logged.url, None), "event triggers are missing")) != []
         late = only(check(as_role(logged, make_role("login replication")), None), "has not read yet")
-        assert str(late.mend) == f"Let {role} run `rowtide cdc run`."
+        assert str(late.remediation) == f"Let {role} run `rowtide cdc run`."
         owned.cdc.disable_db()
     logged.execute("drop table item", f"drop owned by {quote(role)}")
 
@@ -95,7 +95,7 @@ def test_a_reader_is_told_what_it_may_not_read(make_role: MakeRole, logged: Logg
     gate, role, within = make_role("nologin"), make_role("login"), make_role("nologin")
     logged.execute(ITEM, "create table other (id int primary key)", "create table spare (id int primary key)")
     url = as_role(logged, role)
-    assert "nothing is captured or tracked" in only(check(url, Purpose.READER), "database").fact
+    assert "nothing is captured or tracked" in only(check(url, Purpose.READER), "database").message
     logged.enable("item")
     logged.cdc.enable_table("other", role_name=gate)
     found = check(url, Purpose.READER)
@@ -106,7 +106,7 @@ def test_a_reader_is_told_what_it_may_not_read(make_role: MakeRole, logged: Logg
         for finding in stopping(check(url, Purpose.READER)):
             run_mend(finding, logged.url)
     assert stopping(check(url, Purpose.READER)) == []
-    assert "neither captured nor tracked" in only(check(url, Purpose.READER, "spare"), "table public.spare").fact
+    assert "neither captured nor tracked" in only(check(url, Purpose.READER, "spare"), "table public.spare").message
     logged.execute(
         f"revoke select on item from {quote(role)}",
         f"grant select (id, name) on item to {quote(within)}",
@@ -140,7 +140,7 @@ def test_a_subscribers_role_is_granted_what_is_printed(make_role: MakeRole, logg
     )
     url = as_role(logged, role)
     found = check(url, Purpose.SUBSCRIBER, "item", "app.parts")
-    assert [one.fact.partition(",")[0] for one in stopping(found)] == [
+    assert [one.message.partition(",")[0] for one in stopping(found)] == [
         "it may not create the schema rowtide_subscriber in database " + str(make_url(url).database),
         "it may not insert into",
         "it may not read",

@@ -17,8 +17,9 @@ from builders.commands.checks import matching, only, run_mend, stopping
 from builders.servers.standbys import make_ordinary
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
-from rowtide.findings.finding import Finding, Severity
-from rowtide.findings.postgres import server_facts, server_findings
+from rowtide.diagnosis.postgres import server as server_rules
+from rowtide.diagnosis.postgres import server_facts
+from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
 
 pytestmark = pytest.mark.live
@@ -64,7 +65,7 @@ def altered(server: EmbeddedServer, settings: Mapping[str, str]) -> Iterator[Non
         execute(server, "alter system reset all", "select pg_reload_conf()")
 
 
-def check(server: EmbeddedServer) -> tuple[Finding, ...]:
+def check(server: EmbeddedServer) -> tuple[CheckResult, ...]:
     return connect(server.url()).check()
 
 
@@ -84,7 +85,9 @@ def test_settings_are_mended_by_the_printed_statements(own: EmbeddedServer, tmp_
             *(("a stop of more than 2 hours loses the slot",) if is_18 else ()),
         )
     }
-    assert {finding.fact for finding in stopping(found.values())} == {finding.fact for finding in stopping(check(own))}
+    assert {finding.message for finding in stopping(found.values())} == {
+        finding.message for finding in stopping(check(own))
+    }
     assert len(stopping(found.values())) == 3
     for finding in found.values():
         run_mend(finding, own.url())
@@ -140,7 +143,7 @@ def test_printed_statements_make_capture_wait_for_live_standbys(
             run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
             assert matching(connect(url).check(), "standbys") == []
         absent = only(connect(url).check(), "standbys that are away: one")
-        assert absent.severity is Severity.STOPS
+        assert absent.state is State.FAILING
         run_mend(absent, url)
         assert stopping(connect(url).check()) == []
 
@@ -155,30 +158,30 @@ def test_a_slot_that_falls_behind_is_warned_of_until_it_is_lost(
         logged.execute("create table item (id int)", "select pg_switch_wal()")
         logged.enable("item")
 
-        def fall_behind(segments: int) -> Finding:
+        def fall_behind(segments: int) -> CheckResult:
             for _ in range(segments):
                 logged.execute("insert into item values (1)", "select pg_switch_wal()")
             return only(connect(url).check(), logged.cdc.get_source().slot)
 
         assert matching(connect(url).check(), logged.cdc.get_source().slot) == []
-        assert "more of WAL are written" in fall_behind(6).fact
-        assert "beyond max_slot_wal_keep_size" in fall_behind(2).fact
+        assert "more of WAL are written" in fall_behind(6).message
+        assert "beyond max_slot_wal_keep_size" in fall_behind(2).message
         logged.execute("checkpoint")
         lost = only(connect(url).check(), "was invalidated")
-        assert lost.severity is Severity.STOPS
+        assert lost.state is State.FAILING
         run_mend(lost, url)
         assert stopping(connect(url).check()) == []
 
 
 def test_capture_downtime_limit_is_estimated_from_wal_rate(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_facts, "SHORTEST_STATISTICS_S", 0)
-    assert "of WAL a day on average" in only(connect(url).check(), "max_slot_wal_keep_size").fact
+    assert "of WAL a day on average" in only(connect(url).check(), "max_slot_wal_keep_size").message
 
 
 def test_a_standby_is_reported_and_is_none_when_it_is_promoted(plain: EmbeddedServer) -> None:
     (plain.directory / "data" / "standby.signal").touch()
     plain.restart()
-    assert only(check(plain), "standby").severity is Severity.STOPS
+    assert only(check(plain), "standby").state is State.FAILING
     execute(plain, "select pg_promote()")
     assert stopping(check(plain)) == []
 
@@ -186,8 +189,8 @@ def test_a_standby_is_reported_and_is_none_when_it_is_promoted(plain: EmbeddedSe
 def test_what_is_left_open_is_named_and_ended_by_what_is_printed(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_findings, "FORGOTTEN_PREPARED_S", 0)
-    monkeypatch.setattr(server_findings, "LONG_TRANSACTION_S", 0)
+    monkeypatch.setattr(server_rules, "FORGOTTEN_PREPARED_S", 0)
+    monkeypatch.setattr(server_rules, "LONG_TRANSACTION_S", 0)
     prepare = ("create table item (id int)", "begin", "insert into item values (1)", "prepare transaction 'it''s'")
     with psycopg.connect(url, autocommit=True) as session:
         for statement in prepare:
@@ -196,9 +199,9 @@ def test_what_is_left_open_is_named_and_ended_by_what_is_printed(
     reading.execute("select from item")
     writing.execute("insert into item values (2)")
     prepared = only(connect(url).check(), "prepared transaction it's")
-    assert prepared.severity is Severity.STOPS
+    assert prepared.state is State.FAILING
     found = [prepared, *(only(connect(url).check(), f"({name})") for name in ("reading", "writing"))]
-    assert ["keeps enable-db" in finding.fact for finding in found] == [True, False, True]
+    assert ["keeps enable-db" in finding.message for finding in found] == [True, False, True]
     for finding in found:
         run_mend(finding, url)
     assert [each.subject for each in connect(url).check() if each.subject in {gone.subject for gone in found}] == []

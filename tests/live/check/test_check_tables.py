@@ -9,9 +9,9 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import matching, only, run_mend, stopping
-from rowtide.check.postgres.checking import read_facts
 from rowtide.databases.postgres.catalogue import TableNotFound
-from rowtide.findings.finding import Finding, Severity
+from rowtide.diagnosis.postgres.views import read_facts
+from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
 
 _numbers = itertools.count(1)
@@ -27,7 +27,7 @@ MENDABLE = {
 """How tables are made, and how it is reported."""
 
 
-def check(logged: LoggedDatabase, *tables: str) -> tuple[Finding, ...]:
+def check(logged: LoggedDatabase, *tables: str) -> tuple[CheckResult, ...]:
     return connect(logged.url).check(tables)
 
 
@@ -55,7 +55,7 @@ def test_virtual_columns_become_stored_ones(logged: LoggedDatabase) -> None:
         "label text generated always as ('no. ' || id::text || ':') virtual)",
         "insert into item values (7)",
     )
-    assert [finding.severity for finding in stopping(check(logged, "item"))] == [Severity.STOPS] * 2
+    assert [finding.state for finding in stopping(check(logged, "item"))] == [State.FAILING] * 2
     for finding in stopping(check(logged, "item")):
         run_mend(finding, logged.url)
     assert stopping(check(logged, "item")) == []
@@ -73,8 +73,8 @@ def test_the_cost_of_old_rows_comes_from_what_the_server_knows(logged: LoggedDat
         "analyze wide, narrow",
     )
     findings = check(logged)
-    assert "the whole old row, 8." in only(findings, "table public.wide").fact
-    assert only(findings, "for public.narrow").fact.endswith("12 bytes to 12 bytes on average")
+    assert "the whole old row, 8." in only(findings, "table public.wide").message
+    assert only(findings, "for public.narrow").message.endswith("12 bytes to 12 bytes on average")
     logged.enable("wide", "narrow")
     assert matching(check(logged), "whole old row") == []
 
@@ -82,8 +82,8 @@ def test_the_cost_of_old_rows_comes_from_what_the_server_knows(logged: LoggedDat
 def test_how_columns_are_held_is_reported(logged: LoggedDatabase) -> None:
     logged.execute('create table item (id int primary key, "ID" numeric, tags text[], name varchar(9))')
     findings = check(logged)
-    assert only(findings, "only in case").fact.endswith("ID is ID_2")
-    assert only(findings, "as the text").fact.endswith("ID (numeric), tags (text[])")
+    assert only(findings, "only in case").message.endswith("ID is ID_2")
+    assert only(findings, "as the text").message.endswith("ID (numeric), tags (text[])")
 
 
 def test_uncapturable_tables_stop_only_if_they_are_named(logged: LoggedDatabase) -> None:
@@ -96,9 +96,9 @@ def test_uncapturable_tables_stop_only_if_they_are_named(logged: LoggedDatabase)
     )
     findings = check(logged)
     assert stopping(findings) == []
-    assert only(findings, "foreign").fact.startswith("the rows of public.remote are on another server")
+    assert only(findings, "foreign").message.startswith("the rows of public.remote are on another server")
     assert matching(findings, "session") == []
-    assert only(check(logged, "item"), "unlogged").severity is Severity.STOPS
+    assert only(check(logged, "item"), "unlogged").state is State.FAILING
     with pytest.raises(TableNotFound):
         check(logged, "nowhere")
 
@@ -134,7 +134,7 @@ def test_printed_statements_grant_the_rights_a_role_lacks(logged: LoggedDatabase
     )
     url = logged.url.replace("postgres@", f"{role.replace(' ', '%20')}@")
     findings = stopping(connect(url).check(["item", "other"]))
-    assert [finding.fact.partition(":")[0].partition(",")[0] for finding in findings] == [
+    assert [finding.message.partition(":")[0].partition(",")[0] for finding in findings] == [
         "it has no replication right",
         f"it may not create schemas and publications in database {logged.session.info.dbname}",
         f"it has not the rights of {owner}",
@@ -156,7 +156,7 @@ def cdc_publication(logged: LoggedDatabase) -> str:
 
 def test_postgresql_16_is_checked_too(logged_16: LoggedDatabase) -> None:
     logged_16.execute("create unlogged table item (id int)", "create unique index on item (id)")
-    assert only(check(logged_16, "item"), "unlogged").severity is Severity.STOPS
+    assert only(check(logged_16, "item"), "unlogged").state is State.FAILING
     logged_16.enable()
     run_mend(only(check(logged_16), "unlogged"), logged_16.url)
     assert stopping(check(logged_16, "item")) == []

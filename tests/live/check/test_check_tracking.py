@@ -13,8 +13,8 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import matching, only, run_mend, stopping
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.findings.finding import Advice, Finding, Severity
-from rowtide.findings.postgres import tracking_findings
+from rowtide.diagnosis.postgres import tracking as tracking_rules
+from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.handle import connect
 from rowtide.tracking import ChangeTracking, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import TrackingLost
@@ -38,12 +38,12 @@ def tracking(program: psycopg.Connection) -> ChangeTracking:
     return ChangeTracking(program)
 
 
-def check(database: str, *tables: str) -> list[Finding]:
+def check(database: str, *tables: str) -> list[CheckResult]:
     """Return the findings but for the one that each tracked database of these servers has."""
-    return [finding for finding in connect(database).check(tables) if COMMIT_TIMES not in finding.fact]
+    return [finding for finding in connect(database).check(tables) if COMMIT_TIMES not in finding.message]
 
 
-def mend(database: str, words: str, *tables: str) -> Finding:
+def mend(database: str, words: str, *tables: str) -> CheckResult:
     """Find it, do what it says, and find it no more."""
     finding = only(check(database, *tables), words)
     run_mend(finding, database)
@@ -66,8 +66,8 @@ def test_check_of_a_tracked_database_looks_only_at_tracking(
     tracking.enable_tracking("t", storage=storage)
 
     (finding,) = connect(database).check()
-    assert (finding.severity, finding.subject) == (Severity.TELLS, "server")
-    assert COMMIT_TIMES in finding.fact
+    assert (finding.state, finding.subject) == (State.HEALTHY, "server")
+    assert COMMIT_TIMES in finding.message
     assert {one.subject for one in connect(database).check(lake=str(tmp_path / "lake"))} >= {"server", "tables"}
 
 
@@ -77,7 +77,7 @@ def test_lost_tracking_is_found_and_resumed(
 ) -> None:
     tracking.enable_tracking("t", storage=storage)
     program.execute('alter table t disable trigger "__sysTracking_delete"')
-    assert only(check(database), "table public.t: its tracking is lost: a trigger").severity is Severity.STOPS
+    assert only(check(database), "table public.t: its tracking is lost: a trigger").state is State.FAILING
     with pytest.raises(TrackingLost) as noted:
         enumerate_t(tracking)
     program.execute('alter table t enable always trigger "__sysTracking_delete"')
@@ -86,7 +86,7 @@ def test_lost_tracking_is_found_and_resumed(
         enumerate_t(tracking)
     assert (
         f"found out at {noted.value.lost_time} UTC: what was missing is there again"
-        in only(check(database), "lost").fact
+        in only(check(database), "lost").message
     )
     mend(database, "its tracking is lost", "t")
     enumerate_t(tracking)
@@ -101,13 +101,13 @@ def test_renamed_key_column_stops_writes_until_tracking_resumes(
     with pytest.raises(psycopg.errors.UndefinedColumn):
         program.execute("delete from t")
     finding = mend(database, "its triggers go by id, which it has not any more")
-    assert (finding.severity, finding.fact.partition(" of it")[0]) == (Severity.STOPS, failing)
+    assert (finding.state, finding.message.partition(" of it")[0]) == (State.FAILING, failing)
     assert program.execute("delete from t").rowcount == 1000
 
     program.execute("alter table t drop constraint t_pkey")
-    assert isinstance(only(check(database), "it has no primary-key any more").mend, Advice)
+    assert isinstance(only(check(database), "it has no primary-key any more").remediation, Advice)
     program.execute('alter table t drop column "the ""key""" cascade')
-    assert isinstance(only(check(database), 'its triggers go by the "key", which').mend, Advice)
+    assert isinstance(only(check(database), 'its triggers go by the "key", which').remediation, Advice)
 
 
 def test_a_table_that_was_dropped_or_renamed_is_found(
@@ -148,7 +148,7 @@ def test_an_index_that_is_missing_or_half_built_is_built(
     (name,) = names.fetchone() or ("",)
     for statement in ("update pg_index set indisvalid = false where indexrelid = %s::regclass", f"drop index {name}"):
         program.execute(statement.encode(), [name] if "%s" in statement else None)
-        assert mend(database, "the index on its stamps").severity is Severity.WARNS
+        assert mend(database, "the index on its stamps").state is State.WARNING
     assert check(database) == []
 
 
@@ -157,7 +157,7 @@ def test_what_another_version_tracks_is_upgraded(
 ) -> None:
     tracking.enable_tracking("t")
     program.execute('update rowtide_tracking."__sysOCSTrackedObjects" set "__sysForm" = 0')
-    assert mend(database, "an older rowtide tracked public.t").severity is Severity.STOPS
+    assert mend(database, "an older rowtide tracked public.t").state is State.FAILING
     assert check(database) == []
 
 
@@ -173,7 +173,7 @@ def test_old_tombstones_are_purged_when_there_are_many(
     assert check(database) == []
     program.execute(insert.format(days=40, count=100_000).encode())
     finding = mend(database, "tombstones")
-    assert "250000 tombstones, 100000 of them older than 30 days, the oldest of 40 days ago" in finding.fact
+    assert "250000 tombstones, 100000 of them older than 30 days, the oldest of 40 days ago" in finding.message
 
 
 def test_new_partition_is_reported_only_if_it_would_be_missed(
@@ -188,7 +188,7 @@ def test_new_partition_is_reported_only_if_it_would_be_missed(
     assert check(database) == []
     program.execute("create table t3 (like t including indexes); insert into t3 (id, part) values (3, 3)")
     program.execute("alter table t attach partition t3 for values in (3)")
-    assert mend(database, "a partition was attached that has rows of its own").severity is Severity.STOPS
+    assert mend(database, "a partition was attached that has rows of its own").state is State.FAILING
 
 
 PUBLICATIONS = {
@@ -209,8 +209,8 @@ def test_stamps_are_kept_beside_rows_that_a_publication_sends(
         assert check(database) == []
         return
     before = only(check(database, "t"), "publication p sends all its columns")
-    assert (before.severity, str(before.mend)) == (
-        Severity.WARNS,
+    assert (before.state, str(before.remediation)) == (
+        State.WARNING,
         """rowtide tracking enable '"public"."t"' --storage side""",
     )
     tracking.enable_tracking("t", options=TrackingOptions.UPDATE, index=StampIndex.BTREE)
@@ -229,10 +229,10 @@ def test_a_publication_of_all_tables_sends_tracking_s_own(
 ) -> None:
     program.execute("create publication p for all tables")
     assert matching(check(database), "publication p") == []
-    assert only(check(database, "t"), "publication p").severity is Severity.WARNS
+    assert only(check(database, "t"), "publication p").state is State.WARNING
     tracking.enable_tracking("t", storage=Storage.SIDE)
     (finding,) = check(database)
-    assert "(schema rowtide_tracking)" in finding.fact
+    assert "(schema rowtide_tracking)" in finding.message
     sent = program.execute("select tablename from pg_publication_tables where schemaname = 'rowtide_tracking'")
     assert ("__sysOCSDeletedRows",) in sent.fetchall()
 
@@ -243,19 +243,19 @@ def test_what_is_sent_of_a_partition_is_reported_of_its_root(
     program.execute("drop table t; create table t (id int primary key) partition by list (id)")
     program.execute("create table t1 partition of t for values in (1); create publication p for table t1")
     tracking.enable_tracking("t")
-    assert isinstance(only(check(database), "table public.t: publication p").mend, Advice)
+    assert isinstance(only(check(database), "table public.t: publication p").remediation, Advice)
 
 
 def test_check_of_a_captured_table_says_columns_are_in_the_log(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)", "create table other (id int primary key)")
     logged.enable("item")
-    assert only(check(logged.url, "item"), "it is captured").severity is Severity.TELLS
+    assert only(check(logged.url, "item"), "it is captured").state is State.HEALTHY
     tracking = ChangeTracking(logged.session)
     for table in ("item", "other"):
         tracking.enable_tracking(table)
     logged.execute("alter table other disable trigger user")
     findings = check(logged.url)
-    assert only(findings, "table public.item: it is captured: columns of tracking").severity is Severity.TELLS
+    assert only(findings, "table public.item: it is captured: columns of tracking").state is State.HEALTHY
     assert [finding.subject for finding in stopping(findings)] == ["table public.other"]
     mend(logged.url, "table public.item: it is captured")
 
@@ -263,7 +263,7 @@ def test_check_of_a_captured_table_says_columns_are_in_the_log(logged: LoggedDat
 def test_scattered_changes_of_a_big_table_get_an_index_of_rows(
     database: str, program: psycopg.Connection, tracking: ChangeTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_findings, "BIG_TABLE_BYTES", 1)
+    monkeypatch.setattr(tracking_rules, "BIG_TABLE_BYTES", 1)
     program.execute("drop table t; create table t (id int primary key, note text) with (fillfactor = 50)")
     tracking.enable_tracking("t")
     program.execute("insert into t select n, 'x' from generate_series(1, 1000) n; analyze t")
@@ -271,7 +271,7 @@ def test_scattered_changes_of_a_big_table_get_an_index_of_rows(
     for remainder in range(20):
         program.execute("update t set note = 'y' where mod(id * 7919, 20) = %s", [remainder])
     program.execute("analyze t")
-    assert mend(database, "changes are scattered").severity is Severity.TELLS
+    assert mend(database, "changes are scattered").state is State.HEALTHY
     (plan,) = program.execute(
         'explain (format json) select * from t where "__sysChangeTxBsn" >= pg_current_xact_id()::text::bigint'
     ).fetchone() or ("",)
@@ -290,8 +290,8 @@ def test_named_untracked_table_is_judged_if_others_are_tracked(
         "public.a"
     ] is TrackingKeyType.ROWGUID
     for table in ("b", "c"):
-        assert isinstance(only(check(database, table), "it has no primary key").mend, Advice)
-    assert only(check(database, "b1"), "no table public.b1 that can be tracked").severity is Severity.STOPS
+        assert isinstance(only(check(database, table), "it has no primary key").remediation, Advice)
+    assert only(check(database, "b1"), "no table public.b1 that can be tracked").state is State.FAILING
 
 
 def test_printed_statements_grant_the_rights_tracking_needs(
@@ -301,13 +301,13 @@ def test_printed_statements_grant_the_rights_tracking_needs(
     program.execute(f'create table mine (id int primary key); alter table mine owner to "{owner}"'.encode())
     tracking.enable_tracking("t")
     url = database.replace("postgres@", f"{role.replace(' ', '%20')}@")
-    assert "may not read the schema rowtide_tracking" in only(check(url), "tracking").fact
+    assert "may not read the schema rowtide_tracking" in only(check(url), "tracking").message
 
     program.execute(f'grant usage on schema rowtide_tracking to "{role}"'.encode())
     program.execute(f'grant select on all tables in schema rowtide_tracking to "{role}"'.encode())
-    assert only(check(url), "has not the rights of postgres").severity is Severity.WARNS
+    assert only(check(url), "has not the rights of postgres").state is State.WARNING
     findings = stopping(check(url, "mine"))
-    assert [finding.fact.partition(",")[0] for finding in findings] == [
+    assert [finding.message.partition(",")[0] for finding in findings] == [
         f"it may not create in database {program.info.dbname}",
         f"it has not the rights of {owner}",
     ]
@@ -328,8 +328,8 @@ def test_a_standby_and_commit_times_are_distinguished(tmp_path: Path) -> None:
         (server.directory / "data" / "standby.signal").touch()
         server.restart()
         (finding,) = connect(server.url()).check()
-        assert (finding.severity, finding.subject) == (Severity.TELLS, "server")
-        assert "it gives no anchors" in finding.fact
+        assert (finding.state, finding.subject) == (State.HEALTHY, "server")
+        assert "it gives no anchors" in finding.message
 
 
 def test_postgresql_16_is_checked_too(server_16: EmbeddedServer) -> None:

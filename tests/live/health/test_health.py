@@ -15,9 +15,9 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.replication.replication_runs import running
 from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import Bucket
-from rowtide.findings.finding import Command, Severity
+from rowtide.diagnosis import CheckResult, State, exit_code
+from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
-from rowtide.health import Judgement, State, exit_code
 from rowtide.log.errors import SlotMissing
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.replication.errors.delivery import RowNotFound
@@ -25,7 +25,7 @@ from rowtide.replication.errors.delivery import RowNotFound
 TABLE = "create table item (id int primary key, name text)"
 
 
-def judged(url: str, subject: str) -> Judgement:
+def judged(url: str, subject: str) -> CheckResult:
     """Return the only judgement on a subject that begins so."""
     found = [judgement for judgement in connect(url).health() if judgement.subject.startswith(subject)]
     assert len(found) == 1, (subject, connect(url).health())
@@ -53,7 +53,7 @@ def enabled(request: pytest.FixtureRequest) -> LoggedDatabase:
 
 def test_a_database_at_work_is_well(enabled: LoggedDatabase) -> None:
     health = connect(enabled.url).health()
-    assert {judgement.state for judgement in health} == {State.WELL}, health
+    assert {judgement.state for judgement in health} == {State.HEALTHY}, health
     assert exit_code(health) == 0
     subjects = {judgement.subject.split()[0] for judgement in health}
     assert subjects == {"log", "slot", "publication", "capture", "instances", "cleanup", "lake"}
@@ -62,7 +62,7 @@ def test_a_database_at_work_is_well(enabled: LoggedDatabase) -> None:
 def test_a_dropped_slot_fails_and_check_says_so(enabled: LoggedDatabase) -> None:
     slot = enabled.cdc.get_source().slot
     enabled.drop_slot()
-    assert judged(enabled.url, "slot").fact == f'replication slot "{slot}" does not exist'
+    assert judged(enabled.url, "slot").message == f'replication slot "{slot}" does not exist'
     assert judged(enabled.url, "log reader").state is State.FAILING
     ended = rowtide("health", "--format", "json", "--db", enabled.url)
     assert (ended.code, json.loads(ended.output)["state"]) == (2, "failing")
@@ -92,7 +92,7 @@ def test_an_invalidated_slot_fails(scarce: LoggedDatabase) -> None:
             "select pg_logical_emit_message(false, 'filler', repeat('x', 900000)) from generate_series(1, 20)"
         )
         scarce.execute("select pg_switch_wal()", "checkpoint")
-    assert "was invalidated" in judged(scarce.url, "slot").fact
+    assert "was invalidated" in judged(scarce.url, "slot").message
     assert states(scarce.url)["log reader"] is State.FAILING
     assert rowtide("health", "--db", scarce.url).code == 2
 
@@ -101,9 +101,9 @@ def test_an_enable_that_nobody_has_read_is_warned_of(enabled: LoggedDatabase) ->
     enabled.execute("create table other (id int primary key)")
     enabled.cdc.enable_table("other")
     unread = judged(enabled.url, "instance public_other")
-    assert (unread.state, str(unread.mend)) == (State.WARNING, "rowtide cdc run")
+    assert (unread.state, str(unread.remediation)) == (State.WARNING, "rowtide cdc run")
     findings = [finding for finding in connect(enabled.url).check() if finding.subject == "instance public_other"]
-    assert [finding.severity for finding in findings] == [Severity.WARNS]
+    assert [finding.state for finding in findings] == [State.WARNING]
     enabled.read_log()
     assert "instance public_other" not in states(enabled.url)
 
@@ -111,13 +111,13 @@ def test_an_enable_that_nobody_has_read_is_warned_of(enabled: LoggedDatabase) ->
 def test_a_cleanup_that_never_ran_is_overdue(enabled: LoggedDatabase) -> None:
     enabled.execute("update cdc.change_tables set create_date = now() - interval '30 days'")
     overdue = judged(enabled.url, "cleanup")
-    assert (overdue.state, str(overdue.mend)) == (State.WARNING, "rowtide cdc cleanup")
-    assert "older than their retention" in overdue.fact
+    assert (overdue.state, str(overdue.remediation)) == (State.WARNING, "rowtide cdc cleanup")
+    assert "older than their retention" in overdue.message
     enabled.execute(
         "insert into cdc.cleanup_requests (retention_us, is_forced, finished_at, outcome) "
         'values (1, false, now(), \'{"cleaned": [], "refusal": null}\')'
     )
-    assert judged(enabled.url, "cleanup").state is State.WELL
+    assert judged(enabled.url, "cleanup").state is State.HEALTHY
 
 
 @pytest.mark.exhaustive
@@ -127,10 +127,10 @@ def test_a_cleanup_that_is_overdue_is_mended_by_what_is_printed(captured: Captur
     captured.execute("insert into item values (1, 'a')", "update cdc.change_tables set create_date = '2020-01-01'")
     captured.capture()
     overdue = judged(captured.url, "cleanup")
-    assert isinstance(overdue.mend, Command)
-    run_line(overdue.mend, captured.url)
-    assert judged(captured.url, "cleanup").state is State.WELL
-    assert {judgement.state for judgement in connect(captured.url).health()} == {State.WELL}
+    assert isinstance(overdue.remediation, Command)
+    run_line(overdue.remediation, captured.url)
+    assert judged(captured.url, "cleanup").state is State.HEALTHY
+    assert {judgement.state for judgement in connect(captured.url).health()} == {State.HEALTHY}
 
 
 def test_a_cleanup_job_that_failed_fails(enabled: LoggedDatabase) -> None:
@@ -140,12 +140,12 @@ def test_a_cleanup_job_that_failed_fails(enabled: LoggedDatabase) -> None:
     )
     failed = judged(enabled.url, "cleanup")
     assert failed.state is State.FAILING
-    assert "the disk is full" in failed.fact
+    assert "the disk is full" in failed.message
     enabled.execute(
         "insert into cdc.cleanup_requests (retention_us, is_forced, finished_at, outcome) "
         'values (1, false, now(), \'{"cleaned": [], "refusal": null}\')'
     )
-    assert judged(enabled.url, "cleanup").state is State.WELL
+    assert judged(enabled.url, "cleanup").state is State.HEALTHY
 
 
 def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> None:
@@ -155,38 +155,38 @@ def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> 
     )
     stopped = judged(enabled.url, "capture")
     assert stopped.state is State.FAILING
-    assert "RT-4105: the identity changed" in stopped.fact
+    assert "RT-4105: the identity changed" in stopped.message
     run_of_job = (
         "insert into cdc.job_history (job_type, ended_at, outcome, message, agent) "
         "values ('capture', now() {}, 'failed', 'RT-3101: the disk is full.', 'here')"
     )
     enabled.execute(run_of_job.format("- interval '1 minute'"))
-    assert "RT-4105: the identity changed" in judged(enabled.url, "capture").fact
+    assert "RT-4105: the identity changed" in judged(enabled.url, "capture").message
     enabled.execute(run_of_job.format(""))
-    assert "RT-3101: the disk is full" in judged(enabled.url, "capture").fact
+    assert "RT-3101: the disk is full" in judged(enabled.url, "capture").message
 
 
 def test_what_waits_is_reported_where_it_waits(enabled: LoggedDatabase) -> None:
     enabled.execute("insert into item values (1, 'a')")
-    assert "; read up to " in judged(enabled.url, "log reader").fact
+    assert "; read up to " in judged(enabled.url, "log reader").message
     enabled.read_log()
-    assert judged(enabled.url, "capture").fact.startswith("it does not run; what was read since ")
+    assert judged(enabled.url, "capture").message.startswith("it does not run; what was read since ")
 
 
 def test_a_gap_is_reported(enabled: LoggedDatabase) -> None:
     enabled.drop_slot()
     enabled.cdc.reinitialize("a test")
     enabled.read_log()
-    assert judged(enabled.url, "capture").fact.endswith(": a test")
+    assert judged(enabled.url, "capture").message.endswith(": a test")
 
 
 def test_who_may_not_look_is_reported(make_role: Callable[[str], str], logged: LoggedDatabase) -> None:
     logged.enable()
     stranger = make_url(logged.url).set(username=make_role("login")).render_as_string(hide_password=False)
     health = connect(stranger).health()
-    unseen = [judgement for judgement in health if judgement.state is State.NOT_LOOKED_AT]
+    unseen = [judgement for judgement in health if judgement.state is State.UNKNOWN]
     assert [judgement.subject for judgement in unseen] == ["capture", "cleanup"]
-    assert "permission denied" in unseen[0].fact
+    assert "permission denied" in unseen[0].message
     assert exit_code(health) == 1
 
 
@@ -205,10 +205,10 @@ def test_a_database_of_an_unknown_kind_is_no_warning() -> None:
 def test_a_database_where_nothing_is_enabled_is_warned_of(database: str) -> None:
     (only,) = connect(database).health()
     assert (only.subject, only.state) == ("database", State.WARNING)
-    assert only.fact == "nothing is captured, published, merged or tracked here"
+    assert only.message == "nothing is captured, published, merged or tracked here"
 
 
-def judged_subscription(replicated: ReplicatedDatabase) -> Judgement:
+def judged_subscription(replicated: ReplicatedDatabase) -> CheckResult:
     return judged(replicated.publisher.url, f"subscription {PUBLICATION}")
 
 
@@ -220,22 +220,22 @@ def begin(replicated: ReplicatedDatabase) -> None:
 def test_a_subscription_that_was_never_delivered_is_warned_of(replicated: ReplicatedDatabase) -> None:
     replicated.begin(TABLE, item={})
     judgement = judged_subscription(replicated)
-    assert (judgement.state, str(judgement.mend)) == (State.WARNING, "rowtide replication run")
-    assert "its agent has never run" in judgement.fact
+    assert (judgement.state, str(judgement.remediation)) == (State.WARNING, "rowtide replication run")
+    assert "its agent has never run" in judgement.message
 
 
 @pytest.mark.exhaustive
 def test_a_paused_subscription_is_resumed_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     replicated.replication.run(once=True)
-    assert judged_subscription(replicated).state is State.WELL
+    assert judged_subscription(replicated).state is State.HEALTHY
     replicated.replication.pause(PUBLICATION)
     paused = judged_subscription(replicated)
     assert paused.state is State.WARNING
-    assert paused.fact.startswith("it is paused")
-    assert isinstance(paused.mend, Command)
-    run_line(paused.mend, replicated.publisher.url)
-    assert judged_subscription(replicated).state is State.WELL
+    assert paused.message.startswith("it is paused")
+    assert isinstance(paused.remediation, Command)
+    run_line(paused.remediation, replicated.publisher.url)
+    assert judged_subscription(replicated).state is State.HEALTHY
 
 
 def test_a_subscription_that_stopped_fails_with_its_error(replicated: ReplicatedDatabase) -> None:
@@ -250,7 +250,7 @@ def test_a_subscription_that_stopped_fails_with_its_error(replicated: Replicated
     assert (ended.code, ended.errors.count("RT-20598: ")) == (1, 1), ended
     stopped = judged_subscription(replicated)
     assert stopped.state is State.FAILING
-    assert "RT-20598" in stopped.fact
+    assert "RT-20598" in stopped.message
     assert rowtide("health", "--db", replicated.publisher.url).code == 2
     assert rowtide("check", "--db", replicated.publisher.url).code == 1
 
@@ -260,13 +260,13 @@ def test_pending_changes_are_reported_until_they_are_delivered(replicated: Repli
     begin(replicated)
     replicated.publisher.execute("insert into item values (1, 'a')")
     replicated.publisher.read_log()
-    assert "; changes wait for " in judged_subscription(replicated).fact
+    assert "; changes wait for " in judged_subscription(replicated).message
     with running(replicated):
         wait_until(
-            lambda: judged_subscription(replicated).fact.startswith("delivered by "),
+            lambda: judged_subscription(replicated).message.startswith("delivered by "),
             what="the subscription is delivered",
         )
-    assert judged_subscription(replicated).fact.startswith("no agent runs; ")
+    assert judged_subscription(replicated).message.startswith("no agent runs; ")
 
 
 def test_log_read_failure_is_reported_until_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
@@ -277,7 +277,7 @@ def test_log_read_failure_is_reported_until_the_log_is_read_on(replicated: Repli
     )
     stopped = judged(replicated.publisher.url, "log reader")
     assert stopped.state is State.FAILING
-    assert "RT-2101: it broke" in stopped.fact
+    assert "RT-2101: it broke" in stopped.message
 
 
 @pytest.mark.exhaustive
@@ -287,16 +287,16 @@ def test_a_deactivated_subscription_fails(replicated: ReplicatedDatabase) -> Non
     replicated.publisher.manifest().append(ReaderLeft(subscription.reader))
     deactivated = judged_subscription(replicated)
     assert deactivated.state is State.FAILING
-    assert isinstance(deactivated.mend, Command)
-    run_line(deactivated.mend, replicated.publisher.url)
+    assert isinstance(deactivated.remediation, Command)
+    run_line(deactivated.remediation, replicated.publisher.url)
     replicated.replication.run(once=True)
-    assert judged_subscription(replicated).state is State.WELL
+    assert judged_subscription(replicated).state is State.HEALTHY
 
 
 def test_an_article_that_nobody_has_read_is_warned_of(replicated: ReplicatedDatabase) -> None:
     replicated.publish(TABLE, item={})
     articles = judged(replicated.publisher.url, "articles")
-    assert (articles.state, str(articles.mend)) == (State.WARNING, "rowtide cdc run")
+    assert (articles.state, str(articles.remediation)) == (State.WARNING, "rowtide cdc run")
     replicated.publisher.read_log()
     assert "articles" not in states(replicated.publisher.url)
 
@@ -304,10 +304,10 @@ def test_an_article_that_nobody_has_read_is_warned_of(replicated: ReplicatedData
 def test_a_database_that_only_subscribes_says_so(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     (only,) = connect(replicated.subscriber.url).health()
-    assert (only.subject, only.state) == ("subscriber", State.WELL)
+    assert (only.subject, only.state) == ("subscriber", State.HEALTHY)
     assert connect(replicated.subscriber.url).check() == ()
     told = connect(replicated.subscriber.url).check(lake=str(replicated.publisher.lake / "another"))
-    assert not any("rowtide_subscriber" in f"{finding.subject} {finding.fact}" for finding in told)
+    assert not any("rowtide_subscriber" in f"{finding.subject} {finding.message}" for finding in told)
 
 
 def test_what_a_refusing_store_would_say_is_not_known(
@@ -323,19 +323,19 @@ def test_what_a_refusing_store_would_say_is_not_known(
         ("cdc", "scan"),
     ):
         assert rowtide(*words, "--db", logged.url).code == 0
-    assert {judgement.state for judgement in connect(logged.url).health()} == {State.WELL}
+    assert {judgement.state for judgement in connect(logged.url).health()} == {State.HEALTHY}
     with serving(Refusing) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         health = {judgement.subject: judgement for judgement in connect(logged.url).health()}
         checked = connect(logged.url).check()
     reader = health["log reader"]
     assert reader.state is State.FAILING
-    assert "how far the log is read is not known" in reader.fact
-    assert str(reader.mend) == "Mend log store first."
-    assert "the credentials have expired" in health["log store"].fact
-    assert health["snapshots"].state is State.NOT_LOOKED_AT
-    well = {subject.split()[0] for subject, judgement in health.items() if judgement.state is State.WELL}
+    assert "how far the log is read is not known" in reader.message
+    assert str(reader.remediation) == "Mend log store first."
+    assert "the credentials have expired" in health["log store"].message
+    assert health["snapshots"].state is State.UNKNOWN
+    well = {subject.split()[0] for subject, judgement in health.items() if judgement.state is State.HEALTHY}
     assert well == {"slot", "publication", "cleanup"}
     assert not [subject for subject in health if subject.startswith("instance")]
-    said = [str(finding.fact) for finding in checked]
+    said = [str(finding.message) for finding in checked]
     assert not any("not read yet" in fact or "nothing was read" in fact for fact in said), said

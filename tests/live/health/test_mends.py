@@ -10,43 +10,42 @@ from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.checks import run_line, run_statements, run_until
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
-from rowtide.findings.finding import Advice, Command, Sql
+from rowtide.diagnosis import CheckResult, State, capture, delivery
+from rowtide.diagnosis.result import Advice, Command, Sql
 from rowtide.handle import connect
-from rowtide.health import Judgement, State, capture_judgements, delivery_judgements, log_judgements
 
 TABLE = "create table item (id int primary key, name text)"
 
 
-def judged(url: str, subject: str) -> Judgement:
+def judged(url: str, subject: str) -> CheckResult:
     (found,) = (judgement for judgement in connect(url).health() if judgement.subject.startswith(subject))
     return found
 
 
 def is_well(url: str, subject: str) -> bool:
-    return all(one.state is State.WELL for one in connect(url).health() if one.subject.startswith(subject))
+    return all(one.state is State.HEALTHY for one in connect(url).health() if one.subject.startswith(subject))
 
 
 @pytest.mark.exhaustive
 def test_a_late_capture_catches_up_by_what_is_printed(
     copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (log_judgements, capture_judgements):
-        monkeypatch.setattr(module, "LATE_S", 0.0)
+    monkeypatch.setattr(capture, "LATE_S", 0.0)
     copied.execute(TABLE)
     copied.enable("item")
     copied.execute("insert into item values (1, 'a')")
-    unread = judged(copied.url, "instance public_item").mend
+    unread = judged(copied.url, "instance public_item").remediation
     assert isinstance(unread, Command)
     copied.read_log()
     late = judged(copied.url, "capture")
-    assert (late.state, late.mend) == (State.WARNING, unread)
+    assert (late.state, late.remediation) == (State.WARNING, unread)
     monkeypatch.undo()
     run_until(unread, copied.url, lambda: _is_published(copied.url), what="all is published")
-    assert {judgement.state for judgement in connect(copied.url).health()} == {State.WELL}
+    assert {judgement.state for judgement in connect(copied.url).health()} == {State.HEALTHY}
 
 
 def _is_published(url: str) -> bool:
-    return "all that was read is published" in judged(url, "capture").fact
+    return "all that was read is published" in judged(url, "capture").message
 
 
 @pytest.mark.exhaustive
@@ -59,16 +58,18 @@ def test_a_late_delivery_catches_up_by_what_is_printed(
     replicated.publish_alone(TABLE)
     replicated.subscribe()
     url, delivered = replicated.publisher.url, "select 1 from item"
-    for module in (log_judgements, delivery_judgements):
+    for module in (capture, delivery):
         monkeypatch.setattr(module, "LATE_S", 0.0)
     replicated.publisher.execute("insert into item values (1, 'a')")
     if subject == "subscription":
         replicated.publisher.read_log()
     late = judged(url, subject)
-    assert (late.state, str(late.mend)) == (State.WARNING, "rowtide replication run")
-    assert isinstance(late.mend, Command)
+    assert (late.state, str(late.remediation)) == (State.WARNING, "rowtide replication run")
+    assert isinstance(late.remediation, Command)
     monkeypatch.undo()
-    run_until(late.mend, url, lambda: bool(replicated.subscriber.execute(delivered)), what="the row is delivered")
+    run_until(
+        late.remediation, url, lambda: bool(replicated.subscriber.execute(delivered)), what="the row is delivered"
+    )
     assert is_well(url, subject)
 
 
@@ -85,10 +86,10 @@ def test_published_identities_are_mended_by_what_is_printed(replicated: Replicat
 
 
 def _mend_articles(publisher: LoggedDatabase, words: str) -> None:
-    (found,) = (judgement for judgement in connect(publisher.url).health() if words in judgement.fact)
-    assert isinstance(found.mend, Sql)
-    run_statements(found.mend, publisher.url)
-    assert not [judgement for judgement in connect(publisher.url).health() if words in judgement.fact]
+    (found,) = (judgement for judgement in connect(publisher.url).health() if words in judgement.message)
+    assert isinstance(found.remediation, Sql)
+    run_statements(found.remediation, publisher.url)
+    assert not [judgement for judgement in connect(publisher.url).health() if words in judgement.message]
 
 
 @pytest.mark.exhaustive
@@ -102,8 +103,8 @@ def test_a_stopped_target_is_listed_by_what_is_printed(copied: CapturedDatabase)
     copied.capture()
     connect(copied.url).targets.apply()
     stopped = judged(copied.url, "target now")
-    assert isinstance(stopped.mend, Command)
-    run_line(stopped.mend, copied.url)
+    assert isinstance(stopped.remediation, Command)
+    run_line(stopped.remediation, copied.url)
 
 
 @pytest.mark.exhaustive
@@ -113,8 +114,8 @@ def test_a_log_of_publications_goes_on_by_what_is_printed(replicated: Replicated
     replicated.publisher.read_log()
     replicated.publisher.drop_slot()
     lost = judged(replicated.publisher.url, "slot")
-    assert isinstance(lost.mend, Command)
-    run_line(lost.mend, replicated.publisher.url)
+    assert isinstance(lost.remediation, Command)
+    run_line(lost.remediation, replicated.publisher.url)
     assert is_well(replicated.publisher.url, "slot")
 
 
@@ -125,10 +126,10 @@ def test_a_lost_key_is_mended_by_what_is_printed(copied: CapturedDatabase) -> No
     copied.copy_tables()
     copied.execute("alter table item drop constraint item_pkey, add primary key (id) deferrable")
     copied.capture()
-    (lost,) = (one for one in connect(copied.url).health() if "no longer identifies its rows" in one.fact)
-    assert (lost.state, isinstance(lost.mend, Advice)) == (State.FAILING, True)
+    (lost,) = (one for one in connect(copied.url).health() if "no longer identifies its rows" in one.message)
+    assert (lost.state, isinstance(lost.remediation, Advice)) == (State.FAILING, True)
     copied.execute("alter table item drop constraint item_pkey, add primary key (id)")
-    printed = re.findall(r"`(rowtide [^`]+)`", str(lost.mend))
+    printed = re.findall(r"`(rowtide [^`]+)`", str(lost.remediation))
     assert len(printed) == 2
     for line in printed:
         run_line(Command(line), copied.url)

@@ -106,7 +106,7 @@ def test_undecodable_bytes_are_values_but_an_error_in_names(each_server: Embedde
         logged.session.execute(b'create table road (id int primary key, "stra\xdfe" text)')
         checked = rowtide("check", "--db", logged.url)
         assert checked.code == 1
-        assert "STOPS  column public.road.stra\\xdfe" in checked.output
+        assert "FAILING  column public.road.stra\\xdfe" in checked.output
         logged.enable("plain")
         logged.session.execute(b"insert into plain values (1, 'stra\xdfe')")
         refused = rowtide("cdc", "enable-table", "road", "--db", logged.url).require_error(2152)

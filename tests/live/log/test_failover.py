@@ -16,14 +16,14 @@ from builders.servers.standbys import KEEPS_SLOTS, Standby, make_ordinary, stand
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.findings.finding import Finding
+from rowtide.diagnosis.result import CheckResult
 from rowtide.handle import connect
 from rowtide.log.errors import HistoryDiverged, ServerPromoted
 
 HAS_FAILOVER = "select to_jsonb(s) -> 'failover' from pg_replication_slots s where database = current_database()"
 
 
-def check(url: str) -> tuple[Finding, ...]:
+def check(url: str) -> tuple[CheckResult, ...]:
     return connect(url).check()
 
 
@@ -61,7 +61,7 @@ def test_reading_goes_on_at_the_standby_that_took_over(tmp_path: Path) -> None:
         standby.keep_slot(logged)
         run_mend(only(check(logged.url), "capture can be ahead"), logged.url)
         assert matching(check(logged.url), "standby") == []
-        assert "capture goes on here after a promotion" in only(check(standby.server.url()), "is kept here").fact
+        assert "capture goes on here after a promotion" in only(check(standby.server.url()), "is kept here").message
         logged.execute("insert into item values (2)")
         read = logged.read_log().position
         logged.execute("insert into item values (3)")
@@ -127,7 +127,7 @@ def test_what_the_standby_had_not_received_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_a_standby_is_made_to_keep_the_slot_by_what_is_printed(tmp_path: Path) -> None:
     with replicating(tmp_path, {}) as (primary, logged, standby):
-        lacking = only(check(logged.url), "no standby keeps a copy").fact
+        lacking = only(check(logged.url), "no standby keeps a copy").message
         assert lacking.endswith("lacking there: sync_replication_slots, hot_standby_feedback")
         run_mend(only(check(standby.server.url()), "keeps no copies of slots"), standby.server.url())
         wait_until(lambda: not matching(check(logged.url), "no standby keeps"), what="a standby looks for slots")
@@ -142,7 +142,7 @@ def test_a_standby_is_made_to_keep_the_slot_by_what_is_printed(tmp_path: Path) -
 @pytest.mark.exhaustive
 def test_before_17_the_slot_does_not_outlive_a_failover(tmp_path: Path) -> None:
     with replicating(tmp_path, {}, version=16) as (primary, logged, standby):
-        assert "PostgreSQL 16 has no failover slots" in only(check(logged.url), "is missing").fact
+        assert "PostgreSQL 16 has no failover slots" in only(check(logged.url), "is missing").message
         standby.wait_for(primary)
         primary.stop("immediate")
         with taken_over(standby, tmp_path) as after, pytest.raises(ServerPromoted, match="does not exist"):

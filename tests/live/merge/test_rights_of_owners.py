@@ -13,11 +13,11 @@ import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, open_file_member
 from fixtures.servers import fresh_database
-from rowtide.check.postgres.checking import check
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.databases.run_as import RunAs
-from rowtide.findings.finding import Finding, Severity
+from rowtide.diagnosis.postgres.views import check
+from rowtide.diagnosis.result import CheckResult, State
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
 from rowtide.merge.errors.publishing import FilterRefused, ResolverRefused
@@ -247,19 +247,19 @@ def test_check_lists_tables_of_other_owners(owned: Owned, device: FileMember) ->
     owned.as_owner(ITEM)
     publish(owned, device)
     (found,) = said(owned)
-    assert (found.severity, "rights" in found.fact, owned.role in found.fact) == (Severity.TELLS, True, True)
+    assert (found.state, "rights" in found.message, owned.role in found.message) == (State.HEALTHY, True, True)
     owned.as_owner("create table app.fed (id integer)", DEFERRED.format(table="fed"))
     if owned.session.info.server_version < 180000:
         (found,) = said(owned)
-        assert (found.severity, "RT-8152" in found.fact) == (Severity.STOPS, True)
+        assert (found.state, "RT-8152" in found.message) == (State.FAILING, True)
     MergeReplication(owned.url).change_publication(PUBLICATION, run_as=RunAs.AGENT)
-    assert [each.fact for each in said(owned)] == [
+    assert [each.message for each in said(owned)] == [
         f'belongs to "{owned.role}": its code runs with the rights of "postgres"'
     ]
 
 
-def said(owned: Owned) -> list[Finding]:
-    return [each for each in check(owned.url).findings if each.subject == "app.item"]
+def said(owned: Owned) -> list[CheckResult]:
+    return [each for each in check(owned.url).results if each.subject == "app.item"]
 
 
 def test_a_deferred_trigger_that_comes_later_stops_all(owned: Owned, device: FileMember) -> None:

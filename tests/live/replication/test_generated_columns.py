@@ -7,8 +7,8 @@ import pytest
 from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, list_left_out
 from rowtide.core.tables import BeforeImages
+from rowtide.diagnosis.result import State
 from rowtide.handle import connect
-from rowtide.health.judgements import State
 from rowtide.replication.errors.publishing import VirtualColumnPublished
 from rowtide.replication.sync_types import SyncType
 
@@ -144,11 +144,11 @@ def test_a_virtual_column_that_no_trigger_saw_is_named(replicated: ReplicatedDat
     with replicated.publisher.transaction() as connection:
         connection.execute("set event_triggers = off")
         connection.execute("alter table sums add column twice int generated always as (a * 2) virtual")
-    found = [one for one in connect(replicated.publisher.url).health() if "is virtual" in one.fact]
+    found = [one for one in connect(replicated.publisher.url).health() if "is virtual" in one.message]
     (failing,) = found
 
     assert failing.state is State.FAILING
-    assert 'the server refuses updates and deletes of "public"."sums": column twice is virtual' in failing.fact
+    assert 'the server refuses updates and deletes of "public"."sums": column twice is virtual' in failing.message
     replicated.publisher.execute("alter table public.sums replica identity default", "update sums set a = 1")
 
 

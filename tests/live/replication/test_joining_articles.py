@@ -264,7 +264,7 @@ def test_status_health_and_validation_say_what_is_copied(customers: ReplicatedDa
     customers.replication.add_article("shop", "orders")
     copying = [one for one in customers.replication.status() if one.joining is not None]
     assert [one.state for one in copying] == ["public.orders is to be copied"]
-    facts = [one.fact for one in connect(customers.publisher.url).health()]
+    facts = [one.message for one in connect(customers.publisher.url).health()]
     assert any("public.orders is to be copied" in fact for fact in facts)
     compared = {one.article: one.result for one in customers.replication.validate("shop")}
     assert compared == {"customers": "passed", "orders": "not compared"}

@@ -9,7 +9,7 @@ from builders.commands.checks import matching, only
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
-from rowtide.findings.finding import Severity
+from rowtide.diagnosis.result import State
 from rowtide.handle import connect
 from rowtide.replication.articles.call_formats import CallFormat, Command
 
@@ -64,7 +64,7 @@ def test_without_event_triggers_partitions_are_taken_in(replicated: ReplicatedDa
     forget_triggers(replicated.publisher)
     replicated.publisher.execute("create table later partition of parts for values from (20) to (30)", "truncate later")
     warned = only(connect(replicated.publisher.url).check(), "a truncate of it would go unseen")
-    assert (warned.subject, warned.severity) == ("partition public.later", Severity.WARNS)
+    assert (warned.subject, warned.state) == ("partition public.later", State.WARNING)
     replicated.publisher.read_log()
     assert matching(connect(replicated.publisher.url).check(), "would go unseen") == []
     with pytest.raises(FeatureNotSupported, match=r"RT-4711: partition public\.later"):

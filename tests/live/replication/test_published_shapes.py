@@ -48,10 +48,10 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
     replicated.subscriber.execute("insert into documents values (99, 0)")
     replicated.publisher.execute("alter table documents replica identity nothing")
     (warned,) = (one for one in connect(replicated.publisher.url).health() if one.subject == "articles")
-    assert "public.documents: its replica identity no longer has the key" in warned.fact
+    assert "public.documents: its replica identity no longer has the key" in warned.message
     (shown,) = replicated.replication.status()
-    assert (shown.last_error or "").startswith(f"RT-7287: {warned.fact}")
-    assert str(warned.mend).startswith('alter table "public"."documents" replica identity full;')
+    assert (shown.last_error or "").startswith(f"RT-7287: {warned.message}")
+    assert str(warned.remediation).startswith('alter table "public"."documents" replica identity full;')
 
     replicated.publisher.execute("insert into documents values (2, 0)")
     with pytest.raises(IdentityLost) as lost:
@@ -95,7 +95,7 @@ def test_a_copy_takes_the_key_that_the_table_has_now(replicated: ReplicatedDatab
     replicated.publisher.execute("alter table items drop constraint items_pkey, add primary key (code)")
     replicated.publisher.execute("insert into items values (1, 20), (1, 30)")
     (warned,) = (one for one in connect(replicated.publisher.url).health() if one.subject == "articles")
-    assert "public.items has another primary key than when it was published" in warned.fact
+    assert "public.items has another primary key than when it was published" in warned.message
     replicated.replication.reinitialize(PUBLICATION)
     replicated.publisher.execute("update items set note = 'x' where code = 20", "delete from items where code = 30")
     replicated.deliver()

@@ -63,7 +63,7 @@ def test_thresholds_are_kept_also_in_tables_of_an_earlier_build(replicated: Repl
     )
     replicated.publisher.read_log()
 
-    facts = [one.fact for one in connect(replicated.publisher.url).health() if "shop to" in one.subject]
+    facts = [one.message for one in connect(replicated.publisher.url).health() if "shop to" in one.subject]
     assert any("its agent has never run" in fact for fact in facts)
     words = ("change-publication", "shop", "--expiration-threshold", "1", "--db", replicated.publisher.url)
     assert rowtide("replication", *words).code == 0

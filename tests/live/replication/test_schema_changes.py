@@ -371,7 +371,7 @@ def test_a_column_that_a_view_uses_is_kept(replicated: ReplicatedDatabase) -> No
     assert (kept.name, kept.is_kept) == ("customer", True)
     assert "other objects depend on it" in kept.reason
     assert left_out == LeftOutColumn(4, "customer", "the subscriber keeps a dropped column of this name")
-    said = [one.fact for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
+    said = [one.message for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
     assert any(fact.startswith("a column was dropped from a published table, and a subscriber keeps") for fact in said)
 
 
@@ -401,7 +401,7 @@ def test_without_replicate_ddl_added_columns_are_left_out(replicated: Replicated
     assert replicated.subscriber.execute(rows) == replicated.publisher.execute(rows)
     reason = "the publication does not replicate schema changes"
     assert list_left_out(replicated) == (LeftOutColumn(4, "note", reason),)
-    said = [one.fact for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
+    said = [one.message for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
     assert f"public.orders.note to {replicated.subscriber.url}: {reason}" in said[0]
     (validated,) = replicated.replication.validate(PUBLICATION, checksum=True)
     assert (validated.result, validated.left_out) == ("passed", ("note",))

@@ -20,11 +20,11 @@ from builders.faults.failpoints import (
 )
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, list_subscriptions
 from builders.replication.replication_runs import running
-from rowtide.check.postgres.checking import check
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.findings.finding import Severity
+from rowtide.diagnosis.postgres.views import check
+from rowtide.diagnosis.result import State
 from rowtide.log import placeholder_reader
 from rowtide.log.errors import (
     AnnouncementUnreadable,
@@ -392,12 +392,14 @@ def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabas
     url = replicated.publisher.url
 
     def subjects() -> dict[str, str]:
-        stopping = [finding for finding in check(url).findings if finding.severity is Severity.STOPS]
-        return {finding.subject: f"{finding.fact} {finding.mend}" for finding in stopping}
+        stopping = [finding for finding in check(url).results if finding.state is State.FAILING]
+        return {finding.subject: f"{finding.message} {finding.remediation}" for finding in stopping}
 
     assert subjects() == {}
     assert not [
-        finding for finding in check(url).findings if "capture instance" in finding.fact or "scratch" in finding.subject
+        finding
+        for finding in check(url).results
+        if "capture instance" in finding.message or "scratch" in finding.subject
     ]
     replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
     found = subjects()

@@ -17,7 +17,7 @@ from builders.lakes.slice_models import found_slices, slices_of, states_by_chang
 from rowtide.cdc.errors import TwoInstancesExist
 from rowtide.core import failpoints
 from rowtide.core.tables import BeforeImages
-from rowtide.findings.finding import Command
+from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
 from rowtide.targets.options import TargetFormat

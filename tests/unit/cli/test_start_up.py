@@ -39,10 +39,8 @@ def test_a_command_without_database_imports_nothing_heavy() -> None:
         "rowtide.replication.api",
         "rowtide.merge.api",
         "rowtide.tracking.api",
-        "rowtide.health.postgres.judging",
-        "rowtide.health.sqlite.judging",
-        "rowtide.check.postgres.checking",
-        "rowtide.check.sqlite.checking",
+        "rowtide.diagnosis.postgres.views",
+        "rowtide.diagnosis.sqlite.views",
     ],
 )
 def test_who_asks_how_things_stand_needs_no_arrays(module: str) -> None:

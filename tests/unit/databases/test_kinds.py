@@ -9,8 +9,8 @@ from rowtide.databases.kinds import DatabaseKind, find_kind, find_kind_of_driver
 PARTS = [
     ("rowtide.databases", "connect", "open_url"),
     ("rowtide.merge.nodes", "node", "open_node"),
-    ("rowtide.check", "checking", "check"),
-    ("rowtide.health", "judging", "read_judgements"),
+    ("rowtide.diagnosis", "views", "check"),
+    ("rowtide.diagnosis", "views", "read_health"),
     ("rowtide.tracking", "tracking", "Tracking"),
 ]
 """Every part that is loaded by its kind, with the name that its package uses."""

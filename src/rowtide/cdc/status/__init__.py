@@ -1,6 +1,6 @@
 """How change data capture stands in a database: read without Spark, changing nothing.
 
-Commands print it, `rowtide.health` judges it.
+Commands print it, `rowtide.diagnosis` judges it.
 """
 
 from __future__ import annotations

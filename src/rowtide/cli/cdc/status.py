@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cli.health import print_unwell
+from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, print_facts
 from rowtide.handle import connect
@@ -19,4 +19,4 @@ def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
     print_facts(connect(db).cdc.status(), form)
-    print_unwell(db, "log", "capture")
+    print_unhealthy(db, "log", "capture")

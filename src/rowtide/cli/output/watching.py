@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
-from rowtide.findings.quantities import format_bytes
+from rowtide.diagnosis.quantities import format_bytes
 from rowtide.targets.options import TargetFormat
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.health import print_unwell
+from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
@@ -80,7 +80,7 @@ def status(
     for row in listed:
         if row.streams > 1:
             notes.print(f"{row.publication} to {row.subscriber}: {row.promise}.", soft_wrap=True)
-    print_unwell(db, "log", "replication")
+    print_unhealthy(db, "log", "replication")
 
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")

@@ -1,1 +1,0 @@
-"""The check of a PostgreSQL database."""

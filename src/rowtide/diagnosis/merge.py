@@ -1,0 +1,125 @@
+"""Merge subscriptions as a node knows them: whether they are synchronised, and their tables tracked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.quantities import format_duration, format_names
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Measure, Remediation, State, count, shell, times
+from rowtide.merge.catalogue import list_merged
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.status import MergeStatus, list_status
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFacts:
+    """The merge publications that a node knows, and what is missing of their tables, by article."""
+
+    now: datetime
+    listed: Sequence[MergeStatus]
+    damage: tuple[tuple[str, str], ...]
+
+
+def read_merge(url: str) -> MergeFacts | None:
+    """Return what a node knows, None where nothing is merged. Raises what connecting raises."""
+    with open_node(url) as node:
+        listed = list_status(node)
+        return MergeFacts(datetime.now(UTC), listed, tuple(_find_damage(node))) if listed else None
+
+
+def _find_damage(node: Node) -> Iterator[tuple[str, str]]:
+    for article in list_merged(node.connection):
+        damage = node.tables.find_damage(article)
+        if damage is not None:
+            yield article.name, damage
+
+
+CLOSE_SHARE = 0.25
+"""Of the retention: with less of it left a subscription is soon expired."""
+_DAY_S = 86_400.0
+_PUBLISHER, _FAILED, _WAITING = "publisher", "failed", "waiting"
+
+
+def judge_merge(facts: MergeFacts) -> Iterator[CheckResult]:
+    """Judge the subscriptions that a node knows, and the tables of their articles."""
+    for listed in facts.listed:
+        if listed.subscriber is None:
+            message = f"nobody subscribes; {len(listed.articles)} articles"
+            yield CheckResult(
+                Code.MERGE_UNSUBSCRIBED_HEALTHY, State.HEALTHY, f"merge publication {listed.publication}", message
+            )
+        else:
+            code, state, message, remediation = _describe(listed, facts)
+            subject = f"merge subscription {listed.publication}, {listed.subscriber}"
+            yield CheckResult(code, state, subject, message, remediation, tuple(_measure(listed, facts)))
+    articles = {article for listed in facts.listed for article in listed.articles}
+    if articles and not facts.damage:
+        message = f"columns and triggers of all are there: {format_names(tuple(sorted(articles)))}"
+        yield CheckResult(Code.MERGE_ARTICLES_HEALTHY, State.HEALTHY, "merge articles", message)
+    for article, missing in facts.damage:
+        message = f"its changes are not tracked: {missing}"
+        advice = "Drop the subscriptions, then the article, and add them again; changes since then were not seen."
+        yield CheckResult(
+            Code.MERGE_ARTICLE_DAMAGED, State.FAILING, f"merge article {article}", message, Advice(advice)
+        )
+
+
+def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[Code, State, str, Remediation | None]:
+    """At the hub; a subscriber keeps no times, and learns only which of its changes were refused."""
+    refused = f"{listed.rows_refused} rows were refused"
+    conflicts = Advice("See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation.")
+    if listed.role != _PUBLISHER:
+        if listed.rows_refused:
+            return Code.MERGE_ROWS_REFUSED, State.WARNING, refused, conflicts
+        return (
+            Code.MERGE_SUBSCRIPTION_HEALTHY,
+            State.HEALTHY,
+            "its publisher's health says how its synchronisations stand",
+            None,
+        )
+    sync = _command("sync", listed)
+    if listed.last_sync is None or listed.state == _WAITING:
+        return Code.MERGE_NEVER_SYNCHRONISED, State.WARNING, "it has never been synchronised since it was made", sync
+    message = f"synchronised {_ago(listed.last_sync, facts)}"
+    if listed.expires is not None and listed.expires < facts.now:
+        expired = f"it expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
+        return (
+            Code.MERGE_EXPIRED,
+            State.FAILING,
+            f"{message}; {expired}",
+            _command("reinitialize", listed, "--upload-first"),
+        )
+    if listed.state == _FAILED:
+        return (
+            Code.MERGE_FAILED,
+            State.FAILING,
+            f"{message}; the last time it failed: {listed.summary or 'without a word'}",
+            sync,
+        )
+    left_s = (listed.expires - facts.now).total_seconds() if listed.expires is not None else None
+    if left_s is not None and left_s < listed.retention_days * _DAY_S * CLOSE_SHARE:
+        return Code.MERGE_EXPIRING, State.WARNING, f"{message}; it expires in {format_duration(left_s)}", sync
+    if listed.rows_refused:
+        return Code.MERGE_ROWS_REFUSED, State.WARNING, f"{message}; {refused}", conflicts
+    open_conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
+    return Code.MERGE_SUBSCRIPTION_HEALTHY, State.HEALTHY, f"{message}{open_conflicts}", None
+
+
+def _measure(listed: MergeStatus, facts: MergeFacts) -> Iterator[Measure]:
+    yield count("open_conflicts", listed.open_conflicts)
+    if listed.rows_refused is not None:
+        yield count("rows_refused", listed.rows_refused)
+    if listed.last_sync is not None:
+        yield from times(synchronised_s=(facts.now - listed.last_sync).total_seconds())
+
+
+def _ago(time: datetime, facts: MergeFacts) -> str:
+    return f"{format_duration((facts.now - time).total_seconds())} ago"
+
+
+def _command(name: str, listed: MergeStatus, *options: str) -> Command:
+    return shell("rowtide", "merge", name, listed.publication, "--subscriber", listed.subscriber or "", *options)

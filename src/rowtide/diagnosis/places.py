@@ -1,0 +1,222 @@
+"""The folders that rowtide writes: reading what is known of them, and what that means for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.places import local_path
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.quantities import format_bytes
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Measure, State, of_error, or_healthy, sizes
+from rowtide.lake.errors import LakeNotWritable
+from rowtide.log.errors import LogStoreNotWritable
+from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.store import Missing, StoreErrors
+
+LAKE, LOG_STORE = "lake", "log store"
+"""The subjects of the places."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFacts:
+    """A folder that rowtide writes, seen from this machine; sizes in bytes.
+
+    `subject` names it: the lake, the log store. It `is_missing` when it was there once; one that is still to be made
+    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on,
+    `mode` who may do what there, of one that is there.
+    """
+
+    subject: str
+    path: str
+    is_missing: bool
+    problem: str | None
+    device: int
+    free_bytes: int
+    total_bytes: int
+    mode: int | None = None
+
+    @property
+    def is_forbidden(self) -> bool:
+        """This user may not write there; others may."""
+        return self.problem == os.strerror(errno.EACCES)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """A folder of an object store."""
+
+    subject: str
+    url: str
+    problem: str | None
+    """Why it cannot be listed."""
+
+
+Place = PlaceFacts | ObjectPlace
+
+
+def read_place(subject: str, url: str, *, was_made: bool) -> Place:
+    """Return what is known of a folder; one that `was_made` has to be there, any other is judged by its parent."""
+    path = local_path(url)
+    if path is None:
+        return ObjectPlace(subject, url, _find_problem_of_listing(url))
+    folder = Path(path).expanduser().absolute()
+    there, problem = _find_nearest(folder)
+    usage = shutil.disk_usage(there)
+    return PlaceFacts(
+        subject=subject,
+        path=str(folder),
+        is_missing=was_made and there != folder and problem is None,
+        problem=problem or _find_problem(there),
+        device=there.stat().st_dev,
+        free_bytes=usage.free,
+        total_bytes=usage.total,
+        mode=there.stat().st_mode if there == folder else None,
+    )
+
+
+def _find_problem_of_listing(url: str) -> str | None:
+    try:
+        ObjectFolder(url, StoreErrors(LakeReadFailed, LakeWriteFailed)).list("_/")
+    except Missing:
+        return "there is no such bucket"
+    except RowtideError as error:
+        return error.filled_fact
+    return None
+
+
+def _find_nearest(folder: Path) -> tuple[Path, str | None]:
+    """Return a folder, or the nearest one above it that is there; and why it cannot be looked at."""
+    problem = None
+    for path in (folder, *folder.parents):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problem = problem or error.strerror
+        else:
+            return path, problem
+    raise AssertionError("a root is always there")
+
+
+def _find_problem(folder: Path) -> str | None:
+    """Write a file: permissions alone do not tell (read-only file systems, the superuser)."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or os.strerror(error.errno or 0)
+
+
+LEAST_FREE_BYTES = 1 << 30
+LEAST_FREE_SHARE = 0.05
+
+OTHERS = 0o007
+
+_REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritable, LOG_STORE: LogStoreNotWritable}
+
+
+def find_in_places(places: Iterable[Place]) -> Iterator[CheckResult]:
+    """Judge folders; of two on one disk the first tells how full it is."""
+    disks: set[int] = set()
+    for place in places:
+        if isinstance(place, ObjectPlace):
+            yield from find_in_objects(place)
+        else:
+            yield from find_in_place(place, is_known_disk=place.device in disks)
+            yield from _find_readers(place)
+            disks.add(place.device)
+
+
+def find_taken(blockers: Iterable[RowtideError]) -> Iterator[CheckResult]:
+    """Judge what is wrong with the folder that a log store would have."""
+    for error in blockers:
+        elsewhere = Advice("Give enable-db a folder of this machine with --log-store.")
+        yield of_error(Code.PLACE_TAKEN, State.FAILING, LOG_STORE, error, elsewhere)
+
+
+def find_in_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator[CheckResult]:
+    """Judge one folder: whether it is there, can be written, and has room."""
+    if place.is_missing:
+        message = f"{place.path} is not on this machine"
+        advice = Advice(
+            "Check where capture runs. If it is gone there too, restore it, or disable and enable the database."
+        )
+        yield CheckResult(Code.PLACE_MISSING, State.FAILING, place.subject, message, advice)
+    elif place.problem is not None:
+        yield _refuse(place, place.problem)
+    elif not is_known_disk and place.free_bytes < max(LEAST_FREE_BYTES, place.total_bytes * LEAST_FREE_SHARE):
+        message = f"{_describe_room(place)} are free at {place.path}"
+        advice = Advice("Free space, or move it to a larger disk.")
+        yield CheckResult(Code.DISK_FULL_SOON, State.WARNING, place.subject, message, advice, _measure(place))
+
+
+def find_in_objects(place: ObjectPlace) -> Iterator[CheckResult]:
+    """Judge a folder of an object store: whether it can be listed."""
+    if place.problem is not None:
+        advice = Advice(
+            "Check the URL, the endpoint and the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+        )
+        yield CheckResult(
+            Code.BUCKET_UNREACHABLE,
+            State.FAILING,
+            place.subject,
+            f"{place.url} cannot be listed: {place.problem}",
+            advice,
+        )
+
+
+def _find_readers(place: PlaceFacts) -> Iterator[CheckResult]:
+    """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
+    if place.mode is not None and place.mode & OTHERS:
+        message = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
+        yield CheckResult(
+            Code.PLACE_PUBLIC, State.WARNING, place.subject, message, Command(f"chmod -R o= {shlex.quote(place.path)}")
+        )
+
+
+def _describe_room(place: PlaceFacts) -> str:
+    """Return how much of its disk is free."""
+    return f"{format_bytes(place.free_bytes)} of {format_bytes(place.total_bytes)}"
+
+
+def _refuse(place: PlaceFacts, problem: str) -> CheckResult:
+    refusal = _REFUSALS.get(place.subject)
+    if refusal is not None:
+        return of_error(Code.PLACE_NOT_WRITABLE, State.FAILING, place.subject, refusal(place.path, problem))
+    message = f"nothing can be written at {place.path}: {problem}"
+    return CheckResult(
+        Code.PLACE_NOT_WRITABLE,
+        State.FAILING,
+        place.subject,
+        message,
+        Advice("Give this user the right to write there."),
+    )
+
+
+def judge_place(place: Place) -> Iterator[CheckResult]:
+    """Judge a folder; one that this user may not write is not looked at: its writer may be another."""
+    if isinstance(place, ObjectPlace):
+        healthy = CheckResult(Code.PLACE_HEALTHY, State.HEALTHY, place.subject, f"{place.url} can be listed")
+        yield from or_healthy(find_in_objects(place), healthy)
+    elif place.is_forbidden:
+        message = f"this user may not write at {place.path}"
+        advice = Advice("Ask for its health as the user that writes there.")
+        yield CheckResult(Code.PLACE_UNKNOWN, State.UNKNOWN, place.subject, message, advice)
+    else:
+        message = f"{_describe_room(place)} are free at {place.path}"
+        healthy = CheckResult(Code.PLACE_HEALTHY, State.HEALTHY, place.subject, message, measures=_measure(place))
+        yield from or_healthy(find_in_place(place), healthy)
+
+
+def _measure(place: PlaceFacts) -> tuple[Measure, ...]:
+    return sizes(free_bytes=place.free_bytes, total_bytes=place.total_bytes)

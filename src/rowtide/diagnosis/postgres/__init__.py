@@ -1,0 +1,1 @@
+"""What is known of a PostgreSQL database, and what it means."""

@@ -1,0 +1,198 @@
+"""Reading what a check knows of what enable-db and enable-table made: as the log reader will verify it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sqlalchemy import Connection, text
+
+from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
+from rowtide.cdc.definitions import (
+    READER,
+    are_begun,
+    are_made,
+    find_missing,
+    list_catalogue,
+    list_enabled,
+    require_complete,
+)
+from rowtide.cdc.enabling import joining_triggers
+from rowtide.cdc.enabling.table_rules import list_failed, list_rules
+from rowtide.cdc.instances import decode_instance
+from rowtide.cdc.snapshot_requests import list_copied
+from rowtide.cdc.status.requests import describe_requests
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
+from rowtide.diagnosis.postgres.facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
+from rowtide.diagnosis.postgres.table_facts import read_members
+from rowtide.lake.paths import local_folder
+from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
+from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
+from rowtide.log.postgres.history import verify_history, verify_seen_slot
+from rowtide.log.postgres.lease import find_holder
+from rowtide.log.postgres.provenance import find_difference
+from rowtide.log.postgres.stream.stream import ReplicationStream
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import is_own
+from rowtide.log.store.state import ManifestState
+
+_ANY_POSITION = (1 << 63) - 1
+
+
+def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
+    """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
+    blockers: list[RowtideError] = []
+    state: ManifestState | None = None
+    # Before the log store, in which a log reader records a position before it confirms it.
+    seen = slot.find_slot(connection, source.slot)
+    with _noting(blockers):
+        state = load_manifest(source.log_store)
+    blockers += _find_blockers(connection, source, url, seen, state, may_stream=may_stream)
+    is_enabled = are_begun(connection)
+    is_complete = not (is_enabled and find_missing(connection))
+    consumers: tuple[ListedConsumer, ...] = ()
+    with _noting(blockers):
+        consumers = _read_consumers(connection, state) if is_enabled else ()
+    row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
+    return CaptureFacts(
+        source=source,
+        has_triggers=ddl_triggers.has_triggers(connection),
+        slot=SlotFacts(*row) if row is not None else None,
+        blockers=tuple(blockers),
+        instances=tuple(_read_instances(connection, state)) if is_enabled and are_made(connection) else (),
+        consumers=consumers,
+        is_enabled=is_enabled,
+        log_reader=find_holder(connection, "log"),
+        state=state,
+        members=read_members(connection),
+        rules=_read_rules(connection) if is_enabled and is_complete else None,
+        new_partitions=partition_truncates.list_new(connection),
+        requests=describe_requests(connection) if is_enabled else None,
+    )
+
+
+def read_places(capture: CaptureFacts) -> tuple[Place, ...]:
+    """Return what is known of the folders that enabling made."""
+    source = capture.source
+    log_store = read_place(LOG_STORE, source.log_store, was_made=True)
+    return (read_place(LAKE, source.lake, was_made=True), log_store) if capture.is_enabled else (log_store,)
+
+
+def find_taken_log_store(url: str, server: ServerIdentity) -> tuple[RowtideError, ...]:
+    """Return what enable-db would be stopped with by what lies in the log store's folder already."""
+    blockers: list[RowtideError] = []
+    with _noting(blockers), suppress(ManifestMissing):
+        state = load_manifest(url)
+        found = (state.source.system_identifier, state.source.slot) if state is not None else None
+        wanted = (server.system_identifier, slot.publication_name(server.database_id))
+        if found not in (None, wanted):
+            raise LogStoreTaken(url, " ".join(found or ()), " ".join(wanted))
+    return tuple(blockers)
+
+
+def load_manifest(url: str) -> ManifestState | None:
+    """Read a log store's manifest; None where no folder is to be seen, which is not made. Raises `ManifestMissing`."""
+    folder = local_folder(url)
+    if folder is not None and not os.path.isdir(folder):
+        return None
+    return Manifest.open(open_store(url)).state
+
+
+def _read_rules(connection: Connection) -> RuleFacts | None:
+    rules = list_rules(connection)
+    if not rules:
+        return None
+    names = tuple(rule.rule_name for rule in rules)
+    return RuleFacts(names, joining_triggers.has_triggers(connection), list_failed(connection))
+
+
+def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
+    require_complete(connection)
+    reader = state.readers.get(READER) if state is not None else None
+    return list_lags(connection, reader.as_of if reader is not None else None)
+
+
+def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:
+    members = {member.member_id: member for member in state.members} if state is not None else {}
+    names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
+    present = set(connection.execute(text(_PRESENT)).scalars())
+    copied = list_copied(connection)
+    for enabled in list_enabled(connection):
+        member = members.get(enabled.member_id)
+        definition = decode_instance(member.definition) if member is not None else None
+        schema, table = names[enabled.capture_instance]
+        is_dropped = enabled.source_id not in present
+        numbers = member.column_numbers if member is not None else ()
+        yield CapturedInstance(
+            enabled.capture_instance,
+            schema,
+            table,
+            enabled.source_id,
+            is_dropped,
+            definition,
+            numbers,
+            enabled.member_id in copied,
+        )
+
+
+def _find_blockers(
+    connection: Connection,
+    source: SourceDefinition,
+    url: str,
+    seen: slot.SlotState | None,
+    state: ManifestState | None,
+    *,
+    may_stream: bool,
+) -> list[RowtideError]:
+    """Return what the log reader would be stopped with. Where the log store is another's, the rest does not count."""
+    blockers: list[RowtideError] = []
+    if state is not None and not is_own(source, state.source):
+        return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
+    difference = find_difference(connection, state) if state is not None else None
+    if state is not None and difference is not None:
+        return [HistoryDiverged(difference, str(state.position))]
+    with _noting(blockers):
+        if state is None:
+            slot.require_usable(seen, source.slot, _ANY_POSITION)
+        else:
+            verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
+    with _noting(blockers):
+        slot.verify_publication(connection, source)
+    if state is not None and may_stream:
+        with _noting(blockers):
+            _verify_history(url, state)
+    return blockers
+
+
+def _verify_history(url: str, state: ManifestState) -> None:
+    with translated():
+        stream = ReplicationStream.connect(url, application_name="rowtide check")
+        try:
+            verify_history(stream, state)
+        finally:
+            stream.close()
+
+
+@contextmanager
+def _noting(blockers: list[RowtideError]) -> Iterator[None]:
+    """Keep an error of ours for the findings: one blocker must not hide the others."""
+    try:
+        yield
+    except RowtideError as error:
+        blockers.append(error)
+
+
+_SLOT = """
+select slot_name::text, coalesce(wal_status, ''), safe_wal_size,
+       case when not pg_is_in_recovery() then (pg_current_wal_lsn() - restart_lsn)::bigint end
+from pg_replication_slots
+where slot_name = :name and database = current_database()
+"""
+
+_PRESENT = "select source_object_id from cdc.change_tables join pg_class c on c.oid = source_object_id"

@@ -1,0 +1,175 @@
+"""Reading a PostgreSQL database: each fact once, over one session, for whichever view asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from rowtide.cdc.definitions import READER as CAPTURE_READER
+from rowtide.cdc.status import read_capture_status, read_cleanup_status
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.diagnosis.capture import ReadingFacts
+from rowtide.diagnosis.merge import read_merge
+from rowtide.diagnosis.postgres.capture_facts import read_capture, read_places
+from rowtide.diagnosis.postgres.facts import CaptureFacts, LogFacts, ServerFacts, TableFacts, TrackingFacts, WorkFacts
+from rowtide.diagnosis.postgres.server_facts import is_merged, read_server
+from rowtide.diagnosis.postgres.table_facts import read_table_facts
+from rowtide.diagnosis.postgres.tracking_facts import read_tracking
+from rowtide.diagnosis.result import Known, Unread, attempt
+from rowtide.log.catalogue import find_source
+from rowtide.log.postgres.backlog import read_backlog
+from rowtide.log.postgres.status import describe_reading
+from rowtide.replication.distributor.history import find_reader_error
+from rowtide.replication.status import (
+    list_delivered_here,
+    list_left_prepared,
+    read_articles_status,
+    read_delivery_status,
+)
+from rowtide.targets.definitions import list_targets
+from rowtide.targets.listing import list_tables
+
+if TYPE_CHECKING:
+    from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.instances import Instance
+    from rowtide.cdc.status.lake import LakeStatus, RowsLeft
+    from rowtide.diagnosis.places import Place
+    from rowtide.log.store.state import ManifestState
+    from rowtide.targets.listing import ListedTarget
+
+
+@contextmanager
+def connected(url: str, application_name: str) -> Iterator[Connection]:
+    """Yield a session in which every statement commits. Raises what connecting raises."""
+    engine = open_engine(url, application_name=application_name)
+    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
+def attempt_here(read: Callable[[], Known]) -> Known | Unread:
+    """Read facts over the session; errors of the database are ours."""
+
+    def read_translated() -> Known:
+        with translated():
+            return read()
+
+    return attempt(read_translated)
+
+
+def read_log(connection: Connection, url: str, *, may_stream: bool) -> CaptureFacts | Unread | None:
+    """Return what reads the log, None where nothing does."""
+
+    def read() -> CaptureFacts | None:
+        source = find_source(connection)
+        return read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
+
+    return attempt_here(read)
+
+
+def read_work(connection: Connection, url: str) -> WorkFacts:
+    """Read what rowtide does in a database; what cannot be read is `Unread`."""
+    server = read_server(connection, url)
+    capture = read_log(connection, url, may_stream=server.refusal is None)
+    tracking = attempt_here(lambda: read_tracking(connection, (), None))
+    return complete_work(connection, url, server, capture, tracking)
+
+
+def complete_work(
+    connection: Connection,
+    url: str,
+    server: ServerFacts,
+    capture: CaptureFacts | Unread | None,
+    tracking: TrackingFacts | Unread,
+    tables: tuple[TableFacts, ...] | None = None,
+    places: tuple[Place, ...] | None = None,
+) -> WorkFacts:
+    """Read the rest of what rowtide does; `tables` are the captured ones, `places` the folders, if they were read."""
+    if isinstance(capture, CaptureFacts):
+        log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, tables, places))
+    else:
+        log = capture
+    return WorkFacts(
+        server=server,
+        log=log,
+        merge=attempt(lambda: read_merge(url)) if is_merged(connection) else None,
+        tracking=tracking,
+        delivered_here=attempt_here(lambda: list_delivered_here(connection)),
+        left_prepared=attempt_here(lambda: list_left_prepared(connection)),
+    )
+
+
+def _read_agents(
+    connection: Connection,
+    capture: CaptureFacts,
+    tables: tuple[TableFacts, ...] | None,
+    places: tuple[Place, ...] | None,
+) -> LogFacts:
+    source, state = capture.source, capture.state
+    captured = {instance.source_id for instance in capture.instances}
+    lake = _LakeReading(source.lake, state)
+    return LogFacts(
+        capture=capture,
+        reading=attempt_here(lambda: _read_reading(connection, capture)),
+        tables=read_table_facts(connection, tuple(captured), named=False, captured=captured)
+        if tables is None
+        else tables,
+        capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(captured)))
+        if capture.is_enabled and state is not None
+        else None,
+        cleanup=attempt_here(lambda: read_cleanup_status(connection)) if capture.is_enabled else None,
+        delivery=attempt_here(lambda: read_delivery_status(connection, source, state)) if state is not None else None,
+        articles=attempt_here(lambda: read_articles_status(connection, state)),
+        places=read_places(capture) if places is None else places,
+        targets=attempt_here(lambda: lake.list_targets(connection)) if capture.is_enabled else (),
+        outdated=attempt_here(lake.find_outdated) if capture.is_enabled else (),
+        lost_keys=attempt_here(lake.find_lost_keys) if capture.is_enabled else (),
+        rows_left=attempt_here(lake.find_rows_left) if capture.is_enabled else (),
+    )
+
+
+def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:
+    backlog = read_backlog(connection, capture.source.slot)
+    return ReadingFacts(describe_reading(backlog, capture.state, capture.log_reader), find_reader_error(connection))
+
+
+class _LakeReading:
+    """What is read of a lake's tables, each once; a table that cannot be read fails what needs it."""
+
+    def __init__(self, lake: str, state: ManifestState | None) -> None:
+        self._lake = lake
+        self._state = state
+
+    def list_targets(self, connection: Connection) -> tuple[ListedTarget, ...]:
+        """Return the tables of targets."""
+        if list_targets(connection):
+            assert self._status is not None
+        return list_tables(connection, self._lake)
+
+    def find_outdated(self) -> tuple[ListedChange, ...]:
+        """Return the statements that left no change rows of what they changed."""
+        return self._status.find_outdated()
+
+    def find_lost_keys(self) -> tuple[Instance, ...]:
+        """Return the instances whose keys no longer identify rows."""
+        return self._status.find_lost_keys()
+
+    def find_rows_left(self) -> tuple[RowsLeft, ...]:
+        """Return the damaged tables of disabled instances."""
+        return self._status.find_rows_left()
+
+    @cached_property
+    def _status(self) -> LakeStatus:
+        """Raises `LakeReadFailed` where a lake lacks its tables, unless by the log store nothing is published."""
+        # Tables of the lake are read with Arrow, which other databases do without.
+        from rowtide.cdc.status.lake import LakeStatus
+
+        found = LakeStatus(self._lake)
+        reader = self._state.readers.get(CAPTURE_READER) if self._state is not None else None
+        if self._state is None or (reader is not None and reader.cycle > 0):
+            found.require_tables()
+        return found

@@ -1,0 +1,182 @@
+"""Reading what a check knows of change tracking in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.indexes import is_valid
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.rowguid import rowguid_key
+from rowtide.databases.source_table import SourceTable
+from rowtide.diagnosis.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
+from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
+from rowtide.log.postgres.table_publications import is_of_table
+from rowtide.tracking.errors import TrackingKeyMissing
+from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
+from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
+from rowtide.tracking.postgres.new_partitions import find_known
+from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
+from rowtide.tracking.postgres.subjects import find_present, is_trackable, with_key
+from rowtide.tracking.postgres.system_tables import FORM, TOMBSTONES, list_forms, list_tracked, read_as_made
+from rowtide.tracking.postgres.verification import GROWN, find_damage
+
+_OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
+
+
+def read_tracking(connection: Connection, named: Collection[int], publication: str | None) -> TrackingFacts:
+    """Return what is to be judged: of the named tables, else of all tracked ones.
+
+    `publication` is the one of capture; other publications of a table are listed.
+    """
+    may_read = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
+    forms = list_forms(connection) if may_read else {}
+    others = {name: form for name, form in forms.items() if form != FORM}
+    tracked = list_tracked(connection) if may_read and not others else ()
+    present = {one.name: find_present(connection, one)[1] for one in tracked}
+    known = {table.source_id for table in present.values() if table is not None}
+    chosen = [one for one in tracked if not named or getattr(present[one.name], "source_id", None) in named]
+    candidates = read_tables(connection, [source_id for source_id in named if source_id not in known])
+    return TrackingFacts(
+        is_there=may_read is False or bool(forms),
+        is_readable=may_read is not False,
+        has_commit_times=bool(connection.execute(text(_COMMIT_TIMES)).scalar()),
+        whole_publications=tuple(connection.execute(text(_WHOLE_PUBLICATIONS)).scalars()),
+        forms=others,
+        tables=tuple(_read_tracked(connection, chosen, present, publication)),
+        candidates=tuple(_read_candidate(connection, table, publication) for table in candidates if not others),
+    )
+
+
+def _read_tracked(
+    connection: Connection,
+    tracked: Sequence[TrackedTable],
+    present: dict[str, SourceTable | None],
+    publication: str | None,
+) -> Iterator[TrackedTableFacts]:
+    tombstones = _read_tombstones(connection) if tracked else {}
+    for one in tracked:
+        table = present[one.name]
+        loss = _read_loss(connection, one, table)
+        base = TrackedFacts(one, loss, tombstones.get(one.name, NO_TOMBSTONES))
+        if table is None:
+            yield TrackedTableFacts(base, None, (), None, Readers())
+            continue
+        subject = Subject(table, (), one.options, one.storage)
+        is_whole = loss is None
+        yield TrackedTableFacts(
+            base=base,
+            table=table,
+            lost_names=_find_lost_names(connection, one, table),
+            stamps=_read_stamps(connection, subject) if is_whole else None,
+            readers=_read_readers(connection, table, publication) if is_whole else Readers(),
+        )
+
+
+def _find_lost_names(connection: Connection, tracked: TrackedTable, table: SourceTable) -> tuple[str, ...]:
+    """Return the columns that triggers name and the table has not: writes that need them fail."""
+    if tracked.storage is Storage.ROW and TrackingOptions.DELETE not in tracked.options:
+        return ()
+    present = {column.name for column in table.columns}
+    return tuple(name for name in read_as_made(connection, tracked.name).key if name not in present)
+
+
+def _read_loss(connection: Connection, tracked: TrackedTable, table: SourceTable | None) -> TrackingLoss | None:
+    why = find_damage(connection, tracked)
+    if why is None and find_known(connection, tracked):
+        why = GROWN
+    if why is None and tracked.lost_time is None:
+        return None
+    return TrackingLoss(
+        why=why or "what was missing is there again, but it has not been resumed",
+        since=tracked.lost_time,
+        is_dropped=table is None,
+        lacks_key=table is not None and not _has_key(table, tracked),
+    )
+
+
+def _has_key(table: SourceTable, tracked: TrackedTable) -> bool:
+    try:
+        with_key(table, tracked)
+    except TrackingKeyMissing:
+        return False
+    return True
+
+
+def _read_tombstones(connection: Connection) -> dict[str, Tombstones]:
+    rows = connection.execute(text(_TOMBSTONES), {"old_days": OLD_DAYS})
+    return {name: Tombstones(*counted) for name, *counted in rows}
+
+
+def _read_stamps(connection: Connection, subject: Subject) -> StampFacts:
+    holder = quote_qualified(*stamps_of(subject).holder)
+    row = connection.execute(text(_STAMPS), {"holder": holder, "stamp": CHANGE_BSN}).one()
+    is_whole = is_valid(connection, stamp_index_of(subject)) is True
+    return StampFacts(holder, row.byte_count, row.correlation, is_whole, row.has_row_index)
+
+
+def _read_candidate(connection: Connection, table: SourceTable, publication: str | None) -> CandidateFacts:
+    return CandidateFacts(
+        table=table,
+        is_trackable=is_trackable(table),
+        has_rowguid=bool(rowguid_key(table)),
+        can_have_rowguid=can_be_given_rowguid(connection, table),
+        readers=_read_readers(connection, table, publication),
+    )
+
+
+def _read_readers(connection: Connection, table: SourceTable, publication: str | None) -> Readers:
+    names = connection.execute(text(_PUBLICATIONS), {"source_id": table.source_id}).scalars().all()
+    others = (name for name in names if publication is None or not is_of_table(name, publication))
+    return Readers(tuple(name for name in others if name != publication), publication in names)
+
+
+_RIGHTS = """
+select bool_and(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select'))
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = :schema and c.relname = any(:tables)
+"""
+
+_COMMIT_TIMES = "select current_setting('track_commit_timestamp') = 'on'"
+
+_TOMBSTONES = f"""
+select "__sysTN", count(*), count(*) filter (where "__sysDeletedTime" <= now() - :old_days * interval '1 day'),
+       (extract(epoch from now() - min("__sysDeletedTime")) / 86400)::float8
+from {TOMBSTONES}
+group by 1
+"""
+
+_STAMPS = """
+select pg_relation_size(c.oid)::bigint as byte_count,
+       (select s.correlation::float8 from pg_stats s
+        where s.schemaname = n.nspname and s.tablename = c.relname and s.attname = :stamp
+          and not s.inherited) as correlation,
+       exists (select from pg_index i join pg_class x on x.oid = i.indexrelid join pg_am m on m.oid = x.relam
+               join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
+               where i.indrelid = c.oid and i.indisvalid and m.amname = 'btree'
+                 and a.attname = :stamp) as has_row_index
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = to_regclass(:holder)
+"""
+
+_WHOLE_PUBLICATIONS = "select pubname::text from pg_publication where puballtables order by 1"
+
+# A publication that lists a table's columns has not those that are added.
+_PUBLICATIONS = """
+with tree as (select relid::oid as oid from pg_partition_tree(cast(:source_id as oid))
+              union select cast(:source_id as oid))
+select p.pubname::text
+from pg_publication p
+where not p.puballtables and exists (
+        select from pg_publication_tables t join pg_namespace n on n.nspname = t.schemaname
+        join pg_class c on c.relnamespace = n.oid and c.relname = t.tablename
+        where t.pubname = p.pubname and c.oid in (select oid from tree))
+  and not exists (
+        select from pg_publication_rel r
+        where r.prpubid = p.oid and r.prrelid in (select oid from tree) and to_jsonb(r) ->> 'prattrs' is not null)
+order by 1
+"""

@@ -1,0 +1,59 @@
+"""What the checked role is for, and who can run what a check proposes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from rowtide.diagnosis.result import Advice, CheckResult, Command
+
+
+class Purpose(StrEnum):
+    """What the role of the connection is for: a check judges what that needs, and nothing else."""
+
+    MONITOR = "monitor"
+    """It runs `status`, `health` and `check`."""
+    READER = "reader"
+    """It reads changes: of capture instances, or of tracked tables."""
+    PUBLISHER = "publisher"
+    """It enables capture, publishes, and runs the agents that read the log."""
+    SUBSCRIBER = "subscriber"
+    """Published tables are delivered into the database."""
+    MERGE = "merge"
+    """The database is a node of a merge: hub or subscriber."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the check of a database found.
+
+    `others` are the roles, which that of the connection is no member of, that alone can run rowtide's commands here, by
+    the commands' first word. `work` is how what rowtide does there works, as `health` says it.
+    """
+
+    results: tuple[CheckResult, ...]
+    others: Mapping[str, str] = field(default_factory=dict)
+    work: tuple[CheckResult, ...] = ()
+
+
+def address(result: CheckResult, others: Mapping[str, str]) -> CheckResult:
+    """Return a result whose remediation names who has to run it, where the role of the connection would in vain.
+
+    Advice that begins with "Let" or "Ask" names somebody already.
+    """
+    words = _COMMAND.findall(str(result.remediation or ""))
+    owner = next((others[word] for word in words if word in others), None)
+    if owner is None:
+        return result
+    match result.remediation:
+        case Command(line):
+            return replace(result, remediation=Advice(f"Let {owner} run `{line}`."))
+        case Advice(text) if not text.startswith(("Let ", "Ask ")):
+            return replace(result, remediation=Advice(f"Let {owner} do it: {text}"))
+        case _:
+            return result
+
+
+_COMMAND = re.compile(r"(?:^|`|&& )rowtide (\w+)")

@@ -1,0 +1,226 @@
+"""What a diagnosis reports of a subject: its state, the message that says why, and what remedies it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.source_table import SourceTable
+from rowtide.diagnosis.codes import Area, Code
+
+AS_OWNER = "as the table's owner"
+"""The note of statements that alter a table."""
+LOG = "log, capture and publications"
+"""The subject of all that is read through the log, where its definitions could not be read."""
+
+
+class State(StrEnum):
+    """How a subject stands, the worst first."""
+
+    FAILING = "failing"
+    """It does not do its work or cannot begin, or changes are lost."""
+    WARNING = "warning"
+    """It works or can go on, and will fail unless something is done."""
+    UNKNOWN = "unknown"
+    """Nothing is known of it. Counts as a warning."""
+    HEALTHY = "healthy"
+    """It works; or a note of how it will behave here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """Statements to run one after the other, each ended by a semicolon; `note` says as whom, and what then."""
+
+    statements: tuple[str, ...]
+    note: str = ""
+
+    def __str__(self) -> str:
+        return " ".join([*self.statements, *([f"-- {self.note}"] if self.note else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line for the shell, with the database in ROWTIDE_DB."""
+
+    line: str
+
+    def __str__(self) -> str:
+        return self.line
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What only a person can decide or do."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Remediation = Sql | Command | Advice
+
+
+class Unit(StrEnum):
+    """What a measured value counts."""
+
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    COUNT = "count"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A value behind a message; times are in UTC, by the clock of the database that was asked."""
+
+    name: str
+    value: float | datetime
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One thing that a diagnosis says of a subject; `remediation` is None where nothing has to be done.
+
+    `code` says what it is, the same in every version and for every subject; `measures` are the values behind the
+    message.
+    """
+
+    code: Code
+    state: State
+    subject: str
+    message: str
+    remediation: Remediation | None = None
+    measures: tuple[Measure, ...] = ()
+
+    @property
+    def area(self) -> Area:
+        """The part of rowtide that it is about."""
+        return self.code.area
+
+    @property
+    def is_note(self) -> bool:
+        """Whether this only says how something behaves here; `health` leaves it out."""
+        return self.state is State.HEALTHY and not self.code.says_how_it_works
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Facts that could not be read, and why."""
+
+    error: RowtideError
+
+
+Known = TypeVar("Known")
+_EXIT_CODES = {State.FAILING: 2, State.WARNING: 1, State.UNKNOWN: 1, State.HEALTHY: 0}
+
+
+def attempt(read: Callable[[], Known]) -> Known | Unread:
+    """Read facts; one area that cannot be read must not hide the others."""
+    try:
+        return read()
+    except RowtideError as error:
+        return Unread(error)
+
+
+def by_state(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """Return the results, the worst first, else in the order in which they were found."""
+    order = list(State)
+    return tuple(sorted(results, key=lambda result: order.index(result.state)))
+
+
+def worst(results: Iterable[CheckResult]) -> State:
+    """Return the worst state; without results nothing is known."""
+    order = list(State)
+    return min((result.state for result in results), key=order.index, default=State.UNKNOWN)
+
+
+def exit_code(results: Iterable[CheckResult]) -> int:
+    """Return 0 where all is healthy, 1 with a warning or an unknown, 2 where anything fails."""
+    return _EXIT_CODES[worst(results)]
+
+
+def of_error(
+    code: Code, state: State, subject: str, error: RowtideError, remediation: Remediation | None = None
+) -> CheckResult:
+    """Return what an error would say later as a result; the error's hint remedies it unless something better does."""
+    return CheckResult(code, state, subject, error.filled_fact, remediation or Advice(error.filled_hint))
+
+
+def unknown(code: Code, subject: str, error: RowtideError) -> CheckResult:
+    """Return what is said of a subject whose facts an error kept from being read."""
+    return of_error(code, State.UNKNOWN, subject, error)
+
+
+def nothing_enabled() -> CheckResult:
+    """Return what is said of a database in which rowtide does nothing: another database may be meant."""
+    message = "nothing is captured, published, merged or tracked here"
+    advice = Advice("Name another database with --db; or begin, `rowtide check` says what it takes.")
+    return CheckResult(Code.NOTHING_ENABLED, State.WARNING, "database", message, advice)
+
+
+def without_notes(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    """Return what `health` says of what a check found."""
+    return (result for result in results if not result.is_note)
+
+
+def or_healthy(results: Iterable[CheckResult], healthy: CheckResult) -> Iterator[CheckResult]:
+    """Return what is not healthy of a subject, or that it is healthy."""
+    yield from tuple(without_notes(results)) or [healthy]
+
+
+def count(name: str, value: float) -> Measure:
+    """Return a number of things."""
+    return Measure(name, value, Unit.COUNT)
+
+
+def sizes(**values: float | None) -> tuple[Measure, ...]:
+    """Return the bytes that are known, by their names."""
+    return tuple(Measure(name, value, Unit.BYTES) for name, value in values.items() if value is not None)
+
+
+def times(**values: float | None) -> tuple[Measure, ...]:
+    """Return the seconds that are known, by their names."""
+    return tuple(Measure(name, value, Unit.SECONDS) for name, value in values.items() if value is not None)
+
+
+def shell(*words: str) -> Command:
+    """Return a command as the shell takes it."""
+    return Command(shlex.join(words))
+
+
+def one_after_another(*commands: Command) -> Command:
+    """Return commands as one line for the shell, which stops at the first that fails."""
+    return Command(" && ".join(command.line for command in commands))
+
+
+def as_superuser(*statements: str, then: str = "") -> Sql:
+    """Return statements that need a superuser, with what has to follow."""
+    return Sql(statements, f"as a superuser; then {then}" if then else "as a superuser")
+
+
+def set_and_reload(setting: str, value: str) -> Sql:
+    """Return the statements that change a setting which takes effect at once."""
+    return as_superuser(f"alter system set {setting} = {value};", "select pg_reload_conf();")
+
+
+def set_and_restart(setting: str, value: str) -> Sql:
+    """Return the statement that changes a setting which takes effect at the server's next start."""
+    return as_superuser(f"alter system set {setting} = {value};", then="restart the server")
+
+
+def table_subject(table: SourceTable) -> str:
+    """Return how a table is called as a subject."""
+    return f"table {table.qualified_name}"
+
+
+def quote_table(table: SourceTable) -> str:
+    """Return a table's name as SQL and our commands take it."""
+    return quote_qualified(table.schema, table.name)

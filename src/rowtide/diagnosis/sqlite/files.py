@@ -1,0 +1,127 @@
+"""A SQLite file and its tables: what they are like, and what that means for tracking. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.places import OTHERS
+from rowtide.diagnosis.quantities import format_names
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, State
+from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts
+from rowtide.diagnosis.tracked_tables import enable, find_in_tracked, find_outdated, move_beside
+from rowtide.tracking.options import Storage, TrackingKeyType
+from rowtide.tracking.sqlite.subjects import key_of
+from rowtide.tracking.sqlite.system_tables import FORM
+
+
+def find_in_table(facts: TableFacts) -> Iterator[CheckResult]:
+    """Judge one table, whose tracking is not lost."""
+    key_type = _key_type(facts)
+    subject = f"table {facts.table.name}"
+    if key_type is None or (facts.tracked is None and key_type is TrackingKeyType.ROWGUID):
+        message = "it has no primary key, which would identify its rows"
+        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _mend_key(facts, key_type))
+    if key_type is None:
+        return
+    nullable = tuple(column.name for column in key_of(facts.table, key_type) if column.is_nullable)
+    if nullable:
+        yield _judge_nulls(subject, nullable)
+    if facts.effects != ColumnEffects():
+        message = f"the columns that tracking adds to a table are felt here: {'; '.join(_tell(facts.effects))}"
+        yield CheckResult(Code.TRACKING_COLUMNS_FELT, State.WARNING, subject, message, _keep_beside(facts, key_type))
+
+
+def _key_type(facts: TableFacts) -> TrackingKeyType | None:
+    """Return by what a table is tracked, or could be, the primary key first."""
+    if facts.tracked is not None:
+        return facts.tracked.key_type
+    return next((key_type for key_type in TrackingKeyType if key_of(facts.table, key_type)), None)
+
+
+def _mend_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Remediation:
+    if key_type is not None:
+        return _keep_beside(facts, key_type) if facts.effects != ColumnEffects() else _enable(facts, key_type)
+    advice = (
+        "Re-create the table with a primary key; or give it a unique column rowguid, not null, that every program "
+        "fills, and track it with --key rowguid."
+    )
+    return Advice(advice)
+
+
+def _judge_nulls(subject: str, columns: tuple[str, ...]) -> CheckResult:
+    message = f"its key may be null ({format_names(columns)}): rows with a null in it cannot be identified"
+    advice = "Re-create the table with a key that is not null, if programs leave it out."
+    return CheckResult(Code.TRACKING_KEY_NULLABLE, State.WARNING, subject, message, Advice(advice))
+
+
+def _tell(effects: ColumnEffects) -> Iterator[str]:
+    if effects.broken:
+        names = format_names(effects.broken)
+        yield f"SQLite refuses statements of {names}, which rely on the number of its columns"
+    if effects.widened:
+        yield f"{format_names(effects.widened)} would show them, with select *"
+    if effects.asked:
+        yield f"{format_names(effects.asked)}, a trigger of every update, is asked when a row is stamped too"
+
+
+def _keep_beside(facts: TableFacts, key_type: TrackingKeyType) -> Command:
+    if facts.tracked is not None:
+        return move_beside(facts.tracked, facts.table.name)
+    return enable(facts.table.name, key_type=key_type, storage=Storage.SIDE)
+
+
+def _enable(facts: TableFacts, key_type: TrackingKeyType) -> Command:
+    return enable(facts.table.name, key_type=key_type)
+
+
+_WRITE_AHEAD = (None, "wal")
+_KINDS = {"view": "a view", "virtual": "a virtual table", "shadow": "where a virtual table keeps its rows"}
+
+
+def find_in_file(facts: FileFacts) -> Iterator[CheckResult]:
+    """Judge the file and its tables."""
+    yield from _find_untrackable(facts)
+    yield from _find_journal(facts)
+    yield from _find_readers(facts)
+    yield from find_outdated(facts.forms, FORM)
+    for tracked in facts.tracked:
+        yield from find_in_tracked(tracked)
+    lost = {tracked.tracked.name for tracked in facts.tracked if tracked.loss is not None}
+    for table in facts.tables:
+        if table.table.name not in lost and table.table.name not in facts.forms:
+            yield from find_in_table(table)
+
+
+def _find_untrackable(facts: FileFacts) -> Iterator[CheckResult]:
+    for name, kind in facts.untrackable.items():
+        message = f"it cannot be tracked: it is {_KINDS[kind]}, on which SQLite has no triggers of rows"
+        yield CheckResult(
+            Code.TRACKING_REFUSED,
+            State.FAILING,
+            f"table {name}",
+            message,
+            Advice("Track the tables that its rows come from."),
+        )
+    if facts.virtual_tables:
+        message = f"{format_names(facts.virtual_tables)} cannot be tracked: SQLite has no triggers on virtual tables"
+        yield CheckResult(Code.VIRTUAL_TABLES, State.HEALTHY, "virtual tables", message)
+
+
+def _find_readers(facts: FileFacts) -> Iterator[CheckResult]:
+    """Warn of a subscriber, which is a copy, that every user of the machine may read; tell of a file of one's own."""
+    if facts.mode is not None and facts.mode & OTHERS:
+        severity = State.WARNING if facts.is_subscriber else State.HEALTHY
+        message = f"every user of this machine can read {facts.path}: its mode is {facts.mode & 0o777:o}"
+        yield CheckResult(Code.PLACE_PUBLIC, severity, "file", message, Command(f"chmod o= {shlex.quote(facts.path)}"))
+
+
+def _find_journal(facts: FileFacts) -> Iterator[CheckResult]:
+    if facts.journal_mode not in _WRITE_AHEAD:
+        message = (
+            f"its journal is of the mode {facts.journal_mode}: programs that write wait while changes are enumerated, "
+            "until these are in a temporary table"
+        )
+        note = "at a moment when no other program has it open; not for files on network file systems"
+        yield CheckResult(Code.FILE_JOURNAL, State.WARNING, "file", message, Sql(("pragma journal_mode = wal;",), note))

@@ -1,0 +1,94 @@
+"""`check` and `health` of a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
+from rowtide.databases.sqlite.errors import translated
+from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.errors import NotAPublisher, NothingForLake
+from rowtide.diagnosis.merge import MergeFacts, judge_merge, read_merge
+from rowtide.diagnosis.places import Place, judge_place, read_place
+from rowtide.diagnosis.purpose import Checked, Purpose
+from rowtide.diagnosis.result import CheckResult, Unread, attempt, by_state, nothing_enabled, unknown
+from rowtide.diagnosis.sqlite.file_facts import read_all_tracked, read_file, read_other_forms
+from rowtide.diagnosis.sqlite.files import find_in_file
+from rowtide.diagnosis.tracked_tables import TrackedFacts, find_in_tracked, find_outdated, judge_tracking
+from rowtide.tracking.sqlite.system_tables import FORM
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFacts:
+    """What rowtide does in a file; `place` is its folder, None for a database in memory."""
+
+    other_forms: Mapping[str, int]
+    tracked: tuple[TrackedFacts, ...]
+    merge: MergeFacts | Unread | None
+    place: Place | None
+
+
+def read_health(url: str) -> tuple[CheckResult, ...]:
+    """Return how what is tracked and merged in a file works, and its disk. Raises `FileNotOpened`, `SqliteTooOld`."""
+    with _opened(url) as connection:
+        other_forms = read_other_forms(connection)
+        tracked = read_all_tracked(connection) if not other_forms else ()
+        path = path_of(connection)
+    return tuple(judge(_complete(url, path, other_forms, tracked)))
+
+
+def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None) -> Checked:
+    """Return what is missing or worth knowing in a file, the worst first; nothing in it is changed.
+
+    Without `tables`: the tracked ones, before enabling all; and how what rowtide does here works. With a purpose, what
+    enabling tracking would do is left out. Raises `TableToTrackNotFound`, `NothingForLake`, `NotAPublisher`,
+    `FileNotOpened`, `SqliteTooOld`.
+    """
+    if lake is not None:
+        raise NothingForLake(lake)
+    with _opened(url) as connection:
+        if purpose is Purpose.PUBLISHER:
+            raise NotAPublisher(path_of(connection))
+        facts = read_file(connection, tables)
+    work = () if tables else tuple(judge(_complete(url, facts.path, facts.forms, facts.tracked)))
+    if purpose is not None and not tables:
+        tracked = {one.tracked.name for one in facts.tracked}
+        tables_left = tuple(table for table in facts.tables if table.table.name in tracked)
+        facts = replace(facts, tables=tables_left, virtual_tables=())
+    return Checked(by_state(find_in_file(facts)), work=work)
+
+
+def judge(facts: WorkFacts) -> Iterator[CheckResult]:
+    """Return how what rowtide does in a file works. Pure."""
+    if not (facts.other_forms or facts.tracked or facts.merge):
+        yield nothing_enabled()
+    outdated = find_outdated(facts.other_forms, FORM)
+    yield from judge_tracking(outdated, [(one, tuple(find_in_tracked(one))) for one in facts.tracked])
+    if isinstance(facts.merge, Unread):
+        yield unknown(Code.MERGE_UNKNOWN, "merge", facts.merge.error)
+    elif facts.merge is not None:
+        yield from judge_merge(facts.merge)
+    if facts.place is not None:
+        yield from judge_place(facts.place)
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[sqlite3.Connection]:
+    """Yield a file in one transaction: what is read of it goes together."""
+    with closing(open_url(url)) as connection, translated(path_of(connection)):
+        connection.execute("begin")
+        yield connection
+
+
+def _complete(url: str, path: str, forms: Mapping[str, int], tracked: tuple[TrackedFacts, ...]) -> WorkFacts:
+    folder = str(Path(path).parent) if path != IN_MEMORY else None
+    return WorkFacts(
+        other_forms=forms,
+        tracked=tracked,
+        merge=attempt(lambda: read_merge(url)),
+        place=read_place("disk", folder, was_made=True) if folder is not None else None,
+    )

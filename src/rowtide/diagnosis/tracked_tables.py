@@ -1,0 +1,169 @@
+"""Tracked tables, of any database: whether they are tracked still, and the commands that remedy it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.quantities import format_duration, format_names
+from rowtide.diagnosis.result import (
+    Advice,
+    CheckResult,
+    Command,
+    Remediation,
+    State,
+    count,
+    one_after_another,
+    or_healthy,
+    shell,
+    without_notes,
+)
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+
+OLD_DAYS = 30
+"""Tombstones above this age are old: applications that have not synchronised since copy the table again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingLoss:
+    """Why a table's tracking is lost, and since when that is known, in UTC; None where it was found out now.
+
+    `is_dropped` says that the table is not there any more, `lacks_key` that it has not the key that it goes by.
+    """
+
+    why: str
+    since: str | None
+    is_dropped: bool = False
+    lacks_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """A table's tombstones, how many of them are old, and the age of the oldest."""
+
+    count: int
+    old_count: int
+    oldest_days: float
+
+
+NO_TOMBSTONES = Tombstones(0, 0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedFacts:
+    """A tracked table, what of its tracking was lost, and what its deletes have left."""
+
+    tracked: TrackedTable
+    loss: TrackingLoss | None
+    tombstones: Tombstones
+
+
+MANY_TOMBSTONES = 100_000
+"""That many old ones are worth a purge."""
+_DAY_S = 86_400.0
+
+
+def find_outdated(forms: Mapping[str, int], form: int) -> Iterator[CheckResult]:
+    """Judge the forms of tables, by their names, beside the one that this version writes."""
+    older = tuple(name for name, found in forms.items() if found < form)
+    newer = tuple(name for name, found in forms.items() if found > form)
+    if older:
+        message = (
+            f"an older rowtide tracked {format_names(older)}: tracking continues when their triggers are re-created"
+        )
+        yield CheckResult(
+            Code.TRACKING_OUTDATED, State.FAILING, "tracking", message, shell("rowtide", "tracking", "upgrade")
+        )
+    if newer:
+        message = f"a newer rowtide tracked {format_names(newer)}"
+        yield CheckResult(
+            Code.TRACKING_OUTDATED, State.FAILING, "tracking", message, Advice("Use a rowtide that is as new.")
+        )
+
+
+def find_in_tracked(facts: TrackedFacts) -> Iterator[CheckResult]:
+    """Judge one tracked table."""
+    if facts.loss is not None:
+        yield _judge_loss(facts.tracked, facts.loss)
+    if facts.tombstones.old_count >= MANY_TOMBSTONES:
+        yield _judge_tombstones(facts.tracked, facts.tombstones)
+
+
+def subject_of(tracked: TrackedTable) -> str:
+    """Return how a tracked table is called as a subject."""
+    return f"table {tracked.name}"
+
+
+def resume(tracked: TrackedTable) -> Command:
+    """Return the command by which a table is tracked again."""
+    return shell("rowtide", "tracking", "resume", tracked.name)
+
+
+def enable(
+    table: str,
+    *,
+    key_type: TrackingKeyType = TrackingKeyType.PRIMARY_KEY,
+    options: TrackingOptions = TrackingOptions.ALL,
+    storage: Storage = Storage.ROW,
+    index: StampIndex | None = None,
+) -> Command:
+    """Return the command by which a table is tracked; what is as usual is left out."""
+    words = ["rowtide", "tracking", "enable", table]
+    if key_type is not TrackingKeyType.PRIMARY_KEY:
+        words += ["--key", key_type]
+    if _name(options) != _name(TrackingOptions.ALL):
+        words += ["--options", _name(options)]
+    if storage is not Storage.ROW:
+        words += ["--storage", storage]
+    if index is not None:
+        words += ["--index", index]
+    return shell(*words)
+
+
+def move_beside(tracked: TrackedTable, table: str, index: StampIndex | None = None) -> Command:
+    """Return the command by which a tracked table has its stamps beside its rows from then on."""
+    again = enable(table, key_type=tracked.key_type, options=tracked.options, storage=Storage.SIDE, index=index)
+    return one_after_another(shell("rowtide", "tracking", "disable", tracked.name), again)
+
+
+def _name(options: TrackingOptions) -> str:
+    return ",".join(option.name.lower() for option in TrackingOptions if option in options and option.name)
+
+
+def _judge_loss(tracked: TrackedTable, loss: TrackingLoss) -> CheckResult:
+    since = f", found out at {loss.since} UTC" if loss.since is not None else ""
+    message = f"its tracking is lost{since}: {loss.why}; changes since then may be missing (RT-6106)"
+    return CheckResult(Code.TRACKING_LOST, State.FAILING, subject_of(tracked), message, mend_loss(tracked, loss))
+
+
+def mend_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
+    """Return what mends lost tracking."""
+    if loss.is_dropped:
+        return shell("rowtide", "tracking", "disable", tracked.name)
+    if loss.lacks_key:
+        return Advice(f"Give it the key again, then run `{resume(tracked)}`; or disable it and enable it by another.")
+    return resume(tracked)
+
+
+def _judge_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> CheckResult:
+    message = (
+        f"it has {tombstones.count} tombstones, {tombstones.old_count} of them older than {OLD_DAYS} days, the oldest "
+        f"of {format_duration(tombstones.oldest_days * _DAY_S)} ago; who has not synchronised since then would have to "
+        "copy it again after a purge"
+    )
+    purge = shell("rowtide", "tracking", "purge", "tombstones", tracked.name, "--days", str(OLD_DAYS))
+    return CheckResult(Code.TOMBSTONES_MANY, State.WARNING, subject_of(tracked), message, purge)
+
+
+def judge_tracking(
+    outdated: Iterable[CheckResult], tables: Iterable[tuple[TrackedFacts, Sequence[CheckResult]]]
+) -> Iterator[CheckResult]:
+    """Judge tables with what was found in each; `outdated`: what was found in those that another version tracks."""
+    yield from without_notes(outdated)
+    for facts, findings in tables:
+        message = f"it is tracked; tombstones: {facts.tombstones.count:,}"
+        measures = (count("tombstones", facts.tombstones.count),)
+        subject = subject_of(facts.tracked)
+        healthy = CheckResult(Code.TRACKING_HEALTHY, State.HEALTHY, subject, message, measures=measures)
+        yield from or_healthy(findings, healthy)

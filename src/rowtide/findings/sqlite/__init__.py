@@ -1,1 +1,0 @@
-"""What a check knows of a SQLite file, and what it means for tracking."""

@@ -1,1 +1,0 @@
-"""Health of a PostgreSQL database: facts, then what they mean."""

@@ -1,1 +1,0 @@
-"""Health of a SQLite file: facts, then what they mean."""

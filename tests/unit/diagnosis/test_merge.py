@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowtide.diagnosis import CheckResult, State
+from rowtide.diagnosis.merge import MergeFacts, judge_merge
+from rowtide.merge.status import MergeStatus
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+DAY = timedelta(days=1)
+DEVICE = "sqlite:////devices/field.db"
+SYNCHRONISED = MergeStatus(
+    publication="shop",
+    role="publisher",
+    articles=("item",),
+    retention_days=14,
+    open_conflicts=0,
+    subscriber=DEVICE,
+    rows_refused=0,
+    last_sync=NOW - DAY,
+    expires=NOW + 13 * DAY,
+    state="succeeded",
+)
+
+
+def judge(**changes: Any) -> CheckResult:
+    judgement, _ = judge_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **changes)], ()))
+    return judgement
+
+
+def test_a_subscription_of_yesterday_is_well() -> None:
+    assert judge().state is State.HEALTHY
+    assert judge().subject == f"merge subscription shop, {DEVICE}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words", "mend"),
+    [
+        ({"state": "waiting"}, State.WARNING, "never been synchronised", "sync"),
+        ({"state": "failed", "summary": "RT-8006: busy"}, State.FAILING, "it failed: RT-8006: busy", "sync"),
+        ({"last_sync": NOW - 12 * DAY, "expires": NOW + 2 * DAY}, State.WARNING, "it expires in 2 days", "sync"),
+        (
+            {"last_sync": NOW - 15 * DAY, "expires": NOW - DAY},
+            State.FAILING,
+            "it expired 24 hours ago",
+            "reinitialize",
+        ),
+    ],
+)
+def test_what_is_wrong_is_mended_at_the_hub(changes: dict[str, Any], state: State, words: str, mend: str) -> None:
+    judgement = judge(**changes)
+    assert judgement.state is state
+    assert words in judgement.message
+    assert str(judgement.remediation).startswith(f"rowtide merge {mend} shop --subscriber {DEVICE}")
+
+
+def test_a_device_that_keeps_no_times_leaves_them_to_the_hub() -> None:
+    device = judge(role="subscriber", state="waiting", last_sync=None, expires=None)
+    assert (device.state, device.message) == (
+        State.HEALTHY,
+        "its publisher's health says how its synchronisations stand",
+    )
+    assert judge(role="subscriber", last_sync=None, rows_refused=2).state is State.WARNING
+
+
+def test_rows_that_were_refused_are_warned_of() -> None:
+    assert judge(rows_refused=2).message == "synchronised 24 hours ago; 2 rows were refused"
+
+
+def test_open_conflicts_are_reported() -> None:
+    assert (judge(open_conflicts=3).state, judge(open_conflicts=3).message) == (
+        State.HEALTHY,
+        "synchronised 24 hours ago; 3 conflicts are open",
+    )
+
+
+def test_a_subscription_for_ever_does_not_expire() -> None:
+    assert judge(retention_days=0, expires=None, last_sync=NOW - 900 * DAY).state is State.HEALTHY
+
+
+def test_a_table_that_lost_its_triggers_fails() -> None:
+    (_, damaged) = judge_merge(MergeFacts(NOW, [SYNCHRONISED], (("item", "trigger MSmerge_ins_1 is missing"),)))
+    assert (damaged.subject, damaged.state) == ("merge article item", State.FAILING)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from rowtide.databases.postgres.errors import RightMissing
+from rowtide.diagnosis import CheckResult, Code, State, exit_code, worst
+from rowtide.diagnosis.result import Sql, by_state, or_healthy, set_and_reload, shell, unknown, without_notes
+
+KEPT = CheckResult(Code.SLOT_KEEPS_WAL, State.HEALTHY, "slot s", "the server keeps 2 GiB")
+RESERVED = CheckResult(Code.SLOT_HEALTHY, State.HEALTHY, "slot s", "reserved")
+
+
+def of(*states: State) -> list[CheckResult]:
+    return [CheckResult(Code.SLOT_HEALTHY, state, "slot s", "so it is") for state in states]
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        ([State.HEALTHY], 0),
+        ([State.HEALTHY, State.WARNING], 1),
+        ([State.HEALTHY, State.UNKNOWN], 1),
+        ([State.UNKNOWN, State.FAILING, State.WARNING], 2),
+    ],
+)
+def test_the_worst_state_decides_the_exit_code(states: list[State], code: int) -> None:
+    assert exit_code(of(*states)) == code
+
+
+def test_without_results_nothing_is_known() -> None:
+    assert worst(()) is State.UNKNOWN
+
+
+def test_the_worst_comes_first_and_equals_stay_in_order() -> None:
+    listed = by_state(of(State.HEALTHY, State.UNKNOWN, State.WARNING, State.FAILING))
+    assert [result.state for result in listed] == list(State)
+
+
+def test_notes_are_no_concern_of_health() -> None:
+    assert KEPT.is_note
+    assert not RESERVED.is_note
+    assert list(without_notes([KEPT, RESERVED])) == [RESERVED]
+
+
+def test_a_subject_of_which_nothing_is_wrong_is_healthy() -> None:
+    assert list(or_healthy([KEPT], RESERVED)) == [RESERVED]
+    lost = CheckResult(Code.SLOT_LOST, State.FAILING, "slot", "it is lost")
+    assert list(or_healthy([KEPT, lost], RESERVED)) == [lost]
+
+
+def test_an_error_of_reading_makes_a_subject_unknown() -> None:
+    result = unknown(Code.MERGE_UNKNOWN, "merge", RightMissing("permission denied"))
+    assert (result.state, str(result.code), result.area) == (State.UNKNOWN, "merge_unknown", "merge")
+    assert result.message == "the server refused: permission denied"
+
+
+def test_statements_print_on_one_line_with_note_as_comment() -> None:
+    assert str(set_and_reload("a", "0")) == "alter system set a = 0; select pg_reload_conf(); -- as a superuser"
+    assert str(Sql(("select 1;",))) == "select 1;"
+
+
+def test_a_command_is_read_by_the_shell_as_it_was_meant() -> None:
+    words = ["rowtide", "cdc", "enable-table", '"it\'s"."a b"', "--columns", "$x,`y`"]
+    assert shlex.split(str(shell(*words))) == words

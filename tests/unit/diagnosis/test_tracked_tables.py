@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.commands.check_facts import TRACKED
+from rowtide.diagnosis.result import Advice, State
+from rowtide.diagnosis.tracked_tables import (
+    MANY_TOMBSTONES,
+    NO_TOMBSTONES,
+    Tombstones,
+    TrackedFacts,
+    TrackingLoss,
+    enable,
+    find_in_tracked,
+    find_outdated,
+    move_beside,
+)
+from rowtide.tracking.options import StampIndex, Storage, TrackingKeyType, TrackingOptions
+
+WHOLE = TrackedFacts(TRACKED, None, NO_TOMBSTONES)
+
+
+def test_correctly_tracked_table_has_no_findings() -> None:
+    assert list(find_in_tracked(WHOLE)) == []
+    assert list(find_outdated({}, 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "mend"),
+    [
+        (TrackingLoss("a trigger is gone", None), "rowtide tracking resume 'it'\"'\"'s'"),
+        (
+            TrackingLoss("there is no such table any more", None, is_dropped=True),
+            "rowtide tracking disable 'it'\"'\"'s'",
+        ),
+    ],
+)
+def test_what_was_lost_is_resumed_and_what_was_dropped_disabled(loss: TrackingLoss, mend: str) -> None:
+    (finding,) = find_in_tracked(replace(WHOLE, tracked=replace(TRACKED, name="it's"), loss=loss))
+    assert (finding.state, finding.subject, str(finding.remediation)) == (State.FAILING, "table it's", mend)
+
+
+def test_since_when_it_is_lost_is_reported_where_that_is_known() -> None:
+    (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", "2026-01-31 08:00:00")))
+    assert finding.message.startswith("its tracking is lost, found out at 2026-01-31 08:00:00 UTC: a trigger is gone;")
+    (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", None)))
+    assert finding.message.startswith("its tracking is lost: a trigger is gone;")
+
+
+def test_without_its_key_a_table_is_not_resumed() -> None:
+    (finding,) = find_in_tracked(
+        replace(WHOLE, loss=TrackingLoss("it has no primary-key any more", None, lacks_key=True))
+    )
+    assert isinstance(finding.remediation, Advice)
+    assert "rowtide tracking resume public.t1" in str(finding.remediation)
+
+
+def test_tombstones_are_warned_of_when_a_purge_would_take_many() -> None:
+    young = Tombstones(10 * MANY_TOMBSTONES, MANY_TOMBSTONES - 1, 900.0)
+    assert list(find_in_tracked(replace(WHOLE, tombstones=young))) == []
+    (finding,) = find_in_tracked(replace(WHOLE, tombstones=Tombstones(300_000, MANY_TOMBSTONES, 90.5)))
+    assert finding.state is State.WARNING
+    assert "300000 tombstones, 100000 of them older than 30 days, the oldest of 90.5 days ago" in finding.message
+    assert str(finding.remediation) == "rowtide tracking purge tombstones public.t1 --days 30"
+
+
+def test_forms_of_other_versions_are_distinguished() -> None:
+    older, newer = find_outdated({"a": 1, "b": 3, "c": 1, "d": 2}, 2)
+    assert (older.state, str(older.remediation)) == (State.FAILING, "rowtide tracking upgrade")
+    assert "tracked a, c:" in older.message
+    assert newer.message == "a newer rowtide tracked b"
+
+
+def test_a_printed_command_has_what_is_not_as_usual() -> None:
+    assert str(enable("t")) == "rowtide tracking enable t"
+    tracked = replace(
+        TRACKED, key_type=TrackingKeyType.ROWGUID, options=TrackingOptions.INSERT | TrackingOptions.DELETE
+    )
+    assert str(move_beside(tracked, '"public"."t1"', StampIndex.BTREE)) == (
+        'rowtide tracking disable public.t1 && rowtide tracking enable \'"public"."t1"\' '
+        "--key rowguid --options insert,delete --storage side --index btree"
+    )
+    assert tracked.storage is Storage.ROW
