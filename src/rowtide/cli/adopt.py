@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.statements import printed
+from rowtide.core.options import Option
 from rowtide.handle import connect
 
+app = CommandTable()
 
+
+@app.command(epilog="Example: rowtide adopt --yes --db postgresql://localhost/shop")
 def adopt(
     db: Db,
     *,
     abandon_original: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--abandon-original",
             help="Take log store and lake also from an original that is still on this server: it stops.",
         ),

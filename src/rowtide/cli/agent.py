@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from rowtide.cdc.capture.options import USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
@@ -13,7 +12,7 @@ from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_re
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")

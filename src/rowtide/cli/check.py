@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import COLUMNS, describe, fields_of
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.core.options import Argument, Option
 from rowtide.diagnosis.purpose import Purpose
 from rowtide.handle import connect
 
+app = CommandTable()
 
+
+@app.command(epilog="Example: rowtide check --as monitor --db postgresql://watcher@localhost/shop")
 def check(
     db: AnyDb,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."
-        ),
+        Argument(metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."),
     ] = None,
-    lake: Annotated[
-        str | None, typer.Option(help="Before enabling capture: the place that the lake is to have.")
-    ] = None,
+    lake: Annotated[str | None, Option(help="Before enabling capture: the place that the lake is to have.")] = None,
     purpose: Annotated[
         Purpose | None,
-        typer.Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
+        Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
     ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:

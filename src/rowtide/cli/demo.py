@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from rowtide.cli.groups import CommandTable
+from rowtide.core.options import Option
+
+app = CommandTable()
 
 
+@app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")
 def demo(
     *,
-    seconds: Annotated[int, typer.Option(min=1, help="How long pgbench runs, at least.")] = 20,
+    seconds: Annotated[int, Option(min=1, help="How long pgbench runs, at least.")] = 20,
     keep: Annotated[
-        Path | None, typer.Option(help="An empty folder, in which all stays: lake, log store, PostgreSQL's data.")
+        Path | None, Option(help="An empty folder, in which all stays: lake, log store, PostgreSQL's data.")
     ] = None,
 ) -> None:
     """Run capture on an embedded PostgreSQL with a real workload, and prove that nothing is lost.

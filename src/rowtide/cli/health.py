@@ -10,17 +10,21 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import AnyDb
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
+from rowtide.core.options import Option
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.diagnosis import CheckResult
     from rowtide.diagnosis.result import Remediation
+
+app = CommandTable()
 
 COLUMNS = ("state", "code", "area", "subject", "message", "measures", "remediation")
 """What is printed of a result for programs."""
@@ -36,9 +40,10 @@ class HealthFormat(StrEnum):
     JSON = "json"
 
 
+@app.command(epilog="Example: rowtide health --format json --db postgresql://localhost/shop")
 def health(
     db: AnyDb,
-    form: Annotated[HealthFormat, typer.Option("--format", help="json: one object.")] = HealthFormat.TABLE,
+    form: Annotated[HealthFormat, Option("--format", help="json: one object.")] = HealthFormat.TABLE,
 ) -> None:
     """Judge everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
 
@@ -50,12 +55,12 @@ def health(
     except RowtideError as error:
         # 1 would be a warning.
         print(error, file=sys.stderr)
-        raise typer.Exit(_UNREACHABLE) from error
+        raise click.exceptions.Exit(_UNREACHABLE) from error
 
     from rowtide.diagnosis import exit_code
 
     _PRINTERS[form](results)
-    raise typer.Exit(exit_code(results))
+    raise click.exceptions.Exit(exit_code(results))
 
 
 def print_unhealthy(db: str, *areas: str) -> None:

@@ -8,39 +8,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, Group
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
 from rowtide.cli.output.watching import describe_mended, describe_mended_target
+from rowtide.core.options import Argument, Option
 from rowtide.diagnosis.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.relocation import Copied, CopyProgress
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
-_FROM = typer.Argument(metavar="FROM", help="The lake's folder or URL.")
-_TO = typer.Argument(metavar="TO", help="Folder or URL of the copy.")
+_FROM = Argument(metavar="FROM", help="The lake's folder or URL.")
+_TO = Argument(metavar="TO", help="Folder or URL of the copy.")
 
 
 @app.command(epilog="Example: rowtide lake copy /data/lake s3://bucket/shop")
 def copy(
     source: Annotated[str, _FROM],
     target: Annotated[str, _TO],
-    from_log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: FROM/log.")] = None,
-    log_store: Annotated[str | None, typer.Option(help="Folder of its copy; default: TO/log.")] = None,
+    from_log_store: Annotated[str | None, Option(help="Folder of the log store; default: FROM/log.")] = None,
+    log_store: Annotated[str | None, Option(help="Folder of its copy; default: TO/log.")] = None,
     db: Annotated[
         str | None,
-        typer.Option("--db", envvar="ROWTIDE_DB", help="With --switch: the source database.", show_default=False),
+        Option("--db", envvar="ROWTIDE_DB", help="With --switch: the source database.", show_default=False),
     ] = None,
     *,
-    switch: Annotated[bool, typer.Option("--switch", help="Let the database use the copy from then on.")] = False,
+    switch: Annotated[bool, Option("--switch", help="Let the database use the copy from then on.")] = False,
     group: Group = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is to be copied, and copy nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what is to be copied, and copy nothing.")] = False,
 ) -> None:
     """Copy a lake and its log store, between folders and buckets: each file is verified.
 
@@ -52,7 +54,7 @@ def copy(
     if not switch:
         _copy(places, for_group=group, dry_run=dry_run)
     elif db is None:
-        raise typer.BadParameter("with --switch, name the database by --db or ROWTIDE_DB", param_hint="--db")
+        raise click.BadParameter("with --switch, name the database by --db or ROWTIDE_DB", param_hint="--db")
     else:
         _switch(db, places, for_group=group, dry_run=dry_run)
 
@@ -60,11 +62,9 @@ def copy(
 @app.command(epilog="Example: rowtide lake mend public.orders --db postgresql://localhost/shop")
 def mend(
     db: Db,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, or a capture instance.")],
+    table: Annotated[str, Argument(metavar="TABLE", help="schema.table, or a capture instance.")],
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what is to be rewritten, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what is to be rewritten, and change nothing.")] = False,
 ) -> None:
     """Take Delta's type widening out of a table's change table and base, and out of its tables in targets, so that
     every reader can read them.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.options import Option
 
-Reason = Annotated[str, typer.Option(help="Recorded with the gap.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Reason = Annotated[str, Option(help="Recorded with the gap.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask.")]
 
 
 @numbered
@@ -31,8 +32,8 @@ def confirm_loss(lost: object, *, yes: bool) -> None:
 
 def _is_confirmed() -> bool:
     try:
-        return typer.confirm("Continue?", err=True)
-    except typer.Abort:
+        return click.confirm("Continue?", err=True)
+    except click.Abort:
         # It has left its line unfinished.
         notes.print("")
         return False

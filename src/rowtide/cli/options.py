@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-import typer
-
 from rowtide.cli.output.rows import Format
+from rowtide.core.options import Argument, Option
 
 _IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 
@@ -15,24 +14,22 @@ _IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 def lasting(url: str) -> str:
     """Refuse an in-memory database, which would end with the command. Other URLs are parsed later."""
     if _IN_MEMORY.fullmatch(url.strip()):
-        raise typer.BadParameter("it names no file, and a database in memory ends with the command")
+        raise ValueError("it names no file, and a database in memory ends with the command")
     return url
 
 
 Db = Annotated[
     str,
-    typer.Option(
-        "--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False
-    ),
+    Option("--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False),
 ]
 AnyDb = Annotated[
     str,
-    typer.Option(
+    Option(
         "--db",
         envvar="ROWTIDE_DB",
         help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
         show_default=False,
-        callback=lasting,
+        check=lasting,
     ),
 ]
 """The option for a database of any kind that can be tracked."""
@@ -41,22 +38,18 @@ MOST_DAYS = 36_500
 MOST_HOURS = 24 * MOST_DAYS
 MOST_MINUTES = 60 * MOST_HOURS
 MOST_ROWS = 2**31 - 1
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the statements instead of running them.")]
 Group = Annotated[
     bool,
-    typer.Option("--group", help="The group of the folders that are made may read them: agents, readers, executors."),
+    Option("--group", help="The group of the folders that are made may read them: agents, readers, executors."),
 ]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
-InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
-ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
-IgnoreSubscriber = Annotated[
-    bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
-]
+TableName = Annotated[str, Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
+InstanceName = Annotated[str, Argument(metavar="INSTANCE", help="a capture instance")]
+ListingFormat = Annotated[Format, Option("--format", help="How rows are printed.")]
+IgnoreSubscriber = Annotated[bool, Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")]
 HideKeys = Annotated[
     bool,
-    typer.Option(
-        "--hide-keys", help="Print and store *** in place of rows' keys and values, also in what databases say."
-    ),
+    Option("--hide-keys", help="Print and store *** in place of rows' keys and values, also in what databases say."),
 ]
 """Read before the command line is parsed: see `run_command`."""
-Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of a table.")]
+Wide = Annotated[bool, Option("--wide", help="Show all columns of a table.")]

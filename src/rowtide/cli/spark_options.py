@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
+from rowtide.core.options import Option
 from rowtide.lake.errors import SparkSettingInvalid
 from rowtide.lake.spark.arguments import parse_setting
 from rowtide.lake.spark.settings import SparkRequest
 
 Master = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--master",
         metavar="URL",
         help="Where Spark runs: spark://host:7077, yarn, k8s://...; default: what Spark is given, or local[*].",
@@ -28,24 +27,23 @@ def parsed(settings: list[str]) -> list[str]:
         for setting in settings:
             parse_setting(setting)
     except SparkSettingInvalid as error:
-        raise typer.BadParameter(error.filled_fact) from error
+        raise ValueError(error.filled_fact) from error
     return settings
 
 
 SparkConf = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--spark-conf",
         metavar="K=V",
         help="A setting of Spark; may be repeated.",
         show_default=False,
-        callback=parsed,
-        default_factory=list,
+        check=parsed,
     ),
 ]
 SharedStorage = Annotated[
     bool,
-    typer.Option("--shared-storage", help="Spark's workers have this machine's lake and log store, at the same paths."),
+    Option("--shared-storage", help="Spark's workers have this machine's lake and log store, at the same paths."),
 ]
 
 

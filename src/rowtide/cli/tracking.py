@@ -15,27 +15,27 @@ from operator import or_
 from typing import Annotated
 from uuid import UUID
 
-import typer
+import click
 
-from rowtide.cli.features import Group
+from rowtide.cli.groups import CommandTable, Group
 from rowtide.cli.options import MOST_DAYS, AnyDb, DryRun, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_rows
 from rowtide.cli.output.statements import printed, tell
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
+from rowtide.core.options import Argument, Option
 from rowtide.tracking import Change, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.api import TrackingEnabling
 from rowtide.tracking.connecting import open_tracking
 
-app = typer.Typer(rich_markup_mode=None)
-purge_app = typer.Typer(cls=Group, help="Remove what is older than some days, or than a CSN.", no_args_is_help=True)
-app.add_typer(purge_app, name="purge")
+app = CommandTable()
+purge = CommandTable()
 
 _OWN_NAMES = ("operation", "table", "anchor")
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="a table of the database")]
-Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0, max=MOST_DAYS)]
-Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
+Table = Annotated[str, Argument(metavar="TABLE", help="a table of the database")]
+Days = Annotated[int | None, Option(help="What is older goes.", min=0, max=MOST_DAYS)]
+Csn = Annotated[int | None, Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
 
 
 class ChangesFormat(StrEnum):
@@ -50,17 +50,15 @@ def enable(
     db: AnyDb,
     table: Table,
     key: Annotated[
-        TrackingKeyType, typer.Option(help="What identifies rows: the primary key, or the unique column rowguid.")
+        TrackingKeyType, Option(help="What identifies rows: the primary key, or the unique column rowguid.")
     ] = TrackingKeyType.PRIMARY_KEY,
-    options: Annotated[str, typer.Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
+    options: Annotated[str, Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
     storage: Annotated[
-        Storage, typer.Option(help="Stamps in the row, three columns more; or in a table beside it.")
+        Storage, Option(help="Stamps in the row, three columns more; or in a table beside it.")
     ] = Storage.ROW,
     index: Annotated[
         StampIndex | None,
-        typer.Option(
-            help="On the stamps; PostgreSQL: page ranges (brin) or rows (btree).", show_default="the database's"
-        ),
+        Option(help="On the stamps; PostgreSQL: page ranges (brin) or rows (btree).", show_default="the database's"),
     ] = None,
     *,
     dry_run: DryRun = False,
@@ -91,7 +89,7 @@ def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
 @app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")
 def options(
     db: AnyDb,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
+    table: Annotated[str | None, Argument(metavar="TABLE", help="default: all tracked tables")] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
     """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
@@ -121,15 +119,15 @@ def upgrade(db: AnyDb, *, dry_run: DryRun = False) -> None:
 )
 def changes(
     db: AnyDb,
-    tables: Annotated[str, typer.Argument(metavar="TABLE[,TABLE...]", help="tables, parents before their children")],
+    tables: Annotated[str, Argument(metavar="TABLE[,TABLE...]", help="tables, parents before their children")],
     since: Annotated[
-        str | None, typer.Option(metavar="ANCHOR", help="The last anchor; without one: all rows, and the first anchor.")
+        str | None, Option(metavar="ANCHOR", help="The last anchor; without one: all rows, and the first anchor.")
     ] = None,
     exclude_context: Annotated[
-        UUID | None, typer.Option(help="Leave out what was changed last with this tracking context.")
+        UUID | None, Option(help="Leave out what was changed last with this tracking context.")
     ] = None,
-    whole: Annotated[str, typer.Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
-    form: Annotated[ChangesFormat, typer.Option("--format", help="jsonl: one object a line.")] = ChangesFormat.TABLE,
+    whole: Annotated[str, Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
+    form: Annotated[ChangesFormat, Option("--format", help="jsonl: one object a line.")] = ChangesFormat.TABLE,
 ) -> None:
     """Print the net changes of tables since an anchor, in one snapshot; the last line is the next anchor."""
     anchor = None if since is None else Anchor.parse(since)
@@ -147,10 +145,13 @@ def changes(
                 print(f"anchor {found.anchor}")
 
 
-@purge_app.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
+app["purge"] = Group("purge", "Remove what is older than some days, or than a CSN.", purge)
+
+
+@purge.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
 def tombstones(
     db: AnyDb,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
+    table: Annotated[str | None, Argument(metavar="TABLE", help="default: all tracked tables")] = None,
     days: Days = None,
     csn: Csn = None,
 ) -> None:
@@ -161,7 +162,7 @@ def tombstones(
     notes.print(f"Removed: {purged} tombstones.")
 
 
-@purge_app.command(epilog="Example: rowtide tracking purge transactions --csn 7000 --db sqlite:///field.db")
+@purge.command(epilog="Example: rowtide tracking purge transactions --csn 7000 --db sqlite:///field.db")
 def transactions(db: AnyDb, days: Days = None, csn: Csn = None) -> None:
     """Remove transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
     purge_type, value = _parse_age(days, csn)
@@ -184,7 +185,7 @@ def _parse_options(text: str) -> TrackingOptions:
     known = {option.name.lower(): option for option in TrackingOptions if option.name}
     unknown = [name for name in _names(text) if name not in known]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(known)}", param_hint="--options")
+        raise click.BadParameter(f"{unknown[0]} is none of {', '.join(known)}", param_hint="--options")
     return reduce(or_, (known[name] for name in _names(text)), TrackingOptions(0))
 
 
@@ -197,7 +198,7 @@ def _parse_age(days: int | None, csn: int | None) -> tuple[PurgeType, int]:
         return PurgeType.TIME_BASED, days
     if csn is not None and days is None:
         return PurgeType.CSN_BASED, csn
-    raise typer.BadParameter("name one of them", param_hint="--days / --csn")
+    raise click.BadParameter("name one of them", param_hint="--days / --csn")
 
 
 def _names(text: str) -> tuple[str, ...]:

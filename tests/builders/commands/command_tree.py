@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from typing import Any
 
-from typer.main import get_command
+import click
 
 from rowtide.cli.app import app
 
@@ -76,7 +75,7 @@ class Command:
 @cache
 def commands() -> tuple[Command, ...]:
     """Return every command."""
-    return tuple(_walk(get_command(app), ()))
+    return tuple(_walk(app, ()))
 
 
 def _walk(command: Any, words: tuple[str, ...]) -> Iterator[Command]:
@@ -90,12 +89,11 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[Command]:
 
 def _parameter(parameter: Any) -> Parameter:
     is_option = parameter.param_type_name == "option"
-    annotation = parameter.type_descriptor.annotation
     default = parameter.name
-    if annotation in (int, float):
+    if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType):
         default = "1"
-    elif isinstance(annotation, type) and issubclass(annotation, Enum):
-        default = next(str(choice.value) for choice in annotation)
+    elif isinstance(parameter.type, click.Choice):
+        default = str(next(iter(parameter.type.choices)).value)
     return Parameter(
         parameter.name,
         parameter.opts[0] if is_option else None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import typer
-from typer.core import TyperArgument, TyperGroup
+import click
 
 from rowtide.cli.app import app
 
@@ -50,12 +49,11 @@ _OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 def list_commands() -> Iterator[tuple[str, ...]]:
     """Yield the words of each command that takes `--db`, without the database."""
     for name in GROUPS:
-        yield from _walk((name,), typer.main.get_group(app).commands[name])
+        yield from _walk((name,), app.commands[name])
 
 
-# The classes are click's, or of the click that some versions of typer carry.
 def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
-    if isinstance(command, TyperGroup):
+    if isinstance(command, click.Group):
         for name, below in command.commands.items():
             yield from _walk((*path, name), below)
     elif any("--db" in parameter.opts for parameter in command.params):
@@ -66,9 +64,9 @@ def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
 def _words(path: tuple[str, ...], parameter: Any) -> list[str]:
     if parameter.opts == ["--yes"]:
         return ["--yes"]
-    is_needed = parameter.required or (isinstance(parameter, TyperArgument) and parameter.name in _ONE_OF_SEVERAL)
+    is_needed = parameter.required or (isinstance(parameter, click.Argument) and parameter.name in _ONE_OF_SEVERAL)
     if not is_needed or "--db" in parameter.opts:
         return []
     assert parameter.name in _WORDS, f"a word for {parameter.name} of {' '.join(path)}"
     word = _WORDS[parameter.name]
-    return [word] if isinstance(parameter, TyperArgument) else [parameter.opts[0], word]
+    return [word] if isinstance(parameter, click.Argument) else [parameter.opts[0], word]

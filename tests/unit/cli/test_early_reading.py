@@ -16,7 +16,7 @@ import sys
 from rowtide.agents import log_reader_process
 from rowtide.cli.main import main
 def note(url):
-    print(f"reads {url}", "typer" in sys.modules, flush=True)
+    print(f"reads {url}", "click" in sys.modules, flush=True)
 log_reader_process.begin_reading = note
 main()
 """

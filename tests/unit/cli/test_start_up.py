@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("apscheduler", "asyncio", "numpy", "psycopg", "pyarrow", "pyspark", "sqlalchemy")
-"""Not pydantic: typer reads values with it."""
+HEAVY = ("apscheduler", "asyncio", "numpy", "psycopg", "pyarrow", "pydantic", "pyspark", "rich", "sqlalchemy", "typer")
 _RUN = f"""
 import sys
 from rowtide.cli.main import main

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from rowtide.cli.app import app
 
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 INDEX = ROOT / "docs" / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-COMMANDS: Any = typer.main.get_command(app)
+COMMANDS: Any = app
 
 
 def read_prose(page: Path) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import rowtide
 from rowtide.cdc.api import ChangeDataCapture
@@ -22,7 +21,7 @@ COMMANDS = [span for span in SPANS if span.startswith("rowtide ")]
 NAMES = [span for span in SPANS if re.fullmatch(r"(cdc|CommitLsn|rowtide)\.\w+(\(.*\))?", span)]
 OPTIONS = {word for span in SPANS for word in span.split() if word.startswith("--")}
 HOLDERS: dict[str, object] = {"cdc": ChangeDataCapture, "CommitLsn": CommitLsn, "rowtide": rowtide}
-ROOT: Any = typer.main.get_command(app)
+ROOT: Any = app
 TABLES = {*metadata.tables, "cdc.ddl_history", "cdc.lsn_time_mapping"}
 
 

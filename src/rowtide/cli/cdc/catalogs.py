@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rowtide.catalogs.kinds import CatalogueKind
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED = {"action": "action", "table": "table", "name": "name", "location": "location", "note": "note"}
 
@@ -24,19 +24,19 @@ _LISTED = {"action": "action", "table": "table", "name": "name", "location": "lo
 )
 def register_catalog(
     db: Db,
-    catalogue_kind: Annotated[CatalogueKind, typer.Argument(metavar="KIND", help="hive, or iceberg (REST).")],
+    catalogue_kind: Annotated[CatalogueKind, Argument(metavar="KIND", help="hive, or iceberg (REST).")],
     place: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="PLACE",
             help="Its address: thrift://host:9083, or the jdbc: URL of an embedded metastore; http://host:8181, or "
             "http://host:8181#WAREHOUSE.",
         ),
     ],
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
+    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
     form: ListingFormat = Format.TABLE,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     master: Master = None,
     spark_conf: SparkConf,
 ) -> None:

@@ -8,19 +8,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import typer
+import click
 
 from rowtide.cli.bounds import parse_bound
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
 from rowtide.cli.output.rows import Format, whole_file
 from rowtide.cli.output.tables import show_as_is
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Option
 
 if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LSNS = frozenset({"__$start_lsn", "__$end_lsn"})
 
@@ -39,20 +41,20 @@ def changes(
     db: Db,
     instance: InstanceName,
     row_filter: Annotated[
-        str, typer.Option(help='"all" or "all update old"; with --net "all", "all with mask" or "all with merge".')
+        str, Option(help='"all" or "all update old"; with --net "all", "all with mask" or "all with merge".')
     ] = "all",
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: low endpoint."),
+        Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: low endpoint."),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--to", metavar="LSN|TIME", help="Last LSN, or a time to end with; default: last published."),
+        Option("--to", metavar="LSN|TIME", help="Last LSN, or a time to end with; default: last published."),
     ] = None,
-    form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
+    form: Annotated[ChangesFormat, Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
+    out: Annotated[Path | None, Option(help="Write a file instead.")] = None,
     *,
-    net: Annotated[bool, typer.Option("--net", help="One change per key: what the range amounts to.")] = False,
+    net: Annotated[bool, Option("--net", help="One change per key: what the range amounts to.")] = False,
 ) -> None:
     """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
 
@@ -60,7 +62,7 @@ def changes(
     ranges by time do not overlap. Times are in ISO 8601, in UTC if they have no zone.
     """
     if form is ChangesFormat.PARQUET and out is None:
-        raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
+        raise click.BadParameter("parquet needs --out FILE", param_hint="--format")
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
     found = open_lake_of(db).stream_changes(instance, first, last, row_filter, net=net)
     _write(found, form, out)
@@ -71,18 +73,18 @@ def as_of(
     db: Db,
     instance: InstanceName,
     at: Annotated[
-        str | None, typer.Option(metavar="LSN|TIME", help="LSN, or a time: its last transaction; default: now.")
+        str | None, Option(metavar="LSN|TIME", help="LSN, or a time: its last transaction; default: now.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns, separated by commas; default: all captured.")] = None,
-    form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
+    columns: Annotated[str | None, Option(help="Columns, separated by commas; default: all captured.")] = None,
+    form: Annotated[ChangesFormat, Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
+    out: Annotated[Path | None, Option(help="Write a file instead.")] = None,
 ) -> None:
     """Print the rows of a table as of an LSN or a time, unordered: a snapshot and the changes since.
 
     Now is the last published LSN. Times are in ISO 8601, in UTC if they have no zone.
     """
     if form is ChangesFormat.PARQUET and out is None:
-        raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
+        raise click.BadParameter("parquet needs --out FILE", param_hint="--format")
     bound = parse_bound(at) if at is not None else None
     wanted = [name.strip() for name in columns.split(",")] if columns is not None else None
     _write(open_lake_of(db).stream_table_as_of(instance, bound, wanted), form, out)

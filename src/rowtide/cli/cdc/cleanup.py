@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MOST_MINUTES, Db, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide cdc cleanup --retention 10080 --db postgresql://localhost/shop")
@@ -21,12 +21,12 @@ def cleanup(
     db: Db,
     instance: Annotated[
         str | None,
-        typer.Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
+        Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
     ] = None,
-    low_water_mark: Annotated[str | None, typer.Option(help="The first LSN that stays.")] = None,
+    low_water_mark: Annotated[str | None, Option(help="The first LSN that stays.")] = None,
     retention: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=MOST_MINUTES,
             help="Minutes before the last captured commit that stay; default: the cleanup job's.",
@@ -34,7 +34,7 @@ def cleanup(
     ] = None,
     form: ListingFormat = Format.TABLE,
     *,
-    force: Annotated[bool, typer.Option("--force", help="However far the mark moves: the clocks were right.")] = False,
+    force: Annotated[bool, Option("--force", help="However far the mark moves: the clocks were right.")] = False,
 ) -> None:
     """Remove old change rows, after raising low endpoints (SQL Server: cleanup job, sp_cdc_cleanup_change_table).
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_CONSUMER = {
     "consumer": "consumer",
@@ -24,8 +24,8 @@ _LISTED_CONSUMER = {
     "at_risk": "is_at_risk",
 }
 
-ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="a consumer")]
-LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
+ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
+LimitHours = Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
 
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
@@ -43,9 +43,9 @@ def consumers(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False)
 def add_consumer(
     db: Db,
     name: ConsumerName,
-    instances: Annotated[str, typer.Option(help="The capture instances that it reads, separated by commas.")],
+    instances: Annotated[str, Option(help="The capture instances that it reads, separated by commas.")],
     limit_hours: Annotated[int, LimitHours] = LIMIT_HOURS,
-    role: Annotated[str | None, typer.Option(help="Its members may acknowledge, besides the owner.")] = None,
+    role: Annotated[str | None, Option(help="Its members may acknowledge, besides the owner.")] = None,
 ) -> None:
     """Add a named consumer; its first window begins at the low endpoints."""
     connect(db).cdc.add_consumer(name, parse_column_list(instances), limit_hours=limit_hours, role_name=role)
@@ -56,7 +56,7 @@ def add_consumer(
 def change_consumer(
     db: Db,
     name: ConsumerName,
-    instances: Annotated[str | None, typer.Option(help="All the instances that it reads from now on.")] = None,
+    instances: Annotated[str | None, Option(help="All the instances that it reads from now on.")] = None,
     limit_hours: Annotated[int | None, LimitHours] = None,
 ) -> None:
     """Change a consumer's instances or its limit; its acknowledged LSN stays."""
@@ -73,7 +73,7 @@ def drop_consumer(db: Db, name: ConsumerName) -> None:
 
 
 @app.command(epilog="Example: rowtide cdc acknowledge warehouse 0/16B3748 --db postgresql://localhost/shop")
-def acknowledge(db: Db, name: ConsumerName, lsn: Annotated[str, typer.Argument(help="the last LSN it has")]) -> None:
+def acknowledge(db: Db, name: ConsumerName, lsn: Annotated[str, Argument(help="the last LSN it has")]) -> None:
     """Acknowledge for a consumer: its next window begins after this LSN."""
     connect(db).cdc.acknowledge(name, CommitLsn.parse(lsn))
     notes.print(f"Acknowledged: consumer {name} has everything up to LSN {CommitLsn.parse(lsn)}.")

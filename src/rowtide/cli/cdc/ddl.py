@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.cdc.changes import print_found
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
 from rowtide.cli.output.rows import Format, as_json, print_rows
 from rowtide.cli.output.tables import show_fact
+from rowtide.core.options import Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _BRIEF = ("ddl_lsn", "ddl_time", "ddl_command", "required_column_update", "inferred")
 _COLUMNS = (
@@ -48,12 +48,12 @@ def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TAB
 def table_changes(
     db: Db,
     table: TableName,
-    row_filter: Annotated[str, typer.Option(help='"all" or "all update old".')] = "all",
+    row_filter: Annotated[str, Option(help='"all" or "all update old".')] = "all",
     start: Annotated[
-        str | None, typer.Option("--from", metavar="LSN|TIME", help="As of `changes`; default: the oldest LSN.")
+        str | None, Option("--from", metavar="LSN|TIME", help="As of `changes`; default: the oldest LSN.")
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", metavar="LSN|TIME", help="As of `changes`; default: last published.")
+        str | None, Option("--to", metavar="LSN|TIME", help="As of `changes`; default: last published.")
     ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:

@@ -7,15 +7,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from rowtide.cli.cdc.snapshots import RowsPerSecond
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.options import Argument, Option
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.handle import connect
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 class Truncate(StrEnum):
@@ -36,11 +38,11 @@ class Truncate(StrEnum):
 @app.command(epilog="Example: rowtide cdc enable-db --db postgresql://localhost/shop --lake /data/lake")
 def enable_db(
     db: Db,
-    lake: Annotated[str, typer.Option(help="Folder or URL of the lake.")],
-    log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: LAKE/log.")] = None,
+    lake: Annotated[str, Option(help="Folder or URL of the lake.")],
+    log_store: Annotated[str | None, Option(help="Folder of the log store; default: LAKE/log.")] = None,
     widened: Annotated[
         Widened | None,
-        typer.Option(
+        Option(
             help="Tables of the lake whose columns get wider types: rewritten, so that every reader reads on; marked "
             "with Delta's type widening, which delta-rs and Polars refuse; or auto, rewritten up to 256 MiB of files. "
             "Default: as before, at first auto."
@@ -96,58 +98,58 @@ def enable_table(
     db: Db,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
+        Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
     ] = None,
-    schema: Annotated[list[str] | None, typer.Option(help="All tables of a schema. May be repeated.")] = None,
-    file: Annotated[Path | None, typer.Option(help="File with a name or pattern a line; # begins a comment.")] = None,
+    schema: Annotated[list[str] | None, Option(help="All tables of a schema. May be repeated.")] = None,
+    file: Annotated[Path | None, Option(help="File with a name or pattern a line; # begins a comment.")] = None,
     excluding: Annotated[
-        list[str] | None, typer.Option("--except", help="Not these: names or patterns. May be repeated.")
+        list[str] | None, Option("--except", help="Not these: names or patterns. May be repeated.")
     ] = None,
-    capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table. Of one table.")] = None,
+    capture_instance: Annotated[str | None, Option(help="Its name; default: schema_table. Of one table.")] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="Gating role: only its members may read the changes; made if it is not there."),
+        Option(help="Gating role: only its members may read the changes; made if it is not there."),
     ] = None,
     index: Annotated[
         str | None,
-        typer.Option(help="Unique index that identifies rows; default: that of the primary key. Of one table."),
+        Option(help="Unique index that identifies rows; default: that of the primary key. Of one table."),
     ] = None,
     listed: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--columns",
             help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.',
         ),
     ] = None,
     truncate: Annotated[
-        Truncate, typer.Option(help="Capture a truncate as operation 6, or let the server refuse it.")
+        Truncate, Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
     before_images: Annotated[
-        BeforeImages, typer.Option(help="What the log carries of a row before its change: all of it, or its key.")
+        BeforeImages, Option(help="What the log carries of a row before its change: all of it, or its key.")
     ] = BeforeImages.FULL,
     wait: Annotated[
-        float, typer.Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
+        float, Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
     ] = 900,
     rows_per_second: RowsPerSecond = None,
     widened: Annotated[
-        Widened | None, typer.Option(help="As of enable-db, for this table; default: as the database says.")
+        Widened | None, Option(help="As of enable-db, for this table; default: as the database says.")
     ] = None,
     form: ListingFormat = Format.TABLE,
     *,
     net_changes: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--net-changes/--no-net-changes",
             help="Whether it has net changes; default: if it has a key.",
             show_default=False,
         ),
     ] = None,
     snapshot: Annotated[
-        bool, typer.Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
+        bool, Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
     ] = True,
     with_new_tables: Annotated[
         bool,
-        typer.Option("--with-new-tables", help="Also those of the patterns that are created later: see table-rules."),
+        Option("--with-new-tables", help="Also those of the patterns that are created later: see table-rules."),
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -173,11 +175,11 @@ def enable_table(
     }
     patterns = collect_patterns(tables or [], schema or [], file)
     if not patterns:
-        raise typer.BadParameter("name a table, a --schema or a --file")
+        raise click.BadParameter("name a table, a --schema or a --file")
     cdc = connect(db).cdc
     if with_new_tables or not _is_one(patterns, excluding):
         if not capture_instance is index is listed is None:
-            raise typer.BadParameter("--capture-instance, --index and --columns are options of one table")
+            raise click.BadParameter("--capture-instance, --index and --columns are options of one table")
         if dry_run:
             list_planned(cdc, patterns, excluding or [], form, shared)
         else:
@@ -222,7 +224,7 @@ def _enable_one(cdc: ChangeDataCapture, table: str, options: InstanceOptions) ->
 def disable_table(
     db: Db,
     table: TableName,
-    capture_instance: Annotated[str, typer.Option(help="One instance's name, or all.")] = "all",
+    capture_instance: Annotated[str, Option(help="One instance's name, or all.")] = "all",
     *,
     dry_run: DryRun = False,
 ) -> None:

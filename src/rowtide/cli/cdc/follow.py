@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-import typer
+import click
 
 from rowtide.cli.bounds import parse_bound
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import stopping
+from rowtide.core.options import Argument, Option
 
 if TYPE_CHECKING:
     from rowtide.cdc.following.positions import Position
     from rowtide.cdc.following.sinks import Sink
     from rowtide.core.errors import RowtideError
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _HEADER = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?P<variable>[A-Za-z_][A-Za-z0-9_]*)")
 _MEGABYTE = 1_000_000
@@ -43,28 +45,28 @@ class FollowFormat(StrEnum):
 def follow(
     db: Db,
     instances: Annotated[
-        list[str] | None, typer.Argument(metavar="INSTANCE...", help="capture instances; default: all of the consumer")
+        list[str] | None, Argument(metavar="INSTANCE", help="capture instances; default: all of the consumer")
     ] = None,
     consumer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Go on from what this consumer acknowledged, and acknowledge.")
+        str | None, Option(metavar="NAME", help="Go on from what this consumer acknowledged, and acknowledge.")
     ] = None,
-    form: Annotated[FollowFormat, typer.Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
+    form: Annotated[FollowFormat, Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
+        Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
     ] = None,
-    post: Annotated[str | None, typer.Option(metavar="URL", help="POST the events, instead of printing them.")] = None,
+    post: Annotated[str | None, Option(metavar="URL", help="POST the events, instead of printing them.")] = None,
     header_env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VARIABLE", help="Header of each POST, and the variable that has its value."),
+        Option(metavar="NAME=VARIABLE", help="Header of each POST, and the variable that has its value."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write files of events there, instead of printing them.")
+        Path | None, Option(metavar="DIR", help="Write files of events there, instead of printing them.")
     ] = None,
-    file_mb: Annotated[int, typer.Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
-    file_seconds: Annotated[int, typer.Option(min=1, help="... or at this age.")] = 60,
+    file_mb: Annotated[int, Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
+    file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60,
     idle_timeout: Annotated[
-        float | None, typer.Option(min=0, help="End when nothing came for so many seconds; default: never.")
+        float | None, Option(min=0, help="End when nothing came for so many seconds; default: never.")
     ] = None,
 ) -> None:
     """Print changes of several instances as they are published, in commit order, until stopped.
@@ -92,11 +94,11 @@ def _require_usage(
     instances: list[str] | None, consumer: str | None, start: str | None, post: str | None, out: Path | None
 ) -> None:
     if not instances and consumer is None:
-        raise typer.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
+        raise click.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
     if consumer is not None and start is not None:
-        raise typer.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
+        raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
     if post is not None and out is not None:
-        raise typer.BadParameter("events go to --post or to --out", param_hint="--out")
+        raise click.BadParameter("events go to --post or to --out", param_hint="--out")
     if post is not None:
         _require_address(post)
 
@@ -108,9 +110,9 @@ def _require_address(url: str) -> None:
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise typer.BadParameter("it is no address like https://host/path", param_hint="--post")
+        raise click.BadParameter("it is no address like https://host/path", param_hint="--post")
     if "@" in parts.netloc:
-        raise typer.BadParameter("passwords belong into a variable: --header-env", param_hint="--post")
+        raise click.BadParameter("passwords belong into a variable: --header-env", param_hint="--post")
 
 
 def _read_headers(given: list[str]) -> dict[str, str]:
@@ -119,11 +121,11 @@ def _read_headers(given: list[str]) -> dict[str, str]:
     for text in given:
         found = _HEADER.fullmatch(text)
         if found is None:
-            raise typer.BadParameter("write NAME=VARIABLE", param_hint="--header-env")
+            raise click.BadParameter("write NAME=VARIABLE", param_hint="--header-env")
         value = os.environ.get(found["variable"])
         if value is None or not value.isprintable() or not value.isascii():
             problem = "is not set" if value is None else "is no value of a header"
-            raise typer.BadParameter(f"variable {found['variable']} {problem}", param_hint="--header-env")
+            raise click.BadParameter(f"variable {found['variable']} {problem}", param_hint="--header-env")
         headers[found["name"]] = value
     return headers
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.job_functions import JobOptions
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_JOB = {
     "job": "job_type",
@@ -32,14 +32,13 @@ _HISTORIC_RUN = {
     "retries": "retries",
 }
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="capture or cleanup")]
+JobName = Annotated[str, Argument(metavar="JOB", help="capture or cleanup")]
 Parameters = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="NAME=VALUE",
         help="maxtrans, maxscans, continuous, pollinginterval (s) of capture; "
         "retention (minutes), threshold, schedule of cleanup.",
-        show_default=False,
     ),
 ]
 
@@ -55,7 +54,7 @@ def jobs(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> N
 @app.command(epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop")
 def job_history(
     db: Db,
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
+    job: Annotated[str | None, Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,
@@ -73,7 +72,7 @@ def add_job(
     parameters: Parameters = None,
     *,
     sql_server_defaults: Annotated[
-        bool, typer.Option("--sql-server-defaults", help="500 transactions, 10 scans, 5 s; threshold 5000.")
+        bool, Option("--sql-server-defaults", help="500 transactions, 10 scans, 5 s; threshold 5000.")
     ] = False,
 ) -> None:
     """Add a job (SQL Server: sp_cdc_add_job).

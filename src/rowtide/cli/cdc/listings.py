@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, print_listed, print_rows
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_INSTANCE = {
     "instance": "capture_instance",
@@ -35,8 +35,8 @@ _LISTED_COLUMN = {
 @app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
 def instances(
     db: Db,
-    source_schema: Annotated[str | None, typer.Option(help="Only of a table, with --source-name.")] = None,
-    source_name: Annotated[str | None, typer.Option(help="Only of a table, with --source-schema.")] = None,
+    source_schema: Annotated[str | None, Option(help="Only of a table, with --source-name.")] = None,
+    source_name: Annotated[str | None, Option(help="Only of a table, with --source-schema.")] = None,
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,
@@ -64,22 +64,20 @@ def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, 
 @app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")
 def generate_wrapper(
     db: Db,
-    instance: Annotated[str | None, typer.Argument(metavar="INSTANCE", help="default: every one")] = None,
+    instance: Annotated[str | None, Argument(metavar="INSTANCE", help="default: every one")] = None,
     column_list: Annotated[
-        str | None, typer.Option(help='Columns to return, separated by commas, in "" or [] where needed; default: all.')
+        str | None, Option(help='Columns to return, separated by commas, in "" or [] where needed; default: all.')
     ] = None,
     update_flag_list: Annotated[
-        str | None, typer.Option(help="Columns with a flag, <name>_uflag: whether an update changed it.")
+        str | None, Option(help="Columns with a flag, <name>_uflag: whether an update changed it.")
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="As rows (function_name, create_script); default: scripts alone.")
+        Format | None, Option("--format", help="As rows (function_name, create_script); default: scripts alone.")
     ] = None,
     *,
     closed: Annotated[
         bool,
-        typer.Option(
-            "--closed-high-end-point/--open-high-end-point", help="Whether the end time belongs to the window."
-        ),
+        Option("--closed-high-end-point/--open-high-end-point", help="Whether the end time belongs to the window."),
     ] = True,
 ) -> None:
     """Print scripts of Spark SQL functions for queries by time (SQL Server: sp_cdc_generate_wrapper_function).

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, InstanceName
 from rowtide.core import mask as masks
+from rowtide.core.options import Argument
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
-ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="a captured column, letter by letter")]
-Mask = Annotated[str, typer.Argument(metavar="MASK", help="an update mask in hexadecimal, as `changes` prints it")]
+ColumnName = Annotated[str, Argument(metavar="COLUMN", help="a captured column, letter by letter")]
+Mask = Annotated[str, Argument(metavar="MASK", help="an update mask in hexadecimal, as `changes` prints it")]
 
 
 @app.command(
@@ -25,7 +27,7 @@ def has_column_changed(db: Db, instance: InstanceName, column: ColumnName, mask:
 
 
 @app.command(epilog="Example: rowtide cdc is-bit-set 2 0x06")
-def is_bit_set(position: Annotated[int, typer.Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
+def is_bit_set(position: Annotated[int, Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
     """Print 1 if a bit is set in a mask, else 0 (SQL Server: fn_cdc_is_bit_set)."""
     print(int(masks.is_bit_set(position, _parse_mask(mask))))
 
@@ -45,4 +47,4 @@ def _parse_mask(text: str) -> bytes:
     try:
         return bytes.fromhex(text.lower().removeprefix("0x"))
     except ValueError as error:
-        raise typer.BadParameter(f"{text} is no hexadecimal number of whole bytes", param_hint="MASK") from error
+        raise click.BadParameter(f"{text} is no hexadecimal number of whole bytes", param_hint="MASK") from error

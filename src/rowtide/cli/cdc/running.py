@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rowtide.cdc.capture.options import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db, HideKeys
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 EngineOption = Annotated[
     EngineSetting,
-    typer.Option(
+    Option(
         "--engine",
         envvar="ROWTIDE_ENGINE",
         help="auto: Spark converts only large ranges of the log; spark: all of them.",
@@ -29,7 +29,7 @@ EngineOption = Annotated[
 
 RewriteWidened = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--rewrite-widened",
         help="In this run, rewrite tables whose columns get wider types, and mend those with Delta's type widening: "
         "see enable-db --widened, which lasts.",
@@ -38,7 +38,7 @@ RewriteWidened = Annotated[
 
 MaxLatency = Annotated[
     float,
-    typer.Option(
+    Option(
         "--max-latency",
         help="In a bucket: how many seconds later changes may be published to save requests, when many tables change.",
         min=0,
@@ -51,7 +51,7 @@ MaxLatency = Annotated[
 def run(
     db: Db,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
+    once: Annotated[bool, Option("--once", help="Stop when everything committed before is published.")] = False,
     engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewriteWidened = False,
     max_latency: MaxLatency = USUAL.max_latency_s,
@@ -74,11 +74,9 @@ def run(
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
 def scan(
     db: Db,
-    maxtrans: Annotated[
-        int | None, typer.Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)
-    ] = None,
+    maxtrans: Annotated[int | None, Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)] = None,
     maxscans: Annotated[
-        int | None, typer.Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
+        int | None, Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
     ] = None,
     engine: EngineOption = EngineSetting.AUTO,
     *,
@@ -110,7 +108,7 @@ def reinitialize(
     *,
     difference: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--difference",
             help="Compare the captured tables with what was read, and capture what differs as one transaction: "
             "consumers go on, and ranges over the gap stay complete. For instances with a key and a snapshot.",
@@ -135,7 +133,7 @@ def reinitialize(
 @app.command(epilog="Example: rowtide cdc skip-transaction 0/16B3748 --yes --db postgresql://localhost/shop")
 def skip_transaction(
     db: Db,
-    lsn: Annotated[str, typer.Argument(help="The LSN that RT-2121 or RT-2150 names.")],
+    lsn: Annotated[str, Argument(help="The LSN that RT-2121 or RT-2150 names.")],
     *,
     yes: Yes = False,
 ) -> None:

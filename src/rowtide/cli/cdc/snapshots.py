@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MOST_ROWS, Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_SNAPSHOT = {
     "instance": "capture_instance",
@@ -23,18 +25,16 @@ _LISTED_SNAPSHOT = {
     "seconds_left": "remaining_seconds",
     "outcome": "outcome",
 }
-Named = Annotated[str | None, typer.Option(metavar="TABLE", help="That of a table or capture instance.")]
-RowsPerSecond = Annotated[
-    int | None, typer.Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")
-]
+Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or capture instance.")]
+RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")]
 
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
 def resnapshot(
     db: Db,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, or a capture instance")],
+    table: Annotated[str, Argument(metavar="TABLE", help="schema.table, or a capture instance")],
     where: Annotated[
-        str | None, typer.Option(help="SQL condition: only these rows, which replace those of the same keys.")
+        str | None, Option(help="SQL condition: only these rows, which replace those of the same keys.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
 ) -> None:
@@ -53,7 +53,7 @@ def snapshots(
     resume: Named = None,
     cancel: Named = None,
     limit: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
+        str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
     form: ListingFormat = Format.TABLE,
@@ -81,6 +81,6 @@ def snapshots(
         rate = f"{rows_per_second:,} rows a second" if rows_per_second is not None else "no limit"
         notes.print(f"The snapshot of {', '.join(cdc.limit_snapshot(limit, rows_per_second))}: {rate} from now on.")
     elif rows_per_second is not None:
-        raise typer.BadParameter("--rows-per-second goes with --limit TABLE")
+        raise click.BadParameter("--rows-per-second goes with --limit TABLE")
     if not changed:
         print_listed(ListedSnapshot, cdc.list_snapshots(), form, _LISTED_SNAPSHOT, wide=wide)

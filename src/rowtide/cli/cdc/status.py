@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, print_facts
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")

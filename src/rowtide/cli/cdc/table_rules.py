@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Argument
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_RULE = {
     "rule": "rule_name",
@@ -36,7 +36,7 @@ _LISTED_TABLE = {
 )
 def table_rules(
     db: Db,
-    rule: Annotated[str | None, typer.Argument(metavar="RULE", help="Its tables; default: list the rules.")] = None,
+    rule: Annotated[str | None, Argument(metavar="RULE", help="Its tables; default: list the rules.")] = None,
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,
@@ -56,9 +56,7 @@ def table_rules(
 
 
 @app.command(epilog="Example: rowtide cdc drop-table-rule 'public.*' --db postgresql://localhost/shop")
-def drop_table_rule(
-    db: Db, rule: Annotated[str, typer.Argument(metavar="RULE", help="Its name: the patterns.")]
-) -> None:
+def drop_table_rule(db: Db, rule: Annotated[str, Argument(metavar="RULE", help="Its name: the patterns.")]) -> None:
     """Drop a rule: new tables are no longer enabled; those that it enabled stay enabled."""
     connect(db).cdc.drop_table_rule(rule)
     notes.print("Dropped.")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MOST_HOURS, Db, HideKeys, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.targets.options import ApplyEngine, TargetFormat, Truncation
@@ -20,7 +22,7 @@ from rowtide.targets.options import ApplyEngine, TargetFormat, Truncation
 if TYPE_CHECKING:
     from rowtide.targets.listing import ListedTarget
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _LISTED_TARGET = {
     "target": "target",
@@ -33,7 +35,7 @@ _LISTED_TARGET = {
     "note": "note",
 }
 
-TargetName = Annotated[str, typer.Argument(metavar="NAME", help="a target")]
+TargetName = Annotated[str, Argument(metavar="NAME", help="a target")]
 
 
 @app.command(epilog="Example: rowtide cdc targets --format jsonl --db postgresql://localhost/shop")
@@ -48,16 +50,15 @@ def parsed_pairs(given: list[str]) -> list[str]:
     """Refuse what is not NAME=VALUE."""
     for text in given:
         if not all(text.partition("=")[::2]):
-            raise typer.BadParameter(f"{text} is not written NAME=VALUE")
+            raise ValueError(f"{text} is not written NAME=VALUE")
     return given
 
 
 def _pairs(help_text: str, metavar: str) -> object:
-    return typer.Option(
+    return Option(
         help=f"{help_text} May be repeated.",
         metavar=metavar,
-        callback=parsed_pairs,
-        default_factory=list,
+        check=parsed_pairs,
         show_default=False,
     )
 
@@ -69,54 +70,54 @@ def _pairs(help_text: str, metavar: str) -> object:
 def add_target(
     db: Db,
     name: TargetName,
-    instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="capture instances")],
+    instances: Annotated[list[str], Argument(metavar="INSTANCE", help="capture instances")],
     column: Annotated[list[str], _pairs("A column by an expression of Spark SQL.", "NAME=SQL")],
     rename: Annotated[list[str], _pairs("Another name for a column.", "OLD=NEW")],
     table_property: Annotated[list[str], _pairs("A property of the tables.", "K=V")],
     catalog_option: Annotated[list[str], _pairs("A setting of the catalogue.", "K=V")],
     kind: Annotated[
-        str, typer.Option(help="current (SCD type 1), history (SCD type 2), or python:module.Class.")
+        str, Option(help="current (SCD type 1), history (SCD type 2), or python:module.Class.")
     ] = "current",
-    target_format: Annotated[TargetFormat, typer.Option("--format", help="Of the tables.")] = TargetFormat.DELTA,
-    path: Annotated[str | None, typer.Option(help="Folder or URL: each table is PATH/INSTANCE.")] = None,
+    target_format: Annotated[TargetFormat, Option("--format", help="Of the tables.")] = TargetFormat.DELTA,
+    path: Annotated[str | None, Option(help="Folder or URL: each table is PATH/INSTANCE.")] = None,
     catalog: Annotated[
         str | None,
-        typer.Option(metavar="NAME.NAMESPACE", help="Instead of a path: each table is NAME.NAMESPACE.INSTANCE."),
+        Option(metavar="NAME.NAMESPACE", help="Instead of a path: each table is NAME.NAMESPACE.INSTANCE."),
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="The source's columns, separated by commas.")] = None,
-    excluding: Annotated[str | None, typer.Option("--except", help="All columns but these.")] = None,
+    columns: Annotated[str | None, Option(help="The source's columns, separated by commas.")] = None,
+    excluding: Annotated[str | None, Option("--except", help="All columns but these.")] = None,
     apply_as_deletes: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Rows that meet this condition count as deleted.")
+        str | None, Option(metavar="SQL", help="Rows that meet this condition count as deleted.")
     ] = None,
     soft_delete: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Deleted rows stay, with true in this column.")
+        str | None, Option(metavar="COLUMN", help="Deleted rows stay, with true in this column.")
     ] = None,
     truncate: Annotated[
-        Truncation, typer.Option(help="What a truncate of the source does: it empties the table, or nothing.")
+        Truncation, Option(help="What a truncate of the source does: it empties the table, or nothing.")
     ] = Truncation.APPLY,
     track_history: Annotated[
-        str | None, typer.Option(help="Only a change of these columns begins a new slice of history.")
+        str | None, Option(help="Only a change of these columns begins a new slice of history.")
     ] = None,
     track_history_except: Annotated[
-        str | None, typer.Option(help="A change of these columns begins no new slice of history.")
+        str | None, Option(help="A change of these columns begins no new slice of history.")
     ] = None,
-    cluster_by: Annotated[str | None, typer.Option(help="Columns by which the tables' files are clustered.")] = None,
+    cluster_by: Annotated[str | None, Option(help="Columns by which the tables' files are clustered.")] = None,
     partition_by: Annotated[
-        str | None, typer.Option(help="Columns each of whose values has files of its own, instead of clusters.")
+        str | None, Option(help="Columns each of whose values has files of its own, instead of clusters.")
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
+        str | None, Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
     ] = None,
     engine: Annotated[
-        ApplyEngine, typer.Option(help="Spark applies changes always, or only where there is much to apply.")
+        ApplyEngine, Option(help="Spark applies changes always, or only where there is much to apply.")
     ] = ApplyEngine.AUTO,
     limit_hours: Annotated[
-        int, typer.Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)
+        int, Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)
     ] = LIMIT_HOURS,
     *,
     follow_columns: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--follow-columns/--no-follow-columns",
             help="Have the columns that are added to the source, and their new names, once its rows are copied again.",
             show_default="follow, but with --truncate keep",
@@ -155,9 +156,9 @@ def add_target(
 @app.command(epilog="Example: rowtide cdc apply warehouse --once --db postgresql://localhost/shop")
 def apply(
     db: Db,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="a target; default: all")] = None,
+    name: Annotated[str | None, Argument(metavar="NAME", help="a target; default: all")] = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Stop when what is published now is applied.")] = False,
+    once: Annotated[bool, Option("--once", help="Stop when what is published now is applied.")] = False,
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
@@ -204,7 +205,7 @@ def _tell_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
         elif one.state == TableState.STOPPED and one.target not in told:
             notes.print(f"target {one.target}: {one.instance} has stopped: {one.note}", soft_wrap=True)
     if any(one.state == TableState.STOPPED for one in tables):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _as_mapping(given: list[str]) -> dict[str, str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, Publication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _KEPT_CONFLICT = {
     "conflict_id": "conflict_id",
@@ -29,7 +29,7 @@ _ROWS = ("losing_row", "winning_row")
 def conflicts(
     db: AnyDb,
     publication: Publication,
-    article: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all")] = None,
+    article: Annotated[str | None, Argument(metavar="TABLE", help="default: all")] = None,
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,
@@ -48,11 +48,11 @@ def conflicts(
 @app.command(epilog="Example: rowtide merge resolve 0f3c… --winner subscriber --db postgresql://localhost/shop")
 def resolve(
     db: HubDb,
-    conflict: Annotated[str, typer.Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
-    winner: Annotated[Winner, typer.Option(help="Whose version is to stay.", show_default=False)],
+    conflict: Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
+    winner: Annotated[Winner, Option(help="Whose version is to stay.", show_default=False)],
     *,
     over_later_changes: Annotated[
-        bool, typer.Option("--over-later-changes", help="Also replace what has changed since; that becomes a conflict.")
+        bool, Option("--over-later-changes", help="Also replace what has changed since; that becomes a conflict.")
     ] = False,
 ) -> None:
     """Choose the side that wins, whichever won before: its version becomes the publisher's own change, for all nodes.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, print_listed
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _ARTICLE = {
     "publication": "publication",

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import ArticleName, HostName, HubDb, HubRunAs, Login, NewHubRunAs, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
+from rowtide.core.options import Argument, Option
 from rowtide.databases.run_as import RunAs
 from rowtide.handle import connect
 from rowtide.merge.articles import (
@@ -26,7 +28,7 @@ from rowtide.merge.articles import (
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 _UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
 _UNSEEN_CHILDREN = (
     "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
@@ -40,7 +42,7 @@ def add_publication(
     publication: Publication,
     retention_days: Annotated[
         int,
-        typer.Option(
+        Option(
             help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
             min=0,
             max=MOST_DAYS,
@@ -48,15 +50,15 @@ def add_publication(
     ] = DEFAULT_RETENTION_DAYS,
     conflict_retention: Annotated[
         int,
-        typer.Option(metavar="DAYS", help="Remove kept conflicts after so many days; 0: never.", min=0, max=MOST_DAYS),
+        Option(metavar="DAYS", help="Remove kept conflicts after so many days; 0: never.", min=0, max=MOST_DAYS),
     ] = 0,
     *,
     replicate_ddl: Annotated[
-        bool, typer.Option(help="Subscribers follow when published tables are altered; else new columns are not sent.")
+        bool, Option(help="Subscribers follow when published tables are altered; else new columns are not sent.")
     ] = True,
     no_partition_realignment: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-partition-realignment", help="Rows that leave a partition stay at its subscribers, as they were then."
         ),
     ] = False,
@@ -84,7 +86,7 @@ def change_publication(
     publication: Publication,
     retention_days: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
             min=0,
             max=MOST_DAYS,
@@ -94,7 +96,7 @@ def change_publication(
     *,
     replicate_ddl: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             help="Subscribers follow when published tables are altered; else new columns are not sent.",
             show_default="as it is",
         ),
@@ -104,7 +106,7 @@ def change_publication(
 ) -> None:
     """Change a publication's options (SQL Server: sp_changemergepublication)."""
     if retention_days is None and replicate_ddl is None and run_as is None:
-        raise typer.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl, --run-as")
+        raise click.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl, --run-as")
     with altering(db, dry_run=dry_run) as merge:
         merge.change_publication(publication, retention_days=retention_days, replicate_ddl=replicate_ddl, run_as=run_as)
     tell("Changed.", dry_run=dry_run)
@@ -128,10 +130,10 @@ def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = F
 def add_article(
     db: HubDb,
     publication: Publication,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")],
+    table: Annotated[str, Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")],
     resolver: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
             "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
             "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
@@ -140,14 +142,14 @@ def add_article(
     ] = "priority",
     where: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name().",
             show_default="all",
         ),
     ] = None,
     partition_options: Annotated[
         int,
-        typer.Option(
+        Option(
             help="0: rows may be in several partitions, and move between them; 1: subscribers do not change what "
             "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
             "subscriber, too.",
@@ -155,39 +157,39 @@ def add_article(
     ] = 0,
     columns: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME,NAME...",
             help="The columns that subscribers have, separated by commas; the key is always among them.",
             show_default="all",
         ),
     ] = None,
     subscriber_upload_options: Annotated[
-        int, typer.Option(help=f"What subscriptions of type client may change. {_UPLOAD_OPTIONS}", min=0, max=2)
+        int, Option(help=f"What subscriptions of type client may change. {_UPLOAD_OPTIONS}", min=0, max=2)
     ] = 0,
-    on_unseen_children: Annotated[UnseenChildren, typer.Option(help=_UNSEEN_CHILDREN)] = UnseenChildren.REFUSE,
+    on_unseen_children: Annotated[UnseenChildren, Option(help=_UNSEEN_CHILDREN)] = UnseenChildren.REFUSE,
     *,
     column_tracking: Annotated[
         bool,
-        typer.Option("--column-tracking", help="Changes of different columns of a row are merged, without conflict."),
+        Option("--column-tracking", help="Changes of different columns of a row are merged, without conflict."),
     ] = False,
     compensate_for_errors: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--compensate-for-errors",
             help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
         ),
     ] = False,
     record_conflict_detection: Annotated[
         bool,
-        typer.Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
+        Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
     ] = False,
     record_conflict_resolution: Annotated[
         bool,
-        typer.Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
+        Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
     ] = False,
     identity_range: Annotated[
         int,
-        typer.Option(
+        Option(
             help="Numbers in each of a node's two ranges, from which its programs number new rows.",
             min=0,
             show_default="no ranges",
@@ -195,18 +197,18 @@ def add_article(
     ] = 0,
     publisher_identity_range: Annotated[
         int,
-        typer.Option(
+        Option(
             help="Numbers in each range that a subscriber of type server gives to its own subscribers.",
             min=0,
             show_default="none",
         ),
     ] = 0,
     threshold: Annotated[
-        int, typer.Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
+        int, Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
     ] = 100,
     renumber: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--renumber",
             help="Of two rows inserted with one key, the loser gets a new key, and keeps its children.",
         ),
@@ -218,7 +220,7 @@ def add_article(
     Adds triggers, and a column `rowguid` if the table has none.
     """
     if partition_options not in tuple(PartitionOptions):
-        raise typer.BadParameter("it is 0, 1, 2 or 3", param_hint="--partition-options")
+        raise click.BadParameter("it is 0, 1, 2 or 3", param_hint="--partition-options")
     with notes.status(f"Adding {table} ..."), altering(db, dry_run=dry_run) as merge:
         article = merge.add_article(
             publication,
@@ -248,24 +250,22 @@ def add_article(
 def add_filter(
     db: HubDb,
     publication: Publication,
-    child: Annotated[str, typer.Argument(metavar="CHILD", help="the article whose rows follow")],
-    parent: Annotated[str, typer.Argument(metavar="PARENT", help="the article that they follow")],
-    join: Annotated[str, typer.Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
+    child: Annotated[str, Argument(metavar="CHILD", help="the article whose rows follow")],
+    parent: Annotated[str, Argument(metavar="PARENT", help="the article that they follow")],
+    join: Annotated[str, Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
     filter_type: Annotated[
         str,
-        typer.Option(
-            "--type", help="join: rows follow the parent's; record: they are one logical record with it; both."
-        ),
+        Option("--type", help="join: rows follow the parent's; record: they are one logical record with it; both."),
     ] = "join",
     *,
     unique_key: Annotated[
-        bool, typer.Option("--unique-key", help="A row of CHILD matches one row of PARENT at most.")
+        bool, Option("--unique-key", help="A row of CHILD matches one row of PARENT at most.")
     ] = False,
 ) -> None:
     """Add a join filter: rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter)."""
     types = {each.name.lower(): each for each in FilterType}
     if filter_type not in types:
-        raise typer.BadParameter(f"it is {', '.join(types)}", param_hint="--type")
+        raise click.BadParameter(f"it is {', '.join(types)}", param_hint="--type")
     connect(db).merge.add_filter(
         publication, child, parent, join, unique_key=unique_key, filter_type=types[filter_type]
     )
@@ -280,26 +280,20 @@ def change_article(
     db: HubDb,
     publication: Publication,
     article: ArticleName,
-    where: Annotated[str | None, typer.Option(help="Its row filter.", show_default="as it is")] = None,
+    where: Annotated[str | None, Option(help="Its row filter.", show_default="as it is")] = None,
     join: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"
-        ),
+        Option(metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"),
     ] = None,
     subscriber_upload_options: Annotated[
         int | None,
-        typer.Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
+        Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
     ] = None,
-    resolver: Annotated[str | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
-    on_unseen_children: Annotated[
-        UnseenChildren | None, typer.Option(help=_UNSEEN_CHILDREN, show_default="as it is")
-    ] = None,
+    resolver: Annotated[str | None, Option(help="As of add-article.", show_default="as it is")] = None,
+    on_unseen_children: Annotated[UnseenChildren | None, Option(help=_UNSEEN_CHILDREN, show_default="as it is")] = None,
     *,
-    column_tracking: Annotated[bool | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
-    compensate_for_errors: Annotated[
-        bool | None, typer.Option(help="As of add-article.", show_default="as it is")
-    ] = None,
+    column_tracking: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
+    compensate_for_errors: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Change an article's filters, resolver and options (SQL Server: sp_changemergearticle).
@@ -316,7 +310,7 @@ def change_article(
         on_unseen_children,
     )
     if not joins and all(each is None for each in changes):
-        raise typer.BadParameter("say what changes", param_hint="--where, --join, --resolver, --column-tracking")
+        raise click.BadParameter("say what changes", param_hint="--where, --join, --resolver, --column-tracking")
     options = None if subscriber_upload_options is None else UploadOptions(subscriber_upload_options)
     with altering(db, dry_run=dry_run) as merge:
         merge.change_article(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import ArticleName, HubDb, Publication
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.output.statements import tell
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _SCHEMA_CHANGE = {
     "article": "article_name",
@@ -31,7 +31,7 @@ def alter_article(
     db: HubDb,
     publication: Publication,
     article: ArticleName,
-    clause: Annotated[str, typer.Argument(metavar="CLAUSE", help="what follows `alter table NAME`")],
+    clause: Annotated[str, Argument(metavar="CLAUSE", help="what follows `alter table NAME`")],
     *,
     dry_run: DryRun = False,
 ) -> None:
@@ -61,10 +61,10 @@ def schema_changes(
 def mark_schema_change(
     db: HubDb,
     publication: Publication,
-    version: Annotated[int, typer.Argument(metavar="VERSION", help="as schema-changes lists it")],
+    version: Annotated[int, Argument(metavar="VERSION", help="as schema-changes lists it")],
     *,
     skip: Annotated[
-        bool, typer.Option("--skip/--active", help="Subscribers do not alter their tables: it was done by hand.")
+        bool, Option("--skip/--active", help="Subscribers do not alter their tables: it was done by hand.")
     ] = True,
 ) -> None:
     """Leave a schema change to the subscribers' users (SQL Server: sp_markpendingschemachange)."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Argument
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _MERGE_STATUS = {
     "publication": "publication",
@@ -67,8 +67,8 @@ def history(
 @app.command(epilog="Example: rowtide merge row orders 018f3c1e-… --db postgresql://localhost/shop")
 def row(
     db: AnyDb,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="a merged table")],
-    rowguid: Annotated[str, typer.Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
+    table: Annotated[str, Argument(metavar="TABLE", help="a merged table")],
+    rowguid: Annotated[str, Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,

@@ -8,8 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import (
     HostName,
@@ -25,6 +26,7 @@ from rowtide.cli.merge.options import (
 )
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.core.options import Option
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from rowtide.merge.publishing.prepared import ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _ARTICLE_VALIDATION = {
     "article": "article",
@@ -69,18 +71,18 @@ def add_subscription(
     subscriber: Subscriber,
     kind: Annotated[
         SubscriberType,
-        typer.Option(
+        Option(
             "--type",
             help="client: its changes count as the publisher's once they are merged, the first to synchronise wins; "
             "server: they keep the priority of its subscription.",
         ),
     ] = SubscriberType.CLIENT,
-    priority: Annotated[float, typer.Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
+    priority: Annotated[float, Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
     host_name: HostName = None,
     login: Login = None,
     snapshot: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="DIR",
             help="Fill the tables from files that `rowtide merge snapshot` made, of their partition. An interrupted "
             "command continues when it is repeated.",
@@ -89,7 +91,7 @@ def add_subscription(
     ] = None,
     existing: Annotated[
         ExistingTables | None,
-        typer.Option(
+        Option(
             help="Take over tables that are there. keep: the subscriber's rows are uploaded where they differ; "
             "overwrite: they get the publisher's version, and rows that only the subscriber has are deleted.",
             show_default=False,
@@ -98,9 +100,7 @@ def add_subscription(
     *,
     absent_is_delete: Annotated[
         bool,
-        typer.Option(
-            "--absent-is-delete", help="--existing keep: rows that the subscriber lacks are deleted everywhere."
-        ),
+        Option("--absent-is-delete", help="--existing keep: rows that the subscriber lacks are deleted everywhere."),
     ] = False,
     run_as: SubscriberRunAs = RunAs.OWNER,
     yes: Yes = False,
@@ -111,11 +111,11 @@ def add_subscription(
     A SQLite file that does not exist is created.
     """
     if priority and kind is SubscriberType.CLIENT:
-        raise typer.BadParameter("only servers have one", param_hint="--priority")
+        raise click.BadParameter("only servers have one", param_hint="--priority")
     if absent_is_delete and existing is not ExistingTables.KEEP:
-        raise typer.BadParameter("only with --existing keep", param_hint="--absent-is-delete")
+        raise click.BadParameter("only with --existing keep", param_hint="--absent-is-delete")
     if existing is not None and snapshot is not None:
-        raise typer.BadParameter("not with --snapshot", param_hint="--existing")
+        raise click.BadParameter("not with --snapshot", param_hint="--existing")
 
     omissions: list[object] = []
     if existing is not None:
@@ -184,7 +184,7 @@ def _print_added(omissions: Sequence[object]) -> None:
 def snapshot(
     db: HubDb,
     publication: Publication,
-    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder, which is created.")],
+    to: Annotated[Path, Option(metavar="DIR", help="The folder, which is created.")],
     host_name: HostName = None,
     login: Login = None,
     *,
@@ -212,7 +212,7 @@ def drop_subscription(
     *,
     ignore_subscriber: IgnoreSubscriber = False,
     upload_first: Annotated[
-        bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,
     yes: Yes = False,
     statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
@@ -226,7 +226,7 @@ def drop_subscription(
     a program has rebuilt; if the publisher refuses any, the subscription stays.
     """
     if ignore_subscriber and upload_first:
-        raise typer.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
+        raise click.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
     limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     merge = connect(db).merge
     if upload_first:
@@ -264,11 +264,11 @@ def reinitialize(
     subscriber: Subscriber,
     *,
     upload_first: Annotated[
-        bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,
     absent_is_delete: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--absent-is-delete",
             help="--upload-first: rows that the subscriber's rebuilt tables lack are deleted everywhere.",
         ),
@@ -287,7 +287,7 @@ def reinitialize(
     """
     limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if absent_is_delete and not upload_first:
-        raise typer.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
+        raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not upload_first:
         confirm_loss(f"what was changed at {parse_url(subscriber)} and not synchronised", yes=yes)
     merge = connect(db).merge
@@ -314,7 +314,7 @@ def validate(
     subscriber: Subscriber,
     form: ListingFormat = Format.TABLE,
     *,
-    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from rowtide.cli.bounds import parse_time
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import (
     HostName,
     HubDb,
@@ -28,6 +29,7 @@ from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
+from rowtide.core.options import Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from rowtide.merge.session.history import Summary
     from rowtide.merge.session.pending import PendingChanges
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _FAILED, _ROWS_REFUSED = 1, 2
 """Exit codes of synchronisations of which one failed, or that left rows behind."""
@@ -85,17 +87,17 @@ def sync(
     form: ListingFormat = Format.TABLE,
     *,
     all_subscribers: Annotated[
-        bool, typer.Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
+        bool, Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="--all: subscribers at a time.", min=1, max=1000)] = 4,
+    workers: Annotated[int, Option(help="--all: subscribers at a time.", min=1, max=1000)] = 4,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
+        bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange_type: Annotated[
-        Exchange, typer.Option(help="upload or download alone; the retention asks for both within its days.")
+        Exchange, Option(help="upload or download alone; the retention asks for both within its days.")
     ] = Exchange.BOTH,
     engine: Annotated[
-        SyncEngine, typer.Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
+        SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
     ] = SyncEngine.THREADS,
     master: Master = None,
     spark_conf: SparkConf,
@@ -112,14 +114,14 @@ def sync(
     """
     limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if all_subscribers == (subscriber is not None):
-        raise typer.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
+        raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:
-        raise typer.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
+        raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
     if all_subscribers and exchange_type is not Exchange.BOTH:
-        raise typer.BadParameter("not with --all", param_hint="--exchange-type")
+        raise click.BadParameter("not with --all", param_hint="--exchange-type")
     if dry_run:
         if publication is None:
-            raise typer.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
+            raise click.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
         _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
         return
     if publication is not None and subscriber is not None:
@@ -130,15 +132,15 @@ def sync(
             )
         _print_summary(summary, form)
         if summary.refused:
-            raise typer.Exit(_ROWS_REFUSED)
+            raise click.exceptions.Exit(_ROWS_REFUSED)
         return
     with requesting(spark_request(master, spark_conf, shared_storage=False)):
         outcomes = _sync_all(db, publication, workers, engine, limits)
     _print_outcomes(outcomes, form)
     if any(outcome.error is not None for outcome in outcomes):
-        raise typer.Exit(_FAILED)
+        raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
-        raise typer.Exit(_ROWS_REFUSED)
+        raise click.exceptions.Exit(_ROWS_REFUSED)
 
 
 @app.command(
@@ -149,7 +151,7 @@ def resync(
     db: HubDb,
     publication: Publication,
     subscriber: Subscriber,
-    since: Annotated[str, typer.Option(metavar="start|validation|TIME", help="Since when.")] = "start",
+    since: Annotated[str, Option(metavar="start|validation|TIME", help="Since when.")] = "start",
     form: ListingFormat = Format.TABLE,
     *,
     _hide_keys: HideKeys = False,
@@ -176,7 +178,7 @@ def resync(
         )
     _print_summary(summary, form)
     if summary.refused:
-        raise typer.Exit(_ROWS_REFUSED)
+        raise click.exceptions.Exit(_ROWS_REFUSED)
 
 
 @app.command(
@@ -209,7 +211,7 @@ def change_subscription(
         )
     _print_summary(summary, form)
     if summary.refused:
-        raise typer.Exit(_ROWS_REFUSED)
+        raise click.exceptions.Exit(_ROWS_REFUSED)
 
 
 def _sync_all(
@@ -258,9 +260,9 @@ def pending(
     subscriber: SomeSubscriber = None,
     form: ListingFormat = Format.TABLE,
     *,
-    rows: Annotated[bool, typer.Option("--rows", help="List the rows instead of counting them.")] = False,
+    rows: Annotated[bool, Option("--rows", help="List the rows instead of counting them.")] = False,
     conflicts: Annotated[
-        bool, typer.Option("--conflicts", help="Count what would conflict and be refused; --rows does so, too.")
+        bool, Option("--conflicts", help="Count what would conflict and be refused; --rows does so, too.")
     ] = False,
     wide: Wide = False,
 ) -> None:

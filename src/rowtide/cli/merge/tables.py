@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, Publication, Subscriber
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output.rows import Format, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.output.tables import show_fact
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide merge table MSmerge_contents --db postgresql://localhost/shop")
 def table(
     db: AnyDb,
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="MSmerge_contents, sysmergesubscriptions, …")],
+    name: Annotated[str, Argument(metavar="TABLE", help="MSmerge_contents, sysmergesubscriptions, …")],
     form: ListingFormat = Format.TABLE,
 ) -> None:
     """Print a table that SQL Server documents, as a node is now: without an agent, with all changes so far.
@@ -33,7 +33,7 @@ def table(
         print_rows(found.columns, [[as_json(value, form) for value in row] for row in rows], form)
 
 
-Upload = Annotated[bool, typer.Option("--upload", help="From the subscriber to the publisher, not the other way.")]
+Upload = Annotated[bool, Option("--upload", help="From the subscriber to the publisher, not the other way.")]
 
 
 @app.command(epilog="Example: rowtide merge make-generation --db sqlite:///field.db")
@@ -78,8 +78,8 @@ def enum_changes(
 def get_metadata(
     db: HubDb,
     publication: Publication,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="an article's name, or its table")],
-    rowguids: Annotated[list[str], typer.Argument(metavar="ROWGUID...", help="values of the column rowguid")],
+    table: Annotated[str, Argument(metavar="TABLE", help="an article's name, or its table")],
+    rowguids: Annotated[list[str], Argument(metavar="ROWGUID", help="values of the column rowguid")],
     subscriber: Subscriber,
     form: ListingFormat = Format.TABLE,
     *,
@@ -99,8 +99,8 @@ def get_metadata(
 )
 def dummy_update(
     db: AnyDb,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="an article's name, or its table")],
-    rowguid: Annotated[str, typer.Argument(metavar="ROWGUID", help="a value of the column rowguid")],
+    table: Annotated[str, Argument(metavar="TABLE", help="an article's name, or its table")],
+    rowguid: Annotated[str, Argument(metavar="ROWGUID", help="a value of the column rowguid")],
 ) -> None:
     """Let a row be sent again, as if it had been updated (SQL Server: sp_mergedummyupdate)."""
     is_there = connect(db).merge.dummy_update(table, rowguid)

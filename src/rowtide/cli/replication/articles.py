@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
 from rowtide.cli.replication.options import Publication
+from rowtide.core.options import Argument, Option
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import MovedPartitions
@@ -19,12 +19,12 @@ from rowtide.replication.sync_types import IfExists
 if TYPE_CHECKING:
     from rowtide.replication.articles.changes import ArticleChanges
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
-_ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="a column's name")]
+_ColumnName = Annotated[str, Argument(metavar="COLUMN", help="a column's name")]
 _IfCopied = Annotated[
     IfExists | None,
-    typer.Option(
+    Option(
         "--if-exists",
         help="What becomes of a table that is copied again; default: drop, truncate where what was there was kept.",
         show_default=False,
@@ -41,25 +41,23 @@ def change_article(
     publication: Publication,
     table: TableName,
     where: Annotated[
-        str | None, typer.Option(help="Another row filter: a condition over published columns.", show_default=False)
+        str | None, Option(help="Another row filter: a condition over published columns.", show_default=False)
     ] = None,
-    insert_command: Annotated[str | None, typer.Option(help="CALL [PROC], SQL or NONE.", show_default=False)] = None,
+    insert_command: Annotated[str | None, Option(help="CALL [PROC], SQL or NONE.", show_default=False)] = None,
     update_command: Annotated[
-        str | None, typer.Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.", show_default=False)
+        str | None, Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.", show_default=False)
     ] = None,
-    delete_command: Annotated[
-        str | None, typer.Option(help="CALL or XCALL [PROC], SQL or NONE.", show_default=False)
-    ] = None,
+    delete_command: Annotated[str | None, Option(help="CALL or XCALL [PROC], SQL or NONE.", show_default=False)] = None,
     key_updates: Annotated[
-        KeyUpdates | None, typer.Option(help="How a change of the key is delivered.", show_default=False)
+        KeyUpdates | None, Option(help="How a change of the key is delivered.", show_default=False)
     ] = None,
     moved_partitions: Annotated[
         MovedPartitions | None,
-        typer.Option(help="Whether partitions that move rows let it be copied again.", show_default=False),
+        Option(help="Whether partitions that move rows let it be copied again.", show_default=False),
     ] = None,
     if_exists: _IfCopied = None,
     *,
-    no_where: Annotated[bool, typer.Option("--no-where", help="Publish all rows.")] = False,
+    no_where: Annotated[bool, Option("--no-where", help="Publish all rows.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Change a published table's filter or commands (SQL Server: sp_changearticle, sp_articlefilter).

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.progress import counted
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.repairing import Repair
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _ARTICLE_VALIDATION = {
     "subscriber": "subscriber",
@@ -73,26 +75,26 @@ _JSON_OF_REPAIRS = ("key", "before", "after")
 def validate(
     db: Db,
     publication: Publication,
-    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
     subscriber: SomeSubscriber = None,
     wait: Annotated[
         float,
-        typer.Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
+        Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
     ] = 10,
     form: ListingFormat = Format.TABLE,
     *,
-    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     differences: Annotated[
-        bool, typer.Option("--differences", help="List the rows that differ, by key, with what differs.")
+        bool, Option("--differences", help="List the rows that differ, by key, with what differs.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make the rows that differ what is published; list what became of each.")
+        bool, Option("--repair", help="Make the rows that differ what is published; list what became of each.")
     ] = False,
     delete_extra: Annotated[
-        bool, typer.Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")
+        bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
+        bool, Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
     ] = False,
     wide: Wide = False,
 ) -> None:
@@ -103,7 +105,7 @@ def validate(
     """
     for option, is_given in (("--delete-extra", delete_extra), ("--dry-run", dry_run)):
         if is_given and not repair:
-            raise typer.BadParameter("is for --repair", param_hint=option)
+            raise click.BadParameter("is for --repair", param_hint=option)
     replication = connect(db).replication
     with counted("Comparing ...") as show:
         options = CompareOptions(
@@ -205,8 +207,8 @@ def repairs(
 @app.command(epilog="Example: rowtide replication row public.orders 42 --db postgresql://localhost/shop")
 def row(
     db: Db,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="a published table")],
-    key: Annotated[list[str], typer.Argument(metavar="KEY...", help="the values of its primary key, in its order")],
+    table: Annotated[str, Argument(metavar="TABLE", help="a published table")],
+    key: Annotated[list[str], Argument(metavar="KEY", help="the values of its primary key, in its order")],
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.core.options import Argument, Option
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, SettingsChanges
 
-Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
+Publication = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
     str,
-    typer.Option(
+    Option(
         "--subscriber",
         help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
     ),
 ]
 SomeSubscriber = Annotated[
-    str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+    str | None, Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
 ]
 Streams = Annotated[
     int | None,
-    typer.Option(
-        "--streams",
-        "--subscription-streams",
+    Option(
+        "--streams, --subscription-streams",
         min=1,
         max=MOST_STREAMS,
         help="Connections that a batch is divided among; 1 at first.",
@@ -34,7 +32,7 @@ Streams = Annotated[
 ]
 CommitBatchSize = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         max=MOST_IN_BATCH,
         help="Source transactions in a transaction at the subscriber; 10,000 at first.",
@@ -43,7 +41,7 @@ CommitBatchSize = Annotated[
 ]
 CommitBatchThreshold = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         max=MOST_IN_BATCH,
         help="Commands after which a batch ends with its source transaction; 100,000 at first.",
@@ -52,19 +50,19 @@ CommitBatchThreshold = Annotated[
 ]
 SkippedErrors = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--skip-errors",
         metavar="N:N",
         help='Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
         show_default=False,
     ),
 ]
-SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
+SomePublication = Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")]
 
 
 Conflicts = Annotated[
     Resolver | None,
-    typer.Option(
+    Option(
         help="What is done about conflicts with what others write to the subscriber's tables; at first stop where the "
         "subscriber has these tables from others, too, or delivers them back, else none: they are not looked for.",
         show_default=False,
@@ -74,7 +72,7 @@ Conflicts = Annotated[
 
 RunRowsAs = Annotated[
     RunAs | None,
-    typer.Option(
+    Option(
         "--run-as",
         help="Whose rights the triggers, defaults and checks of the subscriber's tables have: owner: those of each "
         "table's owner, as at first; agent: those of the role in the subscriber's URL, with which the owners are "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.replication.options import Publication
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.options import Argument, Option
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import MovedPartitions
@@ -22,7 +22,7 @@ from rowtide.replication.sync_types import IfExists
 if TYPE_CHECKING:
     from rowtide.replication.articles.articles import ArticleOptions
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _ADDED_ARTICLE = {"name": "name", "type": "type", "outcome": "outcome", "reason": "reason"}
 
@@ -35,16 +35,14 @@ def add_publication(
     publication: Publication,
     lake: Annotated[
         str | None,
-        typer.Option(
-            help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False
-        ),
+        Option(help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False),
     ] = None,
     log_store: Annotated[
-        str | None, typer.Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
+        str | None, Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
     ] = None,
     distribution_db: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
             "password; default: the publisher.",
             show_default=False,
@@ -53,7 +51,7 @@ def add_publication(
     *,
     replicate_ddl: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--replicate-ddl/--no-replicate-ddl", help="Add at subscribers the columns that are added to its tables."
         ),
     ] = True,
@@ -91,7 +89,7 @@ def add_publication(
 def move_distribution(
     db: Db,
     distribution_db: Annotated[
-        str, typer.Argument(metavar="URL", help="The database that is to have it, without a password.")
+        str, Argument(metavar="URL", help="The database that is to have it, without a password.")
     ],
 ) -> None:
     """Move what publications, articles and subscriptions are to another database.
@@ -128,36 +126,32 @@ def add_article(
     table: TableName,
     listed: Annotated[
         str | None,
-        typer.Option(
-            "--columns", help='Published columns, separated by commas, in "" or [] where needed; default: all.'
-        ),
+        Option("--columns", help='Published columns, separated by commas, in "" or [] where needed; default: all.'),
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Which rows are published: a condition over published columns.")
-    ] = None,
-    insert_command: Annotated[str, typer.Option(help="CALL [PROC], SQL or NONE.")] = "CALL",
-    update_command: Annotated[str, typer.Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.")] = "SCALL",
-    delete_command: Annotated[str, typer.Option(help="CALL or XCALL [PROC], SQL or NONE.")] = "CALL",
+    where: Annotated[str | None, Option(help="Which rows are published: a condition over published columns.")] = None,
+    insert_command: Annotated[str, Option(help="CALL [PROC], SQL or NONE.")] = "CALL",
+    update_command: Annotated[str, Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.")] = "SCALL",
+    delete_command: Annotated[str, Option(help="CALL or XCALL [PROC], SQL or NONE.")] = "CALL",
     before_images: Annotated[
         BeforeImages | None,
-        typer.Option(
+        Option(
             help="What the log carries of a row before its change: all, or its key; default: what commands need.",
             show_default=False,
         ),
     ] = None,
     key_updates: Annotated[
-        KeyUpdates, typer.Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
+        KeyUpdates, Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
     ] = KeyUpdates.UPDATE,
     moved_partitions: Annotated[
         MovedPartitions,
-        typer.Option(help="When partitions with rows are attached, detached or dropped: copy the table again, or not."),
+        Option(help="When partitions with rows are attached, detached or dropped: copy the table again, or not."),
     ] = MovedPartitions.COPY,
     if_exists: Annotated[
-        IfExists, typer.Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
+        IfExists, Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
     ] = IfExists.FAIL,
     article_type: Annotated[
         ArticleType | None,
-        typer.Option("--type", help="What the name is; default: as in the catalogue.", show_default=False),
+        Option("--type", help="What the name is; default: as in the catalogue.", show_default=False),
     ] = None,
     *,
     dry_run: DryRun = False,
@@ -205,9 +199,9 @@ def add_article(
 def add_schema(
     db: Db,
     publication: Publication,
-    schema: Annotated[str, typer.Argument(metavar="SCHEMA", help="its name, as in the catalogue")],
+    schema: Annotated[str, Argument(metavar="SCHEMA", help="its name, as in the catalogue")],
     excluding: Annotated[
-        list[str] | None, typer.Option("--except", help="Not these: names, or patterns of them. May be repeated.")
+        list[str] | None, Option("--except", help="Not these: names, or patterns of them. May be repeated.")
     ] = None,
     form: ListingFormat = Format.TABLE,
     *,
@@ -249,7 +243,7 @@ def script_procedures(
     db: Db,
     publication: Publication,
     subscriber: Annotated[
-        str | None, typer.Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
+        str | None, Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
     ] = None,
 ) -> None:
     """Print the statements that create a subscriber's objects (SQL Server: sp_scriptpublicationcustomprocs)."""

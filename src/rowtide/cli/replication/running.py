@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.progress import progress
@@ -24,6 +25,7 @@ from rowtide.cli.replication.options import (
 )
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import DeliveryReport
     from rowtide.replication.snapshot.agent import SnapshotReport
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 
 @app.command(
@@ -39,7 +41,7 @@ app = typer.Typer(rich_markup_mode=None)
 )
 def deliver_backlogs(
     db: Db,
-    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+    publication: Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")] = None,
     *,
     master: Master = None,
     spark_conf: SparkConf,
@@ -69,13 +71,13 @@ def run(
     publication: SomePublication = None,
     subscriber: Annotated[
         list[str] | None,
-        typer.Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
+        Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
     ] = None,
     streams: Streams = None,
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is delivered.")] = False,
+    once: Annotated[bool, Option("--once", help="Stop when everything committed before is delivered.")] = False,
     skip_errors: SkippedErrors = None,
     _hide_keys: HideKeys = False,
 ) -> None:
@@ -139,7 +141,7 @@ def _once_each(printed: Collection[Exception]) -> Iterator[None]:
     except RowtideError as error:
         if not any(error is one for one in printed) or logging.getLogger().isEnabledFor(logging.INFO):
             raise
-        raise typer.Exit(1) from error
+        raise click.exceptions.Exit(1) from error
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")

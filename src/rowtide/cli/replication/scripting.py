@@ -5,15 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, TableName
 from rowtide.cli.output.rows import notes
 from rowtide.cli.replication.options import Publication
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
+
+
+def existing_file(path: Path) -> Path:
+    """Refuse what is no file."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path
 
 
 @app.command(
@@ -26,17 +33,17 @@ def register_custom_scripting(
     table: TableName,
     sql: Annotated[
         Path | None,
-        typer.Option(help="File with SQL statements; it is read now.", exists=True, dir_okay=False, show_default=False),
+        Option(help="File with SQL statements; it is read now.", check=existing_file),
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Function of the agent's that returns SQL statements.", metavar="MODULE:FUNCTION", show_default=False
         ),
     ] = None,
     from_lsn: Annotated[
         str | None,
-        typer.Option("--from", help="For schema changes from this LSN on; default: from now on.", metavar="LSN"),
+        Option("--from", help="For schema changes from this LSN on; default: from now on.", metavar="LSN"),
     ] = None,
 ) -> None:
     """Run statements at subscribers after each schema change of a table (SQL Server: sp_register_custom_scripting).

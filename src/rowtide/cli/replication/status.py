@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Option
 from rowtide.handle import connect
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _SUBSCRIPTION_STATUS = {
     "publication": "publication",
@@ -117,13 +117,13 @@ def errors(
 def browse_commands(
     db: Db,
     from_lsn: Annotated[
-        str | None, typer.Option("--from", help="The first transaction's LSN; default: the first that is kept.")
+        str | None, Option("--from", help="The first transaction's LSN; default: the first that is kept.")
     ] = None,
     to_lsn: Annotated[
-        str | None, typer.Option("--to", help="The last transaction's LSN; default: the last that was read.")
+        str | None, Option("--to", help="The last transaction's LSN; default: the last that was read.")
     ] = None,
-    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
-    publication: Annotated[str | None, typer.Option(help="Of this publication; default: all.")] = None,
+    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
+    publication: Annotated[str | None, Option(help="Of this publication; default: all.")] = None,
     form: ListingFormat = Format.TABLE,
     *,
     wide: Wide = False,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MOST_HOURS, Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import (
@@ -21,11 +20,12 @@ from rowtide.cli.replication.options import (
     given_settings,
 )
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandTable()
 
 _SYNCED_SEQUENCE = {"subscriber": "subscriber", "table": "table", "column": "column", "next": "now", "before": "before"}
 
@@ -40,21 +40,21 @@ def add_subscription(
     subscriber: Subscriber,
     sync_type: Annotated[
         SyncType,
-        typer.Option(
+        Option(
             help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
             "there already; from-lsn: the same, as they were at --lsn; from-copy: a promoted copy of the publisher's "
             "server; none: procedures are there too."
         ),
     ] = SyncType.AUTOMATIC,
     lsn: Annotated[
-        str | None, typer.Option(help="from-lsn: the subscriber has all changes below this LSN.", metavar="LSN")
+        str | None, Option(help="from-lsn: the subscriber has all changes below this LSN.", metavar="LSN")
     ] = None,
     if_exists: Annotated[
-        IfExists, typer.Option(help="automatic: what becomes of a table that the subscriber has already.")
+        IfExists, Option(help="automatic: what becomes of a table that the subscriber has already.")
     ] = IfExists.FAIL,
     constraints: Annotated[
         Constraints | None,
-        typer.Option(
+        Option(
             help="What the subscriber's own triggers, and foreign keys with actions, do to what is delivered: "
             "enforce: they act; not-for-replication: they do not. Asked for where there are some.",
             show_default=False,
@@ -69,7 +69,7 @@ def add_subscription(
     *,
     forward: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--forward/--no-forward",
             help="Whether changes are delivered too that this database has received from other publications; "
             "asked for where it receives some that the subscriber does not get from there.",
@@ -172,7 +172,7 @@ def reinitialize(
     subscriber: SomeSubscriber = None,
     article: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Copy this table alone, while the others are delivered; default: all.",
             metavar="TABLE",
             show_default=False,
@@ -180,7 +180,7 @@ def reinitialize(
     ] = None,
     if_exists: Annotated[
         IfExists | None,
-        typer.Option(
+        Option(
             help="What becomes of the tables that are there: keep, delete, truncate or drop; by default drop, and "
             "truncate where the subscription kept tables.",
             show_default=False,
@@ -220,7 +220,7 @@ def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) 
 
 @app.command(epilog="Example: rowtide replication recover postgresql://localhost/copy")
 def recover(
-    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="the subscriber's database")],
+    subscriber: Annotated[str, Argument(metavar="SUBSCRIBER", help="the subscriber's database")],
 ) -> None:
     """Complete at a subscriber what an agent that was killed left prepared there, without the publisher.
 
@@ -242,9 +242,7 @@ def change_distribution(
     db: Db,
     max_retention_hours: Annotated[
         int,
-        typer.Option(
-            help="Hours that a subscription may be behind before it is deactivated; 72 at first.", max=MOST_HOURS
-        ),
+        Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.", max=MOST_HOURS),
     ],
 ) -> None:
     """Set how long undelivered changes are kept (SQL Server: sp_changedistributiondb)."""
@@ -260,11 +258,11 @@ def change_publication(
     publication: Publication,
     latency_threshold: Annotated[
         int | None,
-        typer.Option(help="Seconds that changes may wait; 300 at first, 0: as at first.", min=0, show_default=False),
+        Option(help="Seconds that changes may wait; 300 at first, 0: as at first.", min=0, show_default=False),
     ] = None,
     expiration_threshold: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Percent of the retention that may be over; 75 at first, 0: as at first.",
             min=0,
             max=100,

@@ -1,0 +1,110 @@
+"""Commands made of functions, and groups of them: each is made when it is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from importlib import import_module
+from inspect import cleandoc
+from typing import Any, TypeVar
+
+import click
+
+from rowtide.cli.commands import COMMANDS
+from rowtide.cli.parameters import parameters_of, taking_options
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+class Command(click.Command):
+    """A command whose help lists its arguments before its options."""
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of arguments."""
+        arguments = [one.get_help_record(ctx) for one in self.params if isinstance(one, click.Argument)]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+
+
+class CommandTable(MutableMapping[str, click.Command]):
+    """Commands by name, in the order of their help; what makes them is called when they are looked up."""
+
+    def __init__(self) -> None:
+        self._makers: dict[str, Callable[[], click.Command]] = {}
+        self._made: dict[str, click.Command] = {}
+
+    def command(self, *, epilog: str, name: str = "") -> Callable[[Function], Function]:
+        """Make a command of a function: of its docstring, and its parameters (`parameters_of`)."""
+
+        def add(function: Function) -> Function:
+            named = name or function.__name__.replace("_", "-")
+            self._makers[named] = lambda: Command(
+                named,
+                callback=taking_options(function),
+                params=parameters_of(function),
+                help=cleandoc(function.__doc__ or ""),
+                epilog=epilog,
+            )
+            return function
+
+        return add
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._makers[name] = lambda: command
+
+    def __delitem__(self, name: str) -> None:
+        del self._makers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def import_on_use(self, name: str, module: str) -> None:
+        """Have a command of another module's table `app`."""
+        self._makers[name] = lambda: import_module(module).app[name]
+
+
+class Group(click.Group):
+    """A group of commands; its help has the first sentence of each in full, wrapped to several lines."""
+
+    def __init__(self, name: str, help_text: str, commands: CommandTable, **attributes: Any) -> None:
+        super().__init__(name, commands, help=help_text, no_args_is_help=True, **attributes)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in the order of the help."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        rows = [(name, _first_paragraph(command.help or "")) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class FeatureGroup(Group):
+    """The commands of a feature, in the modules that `COMMANDS` names."""
+
+    def __init__(self, name: str, help_text: str) -> None:
+        table = CommandTable()
+        for module, commands in COMMANDS[name].items():
+            for command in commands:
+                table.import_on_use(command, f"rowtide.cli.{module}")
+        super().__init__(name, help_text, table)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; the loss of the JVM becomes an error of rowtide's, whatever call it interrupts."""
+        from rowtide.lake.session import spark_loss_named
+
+        with spark_loss_named():
+            return super().invoke(ctx)
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())

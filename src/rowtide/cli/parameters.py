@@ -1,0 +1,120 @@
+"""Parameters of a command, made from the types, defaults and `Option`s of what its function takes.
+
+A parameter whose type is a dataclass of options stands for its fields.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import click
+
+from rowtide.cli.value_types import COLUMN_LIST, PAIR, metavar_of, value_type
+from rowtide.core.options import Argument, Option
+
+
+def parameters_of(function: Callable[..., None]) -> list[click.Parameter]:
+    """Return a function's parameters, the fields of options in place of what has them."""
+    types = get_type_hints(function, include_extras=True)
+    made: list[click.Parameter] = []
+    for each in inspect.signature(function).parameters.values():
+        kind = types[each.name]
+        if is_dataclass(kind):
+            made += [_parameter(name, *given) for name, given in _fields_of(kind)]
+        else:
+            made.append(_parameter(each.name, kind, MISSING if each.default is each.empty else each.default))
+    return made
+
+
+def taking_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that takes the values of all parameters, and makes the objects of options."""
+    kinds: dict[str, Any] = {name: kind for name, kind in get_type_hints(function).items() if is_dataclass(kind)}
+
+    def call(**values: Any) -> None:
+        objects = {
+            name: kind(**{field: values.pop(field) for field, _ in _fields_of(kind)}) for name, kind in kinds.items()
+        }
+        function(**values, **objects)
+
+    return call if kinds else function
+
+
+def _fields_of(options: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield types and defaults, by name, of the fields that the command line has: others are not annotated."""
+    types = get_type_hints(options, include_extras=True)
+    for one in fields(options):
+        if get_origin(types[one.name]) is Annotated:
+            yield one.name, (types[one.name], one.default if one.default_factory is MISSING else one.default_factory())
+
+
+def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
+    annotated_type, said = get_args(annotated)[:2]
+    kind = _without_none(annotated_type)
+    reader, gather = _readers(kind, said)
+    attributes: dict[str, Any] = {"type": reader, "help": said.help}
+    attributes["callback"] = _finishing(gather, default, said)
+    if gather is None and default is not MISSING:
+        attributes["default"] = default.value if isinstance(default, Enum) else default
+    if isinstance(said, Argument):
+        is_optional = default is not MISSING
+        metavar = said.metavar or name.upper()
+        metavar = (f"[{metavar}]" if is_optional else metavar) + ("..." if gather else "")
+        return click.Argument(
+            [name], required=not is_optional, nargs=-1 if gather else 1, metavar=metavar, **attributes
+        )
+    attributes["metavar"] = said.metavar or metavar_of(reader)
+    plain = name.replace("_", "-")
+    flags = said.flag.split(", ") if said.flag else [f"--{plain}/--no-{plain}" if kind is bool else f"--{plain}"]
+    if kind is bool:
+        attributes |= {"is_flag": True, "metavar": None}
+    is_required = default is MISSING and gather is None
+    return click.Option(
+        [name, *flags],
+        required=is_required,
+        multiple=gather is not None,
+        envvar=said.envvar,
+        show_envvar=True,
+        show_default=False if default == "" else said.show_default,
+        **attributes,
+    )
+
+
+def _without_none(kind: Any) -> Any:
+    """Return the type of a value that is given, where None is one that is not."""
+    alternatives = get_args(kind)
+    return next(one for one in alternatives if one is not NoneType) if NoneType in alternatives else kind
+
+
+def _readers(kind: Any, said: Option | Argument) -> tuple[click.ParamType[Any], Callable[[Any], Any] | None]:
+    """Return what reads one value, and what puts many together; None if there is only one."""
+    least, most = (said.min, said.max) if isinstance(said, Option) else (None, None)
+    origin = get_origin(kind)
+    if origin is Mapping:
+        return PAIR, dict
+    if origin is tuple:
+        return COLUMN_LIST, None
+    if origin in (list, Sequence):
+        return value_type(get_args(kind)[0], least, most), list
+    return value_type(kind, least, most), None
+
+
+def _finishing(gather: Callable[[Any], Any] | None, default: Any, said: Option | Argument) -> Callable[..., Any]:
+    """Return what makes the value of what was read, and refuses it."""
+    check = said.check if isinstance(said, Option) else None
+
+    def finish(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        if gather is not None:
+            value = gather(value) if value or default is MISSING else default
+        if value is None or check is None:
+            return value
+        try:
+            return check(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return finish

@@ -1,0 +1,97 @@
+"""What an option is, written once: its type, default and help stand in one place for every way to give it.
+
+Options of an operation are the fields of a frozen dataclass, whose types are annotated with `Option` or `Argument`.
+The command line makes its parameters from them, and a method its keywords (`takes`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a command."""
+
+    flag: str = ""
+    """As `--columns`, `--skip/--active`, or several with commas; default: the name of the field or parameter.
+
+    A bool that is named so has its opposite, too: `--column-tracking/--no-column-tracking`.
+    """
+    _: KW_ONLY
+    help: str
+    metavar: str | None = None
+    envvar: str | None = None
+    """The variable of the environment that gives it where the command line does not."""
+    min: float | None = None
+    max: float | None = None
+    show_default: str | bool = True
+    """Whether the help shows the default, or what it says instead of the value."""
+    check: Callable[[Any], Any] | None = None
+    """Return the value, or refuse it (`ValueError`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """A value that a command knows by its place."""
+
+    help: str
+    metavar: str | None = None
+
+
+Options_contra = TypeVar("Options_contra", contravariant=True)
+Options = TypeVar("Options")
+Result_co = TypeVar("Result_co", covariant=True)
+Result = TypeVar("Result")
+Fields = ParamSpec("Fields")
+
+
+class Call(Protocol[Fields, Options_contra, Result_co]):
+    """A bound method that takes its options as one object or field by field."""
+
+    @overload
+    def __call__(self, options: Options_contra, /) -> Result_co: ...
+    @overload
+    def __call__(self, *arguments: Fields.args, **named: Fields.kwargs) -> Result_co: ...
+
+
+class Method(Protocol[Fields, Options_contra, Result_co]):
+    """A method that takes its options as one object or field by field."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Call[Fields, Options_contra, Result_co]: ...
+
+
+def takes(
+    options: Callable[Fields, Options],
+) -> Callable[[Callable[[Any, Options], Result]], Method[Fields, Options, Result]]:
+    """Let a method that takes an object of options take its fields, too: as arguments, with their defaults."""
+
+    def decorate(method: Callable[[Any, Options], Result]) -> Any:
+        @wraps(method)
+        def call(self: Any, *arguments: Any, **named: Any) -> Result:
+            match arguments:
+                case (given,) if not named and isinstance(given, options):  # type: ignore[arg-type]
+                    return method(self, given)
+                case _:
+                    return method(self, options(*arguments, **named))
+
+        call.__signature__ = _signature(method, options)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _signature(method: Callable[..., Any], options: Callable[..., Any]) -> inspect.Signature:
+    """Return what `help` shows: the fields, with the types that they have without `Annotated`."""
+    own = inspect.signature(method)
+    types = get_type_hints(options)
+    fields = inspect.signature(options).parameters.values()
+    shown = [field.replace(annotation=types[field.name]) for field in fields]
+    return own.replace(parameters=[next(iter(own.parameters.values())), *shown])
