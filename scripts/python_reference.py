@@ -42,11 +42,11 @@ from rowtide.targets import (
     CustomTarget,
     CustomWindow,
     ListedTarget,
+    NewTarget,
     SetVersion,
     TableState,
     TableVersion,
     TargetFormat,
-    TargetOptions,
     Targets,
     Truncation,
 )
@@ -100,7 +100,7 @@ SECTIONS = (
         "targets",
         Targets,
         (
-            TargetOptions,
+            NewTarget,
             TargetFormat,
             Truncation,
             ListedTarget,
@@ -176,39 +176,78 @@ def _type(kind: type) -> Iterator[str]:
     if members := list(_members(kind)):
         columns = "| member | value | |" if issubclass(kind, enum.Enum) else "| field | type and default | |"
         yield "\n".join([columns, "|---|---|---|", *members])
-    yield from (_method(kind.__name__, node, "####") for node in _methods(kind) if ast.get_docstring(node))
+    yield from (_method(kind.__name__, node, "####", kind) for node in _methods(kind) if ast.get_docstring(node))
 
 
 def _class(name: str, subject: type) -> Iterator[str]:
     yield _prose(subject)
     for part in inspect.getmro(subject):
         if part.__module__.startswith("rowtide."):
-            yield from (_method(name, node, "###") for node in _methods(part))
+            yield from (_method(name, node, "###", part) for node in _methods(part))
 
 
 def _function(module: str, function: Callable[..., object]) -> str:
     node = _tree(function).body[0]
     assert isinstance(node, ast.FunctionDef)
-    return _method(module, node, "###")
+    return _method(module, node, "###", function)
 
 
-def _method(owner: str, node: ast.FunctionDef, heading: str) -> str:
+def _method(owner: str, node: ast.FunctionDef, heading: str, subject: type | Callable[..., object]) -> str:
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     is_value = bool(decorators & {"property", "cached_property"})
     returned = ast.unparse(node.returns) if node.returns else "None"
     signature = f"{node.name}: {returned}" if is_value else _signature(node, returned)
     if "contextmanager" in decorators:
         signature = signature.replace(" -> Iterator[", " -> AbstractContextManager[")
+    if options := _options_taken(node, subject):
+        signature = _signed(node.name, list(_fields(options)), returned)
     docstring = _as_markdown(ast.get_docstring(node) or "")
     return f"{heading} `{owner}.{node.name}`\n\n```\n{signature}\n```\n\n{docstring}".rstrip()
 
 
+def _options_taken(node: ast.FunctionDef, subject: type | Callable[..., object]) -> type | None:
+    """Return the class of options whose fields a method takes."""
+    match node.decorator_list:
+        case [ast.Call(func=ast.Name(id="takes"), args=[ast.Name(id=name)])]:
+            options: type = vars(sys.modules[subject.__module__])[name]
+            return options
+        case _:
+            return None
+
+
+def _fields(options: type) -> Iterator[str]:
+    """Yield the fields of a class of options as arguments."""
+    declared = {
+        node.target.id: node
+        for node in _body(options)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    is_named = False
+    for name, parameter in inspect.signature(options).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_named:
+            is_named = True
+            yield "*"
+        yield _argument(ast.arg(name, _plain(declared[name].annotation)), declared[name].value)
+
+
+def _plain(annotation: ast.expr) -> ast.expr:
+    """Return a type without what `Annotated` says of it."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[kind, *_])):
+            return kind
+        case _:
+            return annotation
+
+
 def _signature(node: ast.FunctionDef, returned: str) -> str:
-    arguments = list(_arguments(node.args))
-    line = f"{node.name}({', '.join(arguments)}) -> {returned}"
+    return _signed(node.name, list(_arguments(node.args)), returned)
+
+
+def _signed(name: str, arguments: list[str], returned: str) -> str:
+    line = f"{name}({', '.join(arguments)}) -> {returned}"
     if len(line) <= WIDTH:
         return line
-    return "\n".join([f"{node.name}(", *(f"    {argument}," for argument in arguments), f") -> {returned}"])
+    return "\n".join([f"{name}(", *(f"    {argument}," for argument in arguments), f") -> {returned}"])
 
 
 def _arguments(given: ast.arguments) -> Iterator[str]:
@@ -235,14 +274,14 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 def _members(kind: type) -> Iterator[str]:
     """Yield a row for each field of a dataclass or member of an enumeration, with the docstring below it."""
-    body = _definition(kind).body
+    body = _body(kind)
     for node, after in zip(body, [*body[1:], None], strict=True):
         note = _row_text(_docstring(after))
         match node:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value) if name != "_":
                 default = "" if value is None else f" = {_value(value)}"
-                shown = _row_text(f"{ast.unparse(annotation)}{default}")
-                yield f"| `{name}` | `{shown}` | {note} |"
+                shown = _row_text(f"{ast.unparse(_plain(annotation))}{default}")
+                yield f"| `{name}` | `{shown}` | {_row_text(f'{_help(annotation)} {note}')} |"
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if issubclass(kind, enum.Enum):
                 yield f"| `{name}` | `{ast.unparse(value)}` | {note} |"
             case _:
@@ -253,6 +292,18 @@ def _methods(kind: type) -> Iterator[ast.FunctionDef]:
     for node in _definition(kind).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             yield node
+
+
+def _help(annotation: ast.expr) -> str:
+    """Return what an option says of itself."""
+    said = [node.value for node in ast.walk(annotation) if isinstance(node, ast.keyword) and node.arg == "help"]
+    return " ".join(node.value for node in said if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _body(kind: type) -> list[ast.stmt]:
+    """Return what the bodies of a class and of those that it is made of say."""
+    parts = [part for part in inspect.getmro(kind) if part.__module__.startswith("rowtide.")]
+    return [statement for part in parts for statement in _definition(part).body]
 
 
 def _definition(kind: type) -> ast.ClassDef:

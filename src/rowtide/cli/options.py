@@ -33,11 +33,6 @@ AnyDb = Annotated[
     ),
 ]
 """The option for a database of any kind that can be tracked."""
-MOST_DAYS = 36_500
-"""A hundred years; more would be a typing error, and exceed the range of dates."""
-MOST_HOURS = 24 * MOST_DAYS
-MOST_MINUTES = 60 * MOST_HOURS
-MOST_ROWS = 2**31 - 1
 DryRun = Annotated[bool, Option("--dry-run", help="Print the statements instead of running them.")]
 Group = Annotated[
     bool,

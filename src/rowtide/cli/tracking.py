@@ -18,12 +18,12 @@ from uuid import UUID
 import click
 
 from rowtide.cli.groups import CommandTable, Group
-from rowtide.cli.options import MOST_DAYS, AnyDb, DryRun, ListingFormat
+from rowtide.cli.options import AnyDb, DryRun, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_rows
 from rowtide.cli.output.statements import printed, tell
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_DAYS, Argument, Option
 from rowtide.tracking import Change, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.api import TrackingEnabling
 from rowtide.tracking.connecting import open_tracking

@@ -12,6 +12,12 @@ from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
 
+MOST_DAYS = 36_500
+"""A hundred years; more would be a typing error, and exceed the range of dates."""
+MOST_HOURS = 24 * MOST_DAYS
+MOST_MINUTES = 60 * MOST_HOURS
+MOST_ROWS = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Option:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
     from rowtide.targets.mending import MendedTarget
-    from rowtide.targets.options import TargetFormat, TargetOptions, Truncation
+    from rowtide.targets.options import NewTarget, TargetFormat, TargetOptions, Truncation
     from rowtide.targets.sets import SetVersion, TableVersion
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "CustomWindow",
     "ListedTarget",
     "MendedTarget",
+    "NewTarget",
     "SetVersion",
     "TableState",
     "TableVersion",
@@ -34,6 +35,7 @@ _HOMES = {
     "CustomWindow": "rowtide.targets.custom",
     "ListedTarget": "rowtide.targets.listing",
     "MendedTarget": "rowtide.targets.mending",
+    "NewTarget": "rowtide.targets.options",
     "SetVersion": "rowtide.targets.sets",
     "TableState": "rowtide.targets.definitions",
     "TableVersion": "rowtide.targets.sets",

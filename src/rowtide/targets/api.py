@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
@@ -22,6 +21,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.running.job_works import SharedSpark
 from rowtide.cdc.snapshots.administration import choose_instances
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
@@ -39,14 +39,7 @@ from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
 from rowtide.targets.new_columns import NewColumns, end_superseded, find_new_columns, make_instances
-from rowtide.targets.options import (
-    CURRENT,
-    PYTHON,
-    OptionArguments,
-    TargetFormat,
-    TargetOptions,
-    follows_by_default,
-)
+from rowtide.targets.options import PYTHON, NewTarget, TargetFormat
 from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.table import Verify, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
@@ -69,31 +62,22 @@ class Targets:
         self._considered: dict[str, tuple[tuple[NewColumns, ...], float, tuple[str, ...]]] = {}
         """The new columns that were last considered for each target, when, and what was in the way."""
 
-    def add(
-        self,
-        name: str,
-        instances: Sequence[str],
-        *,
-        kind: str = CURRENT,
-        limit_hours: int = LIMIT_HOURS,
-        follow_columns: bool | None = None,
-        **options: Unpack[OptionArguments],
-    ) -> None:
+    @takes(NewTarget)
+    def add(self, target: NewTarget) -> None:
         """Define a target of some instances; `apply` makes its tables.
 
-        Kinds: `current`, `history`, `python:module.Class`. Options are the fields of `TargetOptions`. It follows
-        columns by default, but with truncate `keep` or a class. Cleanup waits for what it has not applied, for
-        `limit_hours`.
+        Kinds: `current`, `history`, `python:module.Class`. It follows columns by default, but with truncate `keep` or a
+        class. Cleanup waits for what it has not applied, for `limit_hours`.
         Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`, `NotOwner`, `DefinitionsIncomplete`.
         """
-        given = TargetOptions(**_absolute(options))
-        follows = follows_by_default(kind, given.truncate) if follow_columns is None else follow_columns
-        given = replace(given, follow_columns=follows)
+        name, kind, instances, options = target.name, target.kind, target.instances, target.options
+        if options.path is not None:
+            options = replace(options, path=absolute_lake(options.path))
         with translated(), self._owning() as connection:
             require_complete(connection)
-            definitions.add_target(connection, name, instances, kind, given, limit_hours)
+            definitions.add_target(connection, name, instances, kind, options, target.limit_hours)
             if not kind.startswith(PYTHON):
-                require_fitting(connection, name, kind, instances, given)
+                require_fitting(connection, name, kind, instances, options)
 
     def drop(self, name: str) -> None:
         """Remove a target: cleanup no longer waits for it; its tables stay. Raises `TargetUnknown`, `NotOwner`."""
@@ -288,8 +272,3 @@ def _open_applier(
     if target.is_custom:
         return CustomSetApplier(lake, target, make_spark, verify)
     return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, verify, copied)
-
-
-def _absolute(options: OptionArguments) -> OptionArguments:
-    path = options.get("path")
-    return {**options, "path": absolute_lake(path)} if path is not None else options

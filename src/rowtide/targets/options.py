@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
-from typing import TypedDict
+from typing import Annotated
+
+from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.core.options import MOST_HOURS, Argument, Option
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 """Kinds of targets; the last begins the name of a class."""
@@ -32,49 +35,89 @@ class ApplyEngine(StrEnum):
     SPARK = "spark"
 
 
-@dataclass(frozen=True, slots=True)
-class TargetOptions:
-    """Where a target's tables are, and what they contain; names of Lakeflow's AUTO CDC where it has them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenOptions:
+    """Where a target's tables are, and what they contain, as it is given."""
 
-    Options about columns count for every instance that has the column; `instance.column` names one instance's.
+    format: Annotated[TargetFormat, Option(help="Of the tables.")] = TargetFormat.DELTA
+    path: Annotated[
+        str | None,
+        Option(help="Folder or URL: each table is PATH/INSTANCE; of Iceberg a Hadoop catalogue's warehouse."),
+    ] = None
+    catalog: Annotated[
+        str | None,
+        Option(metavar="NAME.NAMESPACE", help="Instead of a path: each table is NAME.NAMESPACE.INSTANCE."),
+    ] = None
+    catalog_options: Annotated[
+        Mapping[str, str],
+        Option("--catalog-option", metavar="K=V", help="A setting of the catalogue. May be repeated."),
+    ] = field(default_factory=dict)
+    """`spark.sql.catalog.<name>.<option>`: Iceberg's `type`, `uri` and others."""
+    column_list: Annotated[
+        tuple[str, ...] | None, Option("--columns", help="The source's columns, separated by commas.")
+    ] = None
+    except_column_list: Annotated[tuple[str, ...], Option("--except", help="All columns but these.")] = ()
+    rename: Annotated[
+        Mapping[str, str], Option(metavar="OLD=NEW", help="Another name for a column. May be repeated.")
+    ] = field(default_factory=dict)
+    columns: Annotated[
+        Mapping[str, str],
+        Option("--column", metavar="NAME=SQL", help="A column by an expression of Spark SQL. May be repeated."),
+    ] = field(default_factory=dict)
+    """By column of the target, over the source's columns: a new one, or one that replaces the source's column of its
+    name.
     """
+    apply_as_deletes: Annotated[
+        str | None, Option(metavar="SQL", help="Rows that meet this condition count as deleted.")
+    ] = None
+    soft_delete: Annotated[
+        str | None, Option(metavar="COLUMN", help="Deleted rows stay, with true in this column.")
+    ] = None
+    truncate: Annotated[
+        Truncation, Option(help="What a truncate of the source does: it empties the table, or nothing.")
+    ] = Truncation.APPLY
+    track_history_column_list: Annotated[
+        tuple[str, ...] | None,
+        Option("--track-history", help="Only a change of these columns begins a new slice of history."),
+    ] = None
+    track_history_except_column_list: Annotated[
+        tuple[str, ...],
+        Option("--track-history-except", help="A change of these columns begins no new slice of history."),
+    ] = ()
+    cluster_by: Annotated[tuple[str, ...], Option(help="Columns by which the tables' files are clustered.")] = ()
+    partition_by: Annotated[
+        tuple[str, ...], Option(help="Columns each of whose values has files of its own, instead of clusters.")
+    ] = ()
+    """Integers, dates, texts or booleans."""
+    table_properties: Annotated[
+        Mapping[str, str],
+        Option("--table-property", metavar="K=V", help="A property of the tables. May be repeated."),
+    ] = field(default_factory=dict)
+    follow_columns: Annotated[
+        bool | None,
+        Option(
+            "--follow-columns/--no-follow-columns",
+            help="Have the columns that are added to the source, and their new names, once its rows are copied again.",
+            show_default="follow, but with --truncate keep",
+        ),
+    ] = None
+    """None stays only until the target is added: a class does not follow, either."""
+    schedule: Annotated[
+        str | None, Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
+    ] = None
+    engine: Annotated[
+        ApplyEngine, Option(help="Spark applies changes always, or only where there is much to apply.")
+    ] = ApplyEngine.AUTO
 
-    format: TargetFormat = TargetFormat.DELTA
-    path: str | None = None
-    """Folder or URL: each table is `<path>/<instance>`; of Iceberg a Hadoop catalogue's warehouse."""
-    catalog: str | None = None
-    """Catalogue and namespace instead of a path: each table is `<catalog>.<instance>`."""
-    catalog_options: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the catalogue, `spark.sql.catalog.<name>.<option>`: Iceberg's `type`, `uri` and others."""
-    column_list: tuple[str, ...] | None = None
-    except_column_list: tuple[str, ...] = ()
-    rename: Mapping[str, str] = field(default_factory=dict)
-    """The target's names of columns, by the source's."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Expressions of Spark SQL over the source's columns, by column of the target: a new one, or one that replaces the
-    source's column of its name.
-    """
-    apply_as_deletes: str | None = None
-    """A condition on the source's columns: a row that meets it counts as deleted."""
-    soft_delete: str | None = None
-    """A boolean column that is true for deleted rows, which stay."""
-    truncate: Truncation = Truncation.APPLY
-    track_history_column_list: tuple[str, ...] | None = None
-    track_history_except_column_list: tuple[str, ...] = ()
-    cluster_by: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
-    """Columns of the tables whose values have data files of their own; of integers, dates, texts or booleans."""
-    table_properties: Mapping[str, str] = field(default_factory=dict)
-    follow_columns: bool = False
-    """Have the columns that are added to the source, and their new names: by a newer instance, once it is copied."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions(GivenOptions):
+    """The options of a target as they are stored: those that were given, and what became of its tables since."""
+
     table_names: Mapping[str, str] = field(default_factory=dict)
     """The names of tables that are not their instances': an earlier instance made them."""
     renamed_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By instance, the columns that its table had under other names before it went over to the instance."""
-    schedule: str | None = None
-    """When `agent run` applies changes, as in a crontab; None: whenever something is published."""
-
-    engine: ApplyEngine = ApplyEngine.AUTO
 
     def table_of(self, instance: str) -> str:
         """Return the name of an instance's table."""
@@ -85,32 +128,33 @@ class TargetOptions:
         return f"{self.path.rstrip('/')}/{self.table_of(instance)}" if self.path is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class NewTarget(GivenOptions):
+    """A target as it is added; names of Lakeflow's AUTO CDC where it has them.
+
+    Options about columns count for every instance that has the column; `instance.column` names one instance's.
+    """
+
+    name: Annotated[str, Argument(help="a target")]
+    instances: Annotated[Sequence[str], Argument(metavar="INSTANCE", help="capture instances")]
+    _: KW_ONLY
+    kind: Annotated[str, Option(help="current (SCD type 1), history (SCD type 2), or python:module.Class.")] = CURRENT
+    limit_hours: Annotated[int, Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)] = (
+        LIMIT_HOURS
+    )
+
+    @property
+    def options(self) -> TargetOptions:
+        """What is stored of it, with what follows from its kind."""
+        given = {one.name: getattr(self, one.name) for one in fields(GivenOptions)}
+        if self.follow_columns is None:
+            given["follow_columns"] = follows_by_default(self.kind, self.truncate)
+        return TargetOptions(**given)
+
+
 def follows_by_default(kind: str, truncate: Truncation) -> bool:
     """Return whether a new target follows columns unless it is told not to: where that loses nothing.
 
     What a class makes of its windows is its own, and rows that were kept over a truncate are in no copy.
     """
     return not kind.startswith(PYTHON) and truncate is Truncation.APPLY
-
-
-class OptionArguments(TypedDict, total=False):
-    """The fields of `TargetOptions`, as arguments."""
-
-    format: TargetFormat
-    path: str | None
-    catalog: str | None
-    catalog_options: Mapping[str, str]
-    column_list: tuple[str, ...] | None
-    except_column_list: tuple[str, ...]
-    rename: Mapping[str, str]
-    columns: Mapping[str, str]
-    apply_as_deletes: str | None
-    soft_delete: str | None
-    truncate: Truncation
-    track_history_column_list: tuple[str, ...] | None
-    track_history_except_column_list: tuple[str, ...]
-    cluster_by: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    table_properties: Mapping[str, str]
-    schedule: str | None
-    engine: ApplyEngine

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import MOST_MINUTES, Db, ListingFormat
+from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_MINUTES, Argument, Option
 from rowtide.handle import connect
 
 app = CommandTable()

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
+from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 
 app = CommandTable()

@@ -7,12 +7,12 @@ from typing import Annotated
 from rowtide.cdc.capture.options import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import MOST_ROWS, Db, HideKeys
+from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_ROWS, Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import MOST_ROWS, Db, ListingFormat, Wide
+from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_ROWS, Argument, Option
 from rowtide.handle import connect
 
 app = CommandTable()

@@ -10,10 +10,10 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import ArticleName, HostName, HubDb, HubRunAs, Login, NewHubRunAs, Publication
-from rowtide.cli.options import MOST_DAYS, DryRun
+from rowtide.cli.options import DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_DAYS, Argument, Option
 from rowtide.databases.run_as import RunAs
 from rowtide.handle import connect
 from rowtide.merge.articles import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import MOST_HOURS, Db, IgnoreSubscriber, ListingFormat
+from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import (
     CommitBatchSize,
@@ -20,7 +20,7 @@ from rowtide.cli.replication.options import (
     given_settings,
 )
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
