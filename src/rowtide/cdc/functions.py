@@ -21,7 +21,6 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core import mask
-from rowtide.core.earlier_names import earlier_name
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, for_reading
@@ -119,8 +118,6 @@ class ChangeFunctions(LakeFunctions):
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         recorded = PublishedLake(lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
-
-    instances = earlier_name("instances", list_recorded_instances)
 
     def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
         """Return a column's bit in masks, None if there is none (SQL Server: fn_cdc_get_column_ordinal)."""

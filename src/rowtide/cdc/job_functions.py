@@ -13,7 +13,6 @@ from rowtide.cdc.jobs.history import HistoricRun
 from rowtide.cdc.jobs.parameters import JobParameters, JobType
 from rowtide.cdc.scans import tables as scan_tables
 from rowtide.cdc.scans.sessions import ScanError, ScanSession
-from rowtide.core.earlier_names import earlier_name
 
 
 class JobOptions(TypedDict, total=False):
@@ -69,8 +68,6 @@ class JobFunctions(ChangeFunctions):
         """Return the jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
         return job_administration.list_jobs(self._engine, self._name)
 
-    help_jobs = earlier_name("help_jobs", list_jobs)
-
     def list_job_history(self, job_type: str | None = None) -> tuple[HistoricRun, ...]:
         """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
         kind = JobType.parse(job_type) if job_type is not None else None
@@ -84,10 +81,6 @@ class JobFunctions(ChangeFunctions):
         """Return the last scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions)."""
         return scan_tables.list_sessions(self._engine, self._name)
 
-    log_scan_sessions = earlier_name("log_scan_sessions", list_scan_sessions)
-
     def list_scan_errors(self) -> tuple[ScanError, ...]:
         """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
         return scan_tables.list_errors(self._engine, self._name)
-
-    log_scan_errors = earlier_name("log_scan_errors", list_scan_errors)

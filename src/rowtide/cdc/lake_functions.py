@@ -16,7 +16,6 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
-from rowtide.core.earlier_names import earlier_name
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
@@ -61,21 +60,15 @@ class LakeFunctions:
         lake = self._readable_lake(capture_instance)
         return PublishedLake(lake).get_min_lsn(capture_instance)
 
-    min_lsn = earlier_name("min_lsn", get_min_lsn)
-
     def get_max_lsn(self) -> CommitLsn | None:
         """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
         lake = self.get_source().lake
         return PublishedLake(lake).get_max_lsn()
 
-    max_lsn = earlier_name("max_lsn", get_max_lsn)
-
     def get_validity_interval(self, capture_instance: str) -> ValidityInterval:
         """Return the LSNs that may be queried of an instance."""
         lake = self._readable_lake(capture_instance)
         return PublishedLake(lake).get_validity_interval(capture_instance)
-
-    validity_interval = earlier_name("validity_interval", get_validity_interval)
 
     def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
         """Return the LSN next to a time, None if there is none (SQL Server: fn_cdc_map_time_to_lsn).

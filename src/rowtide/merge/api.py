@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowtide.core.earlier_names import earlier_name
 from rowtide.core.row_values import hiding
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, SubscriberType, Subscription
@@ -269,7 +268,8 @@ class MergeReplication(MergePublishing, MergeInspection):
         with hiding(wanted=hide_keys):
             return synchronise_named(self.url, publication, subscriber, on_progress, exchange, limits)
 
-    synchronise = earlier_name("synchronise", sync)
+    synchronise = sync
+    """What programs call it that were written before the command was named."""
 
     def sync_all(
         self,

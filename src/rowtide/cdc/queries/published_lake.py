@@ -12,7 +12,6 @@ from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
-from rowtide.core.earlier_names import earlier_name
 from rowtide.core.lsn import CommitLsn
 
 
@@ -34,20 +33,14 @@ class PublishedLake:
         """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
         return self._published().lsn
 
-    max_lsn = earlier_name("max_lsn", get_max_lsn)
-
     def get_min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
         return self.get_recorded_instance(capture_instance).lsn
-
-    min_lsn = earlier_name("min_lsn", get_min_lsn)
 
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read, by name."""
         enabled = (recorded for recorded in self.get_published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
-
-    instances = earlier_name("instances", list_recorded_instances)
 
     def get_published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
         """Return the last publication, and all instances as of it, by name."""
@@ -59,8 +52,6 @@ class PublishedLake:
         member_id = self.get_recorded_instance(capture_instance).instance.member_id
         return read_history(self.lake, member_id, self._published().cycle)
 
-    ddl_history = earlier_name("ddl_history", get_ddl_history)
-
     def get_recorded_instance(self, capture_instance: str) -> RecordedInstance:
         """Return one instance. Raises `InstanceUnknown`."""
         return self.read_instance_and_high(capture_instance)[0]
@@ -69,8 +60,6 @@ class PublishedLake:
         """Return the interval that may be queried. Raises `InstanceUnknown`."""
         recorded, high = self.read_instance_and_high(capture_instance)
         return ValidityInterval(recorded.lsn, high)
-
-    validity_interval = earlier_name("validity_interval", get_validity_interval)
 
     def read_instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""

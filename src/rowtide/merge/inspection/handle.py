@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.core.earlier_names import earlier_name
 from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.conflicts.listing import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound
@@ -45,7 +44,8 @@ class MergeInspection(MergeHandle):
         with open_node(self.url) as node:
             return list_conflicts(node, publication, article) if knows(node, publication) else ()
 
-    conflicts = earlier_name("conflicts", list_conflicts)
+    conflicts = list_conflicts
+    """As `synchronise`."""
 
     def list_publications(self) -> Sequence[MergePublication]:
         """Return the publications that this node takes part in (SQL Server: sp_helpmergepublication)."""
@@ -79,8 +79,6 @@ class MergeInspection(MergeHandle):
         """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if knows(hub, publication) else ()
-
-    history = earlier_name("history", list_history)
 
     def read_table(self, name: str) -> DocumentedTable:
         """Return a table that SQL Server documents, such as MSmerge_contents.
@@ -129,5 +127,3 @@ class MergeInspection(MergeHandle):
             if not node.tables.is_prepared():
                 raise ArticleTableNotFound(table)
             return explain(node, table, rowguid)
-
-    row = earlier_name("row", list_row_replicas)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Connection
 
-from rowtide.core.earlier_names import earlier_name
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
@@ -83,15 +82,11 @@ class ReplicationInspection(ReplicationHandle):
             _require_publication(connection, publication)
             return history.list_history(connection, publication) if definitions.is_made(connection) else ()
 
-    history = earlier_name("history", list_history)
-
     def list_errors(self, publication: str | None = None) -> Sequence[HistoricError]:
         """Return the agents' errors of the last 48 hours, newest first."""
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
-
-    errors = earlier_name("errors", list_errors)
 
     def browse_commands(
         self,
@@ -116,8 +111,6 @@ class ReplicationInspection(ReplicationHandle):
         (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
         """
         return tracers.list_tokens(self._engine, self._url, publication)
-
-    tracer_tokens = earlier_name("tracer_tokens", list_tracer_tokens)
 
     def validate(
         self, publication: str, *, checksum: bool = False, **options: Unpack[CompareOptions]
