@@ -65,10 +65,10 @@ def health(
 
 def print_unhealthy(db: str, *areas: str) -> None:
     """Say beside a listing what of some areas is not healthy, and what remedies it."""
-    from rowtide.diagnosis import State
+    from rowtide.diagnosis import Area, State, read_health
 
-    for result in connect(db).health():
-        if result.state is not State.HEALTHY and result.area in (*areas, "database"):
+    for result in read_health(db, [Area(area) for area in areas]):
+        if result.state is not State.HEALTHY:
             notes.print(describe(result), soft_wrap=True)
 
 

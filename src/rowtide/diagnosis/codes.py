@@ -20,6 +20,9 @@ class Area(StrEnum):
     DISK = "disk"
 
 
+ALL_AREAS = frozenset(Area)
+
+
 class Code(Enum):
     """A thing that can be said of a subject; `docs/reference/diagnosis.md` lists them.
 

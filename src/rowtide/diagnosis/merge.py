@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
 from rowtide.diagnosis.result import Advice, CheckResult, Command, Measure, Remediation, State, count, shell, times
-from rowtide.merge.catalogue import list_merged
-from rowtide.merge.nodes.connecting import open_node
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.status import MergeStatus, list_status
+
+if TYPE_CHECKING:
+    from rowtide.merge.nodes.node import Node
+    from rowtide.merge.status import MergeStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,18 @@ class MergeFacts:
 
 def read_merge(url: str) -> MergeFacts | None:
     """Return what a node knows, None where nothing is merged. Raises what connecting raises."""
+    # Most databases are no nodes.
+    from rowtide.merge.nodes.connecting import open_node
+    from rowtide.merge.status import list_status
+
     with open_node(url) as node:
         listed = list_status(node)
         return MergeFacts(datetime.now(UTC), listed, tuple(_find_damage(node))) if listed else None
 
 
 def _find_damage(node: Node) -> Iterator[tuple[str, str]]:
+    from rowtide.merge.catalogue import list_merged
+
     for article in list_merged(node.connection):
         damage = node.tables.find_damage(article)
         if damage is not None:

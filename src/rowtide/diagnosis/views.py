@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.names import require_text
 from rowtide.core.places import require_place
 from rowtide.databases.urls import parse_url
-from rowtide.diagnosis.codes import Area, Code
+from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import LakeNotJudged, PurposeUnknown, Stopped
 from rowtide.diagnosis.purpose import Checked, Purpose, address
 from rowtide.diagnosis.result import CheckResult, State, by_state, of_error
@@ -17,19 +17,21 @@ from rowtide.diagnosis.result import CheckResult, State, by_state, of_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    _Read = Callable[[str, Collection[Area]], tuple[CheckResult, ...]]
     _Check = Callable[[str, Sequence[str], str | None, Purpose | None], Checked]
 
 
-def read_health(url: str) -> tuple[CheckResult, ...]:
+def read_health(url: str, areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how everything that rowtide does in a database works, the worst first; nothing in it is changed.
 
+    Only what concerns some areas, or the whole database, is read and returned where they are given.
     A database that cannot be reached is a result, too: it fails. Needs no Spark. Raises `UrlNotRead`,
     `DatabaseKindUnknown`, `ExtraMissing`.
     """
     kind = parse_url(url).kind
-    read: Callable[[str], tuple[CheckResult, ...]] = kind.load_part("rowtide.diagnosis", "views").read_health
+    read: _Read = kind.load_part("rowtide.diagnosis", "views").read_health
     try:
-        return by_state(read(url))
+        return by_state(result for result in read(url, areas) if result.area in {*areas, Area.DATABASE})
     except RowtideError as error:
         return (of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error),)
 

@@ -17,6 +17,7 @@ from builders.lakes.slice_models import found_slices, slices_of, states_by_chang
 from rowtide.cdc.errors import TwoInstancesExist
 from rowtide.core import failpoints
 from rowtide.core.tables import BeforeImages
+from rowtide.diagnosis import Code
 from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
@@ -177,6 +178,10 @@ def test_what_is_not_followed_is_said_with_the_command(captured: CapturedDatabas
             assert note.startswith(f"RT-{error.number}: target {name} does not follow the columns"), note
     assert found["known"] == "the owner's next apply makes an instance for columns d"
     assert (found["less"], found["never"]) == (None, None)
+    database = connect(captured.url)
+    for results in (database.health(), database.check()):
+        told = {result.subject for result in results if result.code is Code.TARGET_COLUMNS_UNFOLLOWED}
+        assert told == {f"target {name}" for name, note in found.items() if note is not None}
     for name in ("listed", "gated", "later"):
         (printed,) = find_runnable(found[name] or "")
         run_line(Command(printed), captured.url)

@@ -42,7 +42,7 @@ def test_three_commands_make_a_current_table(captured: CapturedDatabase) -> None
     assert rowtide("cdc", "add-target", "shop", "public_item", "--path", "x", *db).require_error(9001)
     assert rowtide("cdc", "add-target", "odd", "public_item", "--column", "x", "--path", "x", *db).code == 2
     judged = {judgement.subject: judgement.state.value for judgement in connect(captured.url).health()}
-    assert judged["targets"] == "well"
+    assert judged["targets"] == "healthy"
     assert rowtide("cdc", "drop-target", "shop", *db).code == 0
     assert rowtide("cdc", "apply", "shop", "--once", *db).require_error(9000)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from sqlalchemy import Connection, text
 
@@ -171,12 +171,14 @@ def _find_blockers(
 
 
 def _verify_history(url: str, state: ManifestState) -> None:
-    with translated():
-        stream = ReplicationStream.connect(url, application_name="rowtide check")
-        try:
-            verify_history(stream, state)
-        finally:
-            stream.close()
+    try:
+        with translated():
+            stream = ReplicationStream.connect(url, application_name="rowtide check")
+    except RowtideError:
+        # Whoever asks for that right is told by the check of the server.
+        return
+    with translated(), closing(stream):
+        verify_history(stream, state)
 
 
 @contextmanager

@@ -396,7 +396,7 @@ class LogFacts:
     capturing: CaptureStatus | Unread | None
     cleanup: CleanupStatus | Unread | None
     delivery: DeliveryStatus | Unread | None
-    articles: ArticlesStatus | Unread
+    articles: ArticlesStatus | Unread | None
     places: tuple[Place, ...]
     targets: tuple[ListedTarget, ...] | Unread = ()
     outdated: tuple[ListedChange, ...] | Unread = ()
@@ -408,6 +408,8 @@ class LogFacts:
 class WorkFacts:
     """What rowtide does in a database; `log` is None where the log is read for nothing.
 
+    What nobody asked for is None or empty.
+
     `delivered_here` are publications of other databases whose changes are delivered into this one; `left_prepared` the
     transactions that their delivery prepared more than a minute ago.
     """
@@ -415,6 +417,6 @@ class WorkFacts:
     server: ServerFacts
     log: LogFacts | Unread | None
     merge: MergeFacts | Unread | None
-    tracking: TrackingFacts | Unread
+    tracking: TrackingFacts | Unread | None
     delivered_here: tuple[str, ...] | Unread
     left_prepared: tuple[str, ...] | Unread = ()

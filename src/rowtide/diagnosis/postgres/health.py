@@ -53,7 +53,8 @@ from rowtide.tracking.postgres.system_tables import FORM
 
 def judge(facts: WorkFacts) -> Iterator[CheckResult]:
     """Judge a database. Pure."""
-    if facts.log is None and not (facts.merge or _is_tracked(facts.tracking) or facts.delivered_here):
+    is_tracked = facts.tracking is None or _is_tracked(facts.tracking)
+    if facts.log is None and not (facts.merge or is_tracked or facts.delivered_here):
         yield nothing_enabled()
     if isinstance(facts.log, Unread) and isinstance(facts.log.error, DatabaseCopied):
         yield of_error(Code.DATABASE_COPIED, State.FAILING, "database", facts.log.error)
@@ -69,7 +70,8 @@ def judge(facts: WorkFacts) -> Iterator[CheckResult]:
         yield unknown(Code.MERGE_UNKNOWN, "merge", facts.merge.error)
     elif facts.merge is not None:
         yield from judge_merge(facts.merge)
-    yield from _judge_tracking(facts.tracking)
+    if facts.tracking is not None:
+        yield from _judge_tracking(facts.tracking)
 
 
 def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[CheckResult]:
@@ -153,7 +155,7 @@ def _judge_delivery(log: LogFacts) -> Iterator[CheckResult]:
         yield _unknown(Code.SUBSCRIPTIONS_UNKNOWN, "subscriptions", "what waits for them")
     if isinstance(log.articles, Unread):
         yield unknown(Code.ARTICLES_UNKNOWN, "articles", log.articles.error)
-    else:
+    elif log.articles is not None:
         yield from judge_articles(log.articles, run_reader(log.capture), is_read=log.capture.log_reader is not None)
         yield from without_notes(find_in_members(log.capture.members, REPLICATION))
 

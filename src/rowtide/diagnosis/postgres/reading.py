@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from rowtide.cdc.status import read_capture_status, read_cleanup_status
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.diagnosis.capture import ReadingFacts
+from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import read_merge
 from rowtide.diagnosis.postgres.capture_facts import read_capture, read_places
 from rowtide.diagnosis.postgres.facts import CaptureFacts, LogFacts, ServerFacts, TableFacts, TrackingFacts, WorkFacts
@@ -71,12 +72,12 @@ def read_log(connection: Connection, url: str, *, may_stream: bool) -> CaptureFa
     return attempt_here(read)
 
 
-def read_work(connection: Connection, url: str) -> WorkFacts:
-    """Read what rowtide does in a database; what cannot be read is `Unread`."""
-    server = read_server(connection, url)
-    capture = read_log(connection, url, may_stream=server.refusal is None)
-    tracking = attempt_here(lambda: read_tracking(connection, (), None))
-    return complete_work(connection, url, server, capture, tracking)
+def read_work(connection: Connection, url: str, areas: Collection[Area] = ALL_AREAS) -> WorkFacts:
+    """Read what rowtide does in a database, as far as it is of some areas; what cannot be read is `Unread`."""
+    server = read_server(connection, url, tries_stream=False)
+    capture = read_log(connection, url, may_stream=True)
+    tracking = attempt_here(lambda: read_tracking(connection, (), None)) if Area.TRACKING in areas else None
+    return complete_work(connection, url, server, capture, tracking, areas=areas)
 
 
 def complete_work(
@@ -84,22 +85,23 @@ def complete_work(
     url: str,
     server: ServerFacts,
     capture: CaptureFacts | Unread | None,
-    tracking: TrackingFacts | Unread,
+    tracking: TrackingFacts | Unread | None,
     tables: tuple[TableFacts, ...] | None = None,
     places: tuple[Place, ...] | None = None,
+    areas: Collection[Area] = ALL_AREAS,
 ) -> WorkFacts:
     """Read the rest of what rowtide does; `tables` are the captured ones, `places` the folders, if they were read."""
     if isinstance(capture, CaptureFacts):
-        log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, tables, places))
+        log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, tables, places, areas))
     else:
         log = capture
     return WorkFacts(
         server=server,
         log=log,
-        merge=attempt(lambda: read_merge(url)) if is_merged(connection) else None,
+        merge=attempt(lambda: read_merge(url)) if Area.MERGE in areas and is_merged(connection) else None,
         tracking=tracking,
-        delivered_here=attempt_here(lambda: list_delivered_here(connection)),
-        left_prepared=attempt_here(lambda: list_left_prepared(connection)),
+        delivered_here=attempt_here(lambda: list_delivered_here(connection)) if Area.REPLICATION in areas else (),
+        left_prepared=attempt_here(lambda: list_left_prepared(connection)) if Area.REPLICATION in areas else (),
     )
 
 
@@ -108,8 +110,10 @@ def _read_agents(
     capture: CaptureFacts,
     tables: tuple[TableFacts, ...] | None,
     places: tuple[Place, ...] | None,
+    areas: Collection[Area],
 ) -> LogFacts:
     source, state = capture.source, capture.state
+    captures, publishes = capture.is_enabled and Area.CAPTURE in areas, Area.REPLICATION in areas
     captured = {instance.source_id for instance in capture.instances}
     lake = _LakeReading(source.lake, state)
     return LogFacts(
@@ -119,16 +123,18 @@ def _read_agents(
         if tables is None
         else tables,
         capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(captured)))
-        if capture.is_enabled and state is not None
+        if captures and state is not None
         else None,
-        cleanup=attempt_here(lambda: read_cleanup_status(connection)) if capture.is_enabled else None,
-        delivery=attempt_here(lambda: read_delivery_status(connection, source, state)) if state is not None else None,
-        articles=attempt_here(lambda: read_articles_status(connection, state)),
-        places=read_places(capture) if places is None else places,
-        targets=attempt_here(lambda: lake.list_targets(connection)) if capture.is_enabled else (),
-        outdated=attempt_here(lake.find_outdated) if capture.is_enabled else (),
-        lost_keys=attempt_here(lake.find_lost_keys) if capture.is_enabled else (),
-        rows_left=attempt_here(lake.find_rows_left) if capture.is_enabled else (),
+        cleanup=attempt_here(lambda: read_cleanup_status(connection)) if captures else None,
+        delivery=attempt_here(lambda: read_delivery_status(connection, source, state))
+        if publishes and state is not None
+        else None,
+        articles=attempt_here(lambda: read_articles_status(connection, state)) if publishes else None,
+        places=places if places is not None else read_places(capture) if Area.DISK in areas else (),
+        targets=attempt_here(lambda: lake.list_targets(connection)) if captures else (),
+        outdated=attempt_here(lake.find_outdated) if captures else (),
+        lost_keys=attempt_here(lake.find_lost_keys) if captures else (),
+        rows_left=attempt_here(lake.find_rows_left) if captures else (),
     )
 
 

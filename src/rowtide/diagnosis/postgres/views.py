@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import TextInvalid, translated
-from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, find_in_places, find_taken, read_place
 from rowtide.diagnosis.postgres.access import (
     find_for_monitor,
@@ -78,10 +78,10 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
         return Checked(found)
 
 
-def read_health(url: str) -> tuple[CheckResult, ...]:
-    """Return how what rowtide does in a database works. Raises what connecting raises."""
+def read_health(url: str, areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
+    """Return how what rowtide does in a database works, where it is of some areas. Raises what connecting raises."""
     with connected(url, "rowtide health") as connection:
-        return tuple(judge(read_work(connection, url)))
+        return tuple(judge(read_work(connection, url, areas)))
 
 
 def find(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[CheckResult, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
 from rowtide.databases.sqlite.errors import translated
-from rowtide.diagnosis.codes import Code
+from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import NotAPublisher, NothingForLake
 from rowtide.diagnosis.merge import MergeFacts, judge_merge, read_merge
 from rowtide.diagnosis.places import Place, judge_place, read_place
@@ -32,7 +32,7 @@ class WorkFacts:
     place: Place | None
 
 
-def read_health(url: str) -> tuple[CheckResult, ...]:
+def read_health(url: str, _areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how what is tracked and merged in a file works, and its disk. Raises `FileNotOpened`, `SqliteTooOld`."""
     with _opened(url) as connection:
         other_forms = read_other_forms(connection)
