@@ -134,10 +134,10 @@ def _name(options: TrackingOptions) -> str:
 def _judge_loss(tracked: TrackedTable, loss: TrackingLoss) -> CheckResult:
     since = f", found out at {loss.since} UTC" if loss.since is not None else ""
     message = f"its tracking is lost{since}: {loss.why}; changes since then may be missing (RT-6106)"
-    return CheckResult(Code.TRACKING_LOST, State.FAILING, subject_of(tracked), message, mend_loss(tracked, loss))
+    return CheckResult(Code.TRACKING_LOST, State.FAILING, subject_of(tracked), message, remediate_loss(tracked, loss))
 
 
-def mend_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
+def remediate_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
     """Return what mends lost tracking."""
     if loss.is_dropped:
         return shell("rowtide", "tracking", "disable", tracked.name)

@@ -60,19 +60,19 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/postgres/capture.py:_repeat": (
         f"{CHECK}_capture.py::test_missing_event_triggers_are_made_by_what_is_printed",
     ),
-    "diagnosis/postgres/capture.py:_mend_blocker": (
+    "diagnosis/postgres/capture.py:_remediate_blocker": (
         f"{HEALTH}_mends.py::test_a_log_of_publications_goes_on_by_what_is_printed",
         f"{CHECK}_capture.py::test_what_was_lost_is_named_and_reinitializing_goes_on",
     ),
     "diagnosis/postgres/capture.py:find_in_instances": (_CAPTURE_LATE,),
-    "diagnosis/postgres/capture.py:_mend_identity": (
+    "diagnosis/postgres/capture.py:_remediate_identity": (
         f"{CHECK}_capture.py::test_changed_captured_tables_are_named_before_capture_stops",
     ),
     "diagnosis/postgres/capture.py:_disable": (
         f"{CHECK}_capture.py::test_changed_captured_tables_are_named_before_capture_stops",
     ),
-    "diagnosis/postgres/tables.py:_mend_kind": (_TABLES,),
-    "diagnosis/postgres/tables.py:_mend_column": (f"{CHECK}_tables.py::test_virtual_columns_become_stored_ones",),
+    "diagnosis/postgres/tables.py:_remediate_kind": (_TABLES,),
+    "diagnosis/postgres/tables.py:_remediate_column": (f"{CHECK}_tables.py::test_virtual_columns_become_stored_ones",),
     "diagnosis/postgres/tables.py:_leave_out": (_TABLES,),
     "diagnosis/postgres/tables.py:_enable": (_TABLES,),
     "diagnosis/postgres/server.py:find_on_standby": (
@@ -114,7 +114,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/tracked_tables.py:resume": (f"{_TRACKING}_lost_tracking_is_found_and_resumed",),
     "diagnosis/tracked_tables.py:enable": (f"{_SQLITE}_what_is_recommended_before_enabling_does_what_it_says",),
     "diagnosis/tracked_tables.py:move_beside": (f"{_TRACKING}_stamps_are_kept_beside_rows_that_a_publication_sends",),
-    "diagnosis/tracked_tables.py:mend_loss": (f"{_SQLITE}_a_table_that_was_dropped_is_tracked_no_more",),
+    "diagnosis/tracked_tables.py:remediate_loss": (f"{_SQLITE}_a_table_that_was_dropped_is_tracked_no_more",),
     "diagnosis/tracked_tables.py:_judge_tombstones": (f"{_TRACKING}_old_tombstones_are_purged_when_there_are_many",),
     "diagnosis/capture.py:_describe_capturing": (_CAPTURE_LATE,),
     "diagnosis/capture.py:judge_outdated": (

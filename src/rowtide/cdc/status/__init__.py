@@ -5,8 +5,7 @@ Commands print it, `rowtide.diagnosis` judges it.
 
 from __future__ import annotations
 
-from rowtide.cdc.status.capture import CaptureStatus, read_capture_status
-from rowtide.cdc.status.cleanup import CleanupStatus, read_cleanup_status
+from rowtide.cdc.status.capture import CaptureStatus, CleanupStatus, read_capture_status, read_cleanup_status
 from rowtide.cdc.status.database import Status, read_status
 
 __all__ = [

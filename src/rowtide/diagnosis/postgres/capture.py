@@ -171,10 +171,10 @@ def _miss_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
 
 def _judge_blocker(blocker: RowtideError, capture: CaptureFacts) -> CheckResult:
     subject, code = _BLOCKED.get(type(blocker), ("log store", Code.LOG_STORE_UNUSABLE))
-    return of_error(code, State.FAILING, subject, blocker, _mend_blocker(blocker, capture))
+    return of_error(code, State.FAILING, subject, blocker, _remediate_blocker(blocker, capture))
 
 
-def _mend_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediation | None:
+def _remediate_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediation | None:
     if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.blockers}:
         # It was interrupted; a repeat completes it.
         return _repeat(capture)
@@ -282,7 +282,7 @@ def find_in_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> I
         )
 
 
-def _mend_identity(table: SourceTable) -> Remediation:
+def _remediate_identity(table: SourceTable) -> Remediation:
     virtual = next((column.name for column in table.columns if column.is_virtual), None)
     if virtual is None:
         return Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
@@ -297,7 +297,7 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
     misfit = find_misfit(definition, shape_of(table))
     if misfit is not None:
         message = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
-        yield CheckResult(Code.IDENTITY_UNFIT, State.FAILING, subject, message, _mend_identity(table))
+        yield CheckResult(Code.IDENTITY_UNFIT, State.FAILING, subject, message, _remediate_identity(table))
     present = {column.number: column.name for column in table.columns}
     gone = tuple(column.name for column in definition.columns if column.column_id not in present)
     if gone:

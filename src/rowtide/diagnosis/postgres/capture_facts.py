@@ -22,7 +22,7 @@ from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.table_rules import list_failed, list_rules
 from rowtide.cdc.instances import decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
-from rowtide.cdc.status.requests import describe_requests
+from rowtide.cdc.status.database import describe_requests
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated

@@ -31,7 +31,7 @@ from rowtide.diagnosis.postgres.capture import (
 )
 from rowtide.diagnosis.postgres.facts import CaptureFacts, LogFacts, ServerFacts, TrackingFacts, WorkFacts
 from rowtide.diagnosis.postgres.tables import find_in_members
-from rowtide.diagnosis.postgres.tracking import find_losses
+from rowtide.diagnosis.postgres.tracking import find_losses, tell_unreadable
 from rowtide.diagnosis.quantities import format_bytes
 from rowtide.diagnosis.result import (
     LOG,
@@ -169,9 +169,7 @@ def _judge_tracking(tracking: TrackingFacts | Unread) -> Iterator[CheckResult]:
     if isinstance(tracking, Unread):
         yield unknown(Code.TRACKING_UNKNOWN, "tracking", tracking.error)
     elif not tracking.is_readable:
-        message = "this role may not read the schema rowtide_tracking"
-        advice = Advice("Ask as the role that tracks the tables.")
-        yield CheckResult(Code.TRACKING_UNREADABLE, State.UNKNOWN, "tracking", message, advice)
+        yield tell_unreadable()
     else:
         tables = [(table.base, tuple(find_losses(table))) for table in tracking.tables]
         yield from judge_tracking(find_outdated(tracking.forms, FORM), tables)

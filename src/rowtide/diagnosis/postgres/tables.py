@@ -122,7 +122,7 @@ def find_refusals(facts: TableFacts) -> Iterator[CheckResult]:
     refusal = refuse_kind(facts.table)
     if refusal is not None:
         yield of_error(
-            Code.TABLE_REFUSED, _severity(facts), table_subject(facts.table), refusal, _mend_kind(facts.table)
+            Code.TABLE_REFUSED, _severity(facts), table_subject(facts.table), refusal, _remediate_kind(facts.table)
         )
         return
     yield from _find_refused_columns(facts)
@@ -164,7 +164,11 @@ def _find_refused_columns(facts: TableFacts) -> Iterator[CheckResult]:
         if refusal is not None:
             severity = State.WARNING if isinstance(refusal, ColumnNameReserved) else _severity(facts)
             yield of_error(
-                Code.COLUMN_REFUSED, severity, table_subject(facts.table), refusal, _mend_column(facts, column, refusal)
+                Code.COLUMN_REFUSED,
+                severity,
+                table_subject(facts.table),
+                refusal,
+                _remediate_column(facts, column, refusal),
             )
 
 
@@ -180,13 +184,13 @@ def _refusal(table: SourceTable, request: InstanceRequest) -> RowtideError | Non
     return None
 
 
-def _mend_kind(table: SourceTable) -> Remediation | None:
+def _remediate_kind(table: SourceTable) -> Remediation | None:
     if table.kind is TableKind.UNLOGGED:
         return Sql((f"alter table {quote_table(table)} set logged;",), f"{AS_OWNER}; the table is rewritten")
     return None
 
 
-def _mend_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError) -> Remediation | None:
+def _remediate_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError) -> Remediation | None:
     if isinstance(refusal, ColumnNameReserved):
         return _leave_out(facts.table, column)
     expression = facts.expressions.get(column.name)

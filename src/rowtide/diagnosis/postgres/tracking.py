@@ -37,8 +37,8 @@ from rowtide.diagnosis.tracked_tables import (
     enable,
     find_in_tracked,
     find_outdated,
-    mend_loss,
     move_beside,
+    remediate_loss,
     subject_of,
 )
 from rowtide.tracking.errors import TableToTrackNotFound
@@ -56,10 +56,7 @@ def find_in_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
     """Judge what is tracked, and tables that were named and may come to be."""
     tracking = facts.tracking
     if not tracking.is_readable:
-        message = f"role {facts.role.name} may not read the schema rowtide_tracking: tracked tables were not looked at"
-        yield CheckResult(
-            Code.TRACKING_UNREADABLE, State.HEALTHY, "tracking", message, Advice("Check as the role that tracks them.")
-        )
+        yield tell_unreadable()
     if tracking.tables:
         yield from _find_in_server(facts, tracking)
     if tracking.tables or tracking.candidates:
@@ -71,6 +68,13 @@ def find_in_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
         yield from _find_in_candidate(candidate, tracking)
     if not facts.wants_capture:
         yield from _find_rights(facts)
+
+
+def tell_unreadable() -> CheckResult:
+    """Return what is said where the role may not read what is tracked."""
+    message = "this role may not read the schema rowtide_tracking"
+    advice = Advice("Ask as the role that tracks the tables.")
+    return CheckResult(Code.TRACKING_UNREADABLE, State.UNKNOWN, "tracking", message, advice)
 
 
 def _find_in_server(facts: DatabaseFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
@@ -128,7 +132,9 @@ def _judge_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: Track
         f"{what} of it fail: its triggers go by {format_names(names)}, which it has not any more; "
         "its tracking is lost (RT-6106)"
     )
-    return CheckResult(Code.TRACKED_WRITES_FAIL, State.FAILING, subject_of(tracked), message, mend_loss(tracked, loss))
+    return CheckResult(
+        Code.TRACKED_WRITES_FAIL, State.FAILING, subject_of(tracked), message, remediate_loss(tracked, loss)
+    )
 
 
 def _find_in_stamps(tracked: TrackedTable, table: str, stamps: StampFacts) -> Iterator[CheckResult]:
@@ -170,13 +176,13 @@ def _find_in_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterat
         return
     if tracking.is_there and not facts.table.key_columns:
         message = "it has no primary key, which would identify its rows"
-        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _mend_key(facts))
+        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _remediate_key(facts))
     key_type = TrackingKeyType.PRIMARY_KEY if facts.table.key_columns else TrackingKeyType.ROWGUID
     remediation = enable(quote_table(facts.table), key_type=key_type, storage=Storage.SIDE)
     yield from _find_readers(subject, facts.readers, _keep_beside(facts.table, remediation))
 
 
-def _mend_key(facts: CandidateFacts) -> Remediation:
+def _remediate_key(facts: CandidateFacts) -> Remediation:
     if facts.has_rowguid or facts.can_have_rowguid:
         return enable(quote_table(facts.table), key_type=TrackingKeyType.ROWGUID)
     return Advice("Give it one, or a column rowguid that is unique and not null.")

@@ -22,7 +22,7 @@ def find_in_table(facts: TableFacts) -> Iterator[CheckResult]:
     subject = f"table {facts.table.name}"
     if key_type is None or (facts.tracked is None and key_type is TrackingKeyType.ROWGUID):
         message = "it has no primary key, which would identify its rows"
-        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _mend_key(facts, key_type))
+        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _remediate_key(facts, key_type))
     if key_type is None:
         return
     nullable = tuple(column.name for column in key_of(facts.table, key_type) if column.is_nullable)
@@ -40,7 +40,7 @@ def _key_type(facts: TableFacts) -> TrackingKeyType | None:
     return next((key_type for key_type in TrackingKeyType if key_of(facts.table, key_type)), None)
 
 
-def _mend_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Remediation:
+def _remediate_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Remediation:
     if key_type is not None:
         return _keep_beside(facts, key_type) if facts.effects != ColumnEffects() else _enable(facts, key_type)
     advice = (
