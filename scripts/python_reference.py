@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Annotated, get_args, get_origin
 
 import rowtide
 import rowtide.tracking.spark
@@ -26,7 +27,15 @@ from rowtide.cdc import (
     JobParameters,
     Lake,
 )
-from rowtide.merge import MergeReplication, Partition, PartitionOptions, SubscriberType, Winner
+from rowtide.merge import (
+    MergeReplication,
+    NewMergeArticle,
+    NewMergeSubscription,
+    Partition,
+    PartitionOptions,
+    SubscriberType,
+    Winner,
+)
 from rowtide.replication import (
     ArticleRequest,
     Constraints,
@@ -128,7 +137,12 @@ SECTIONS = (
             SubscriptionSettings,
         ),
     ),
-    Section("Merge replication", "merge", MergeReplication, (SubscriberType, PartitionOptions, Partition, Winner)),
+    Section(
+        "Merge replication",
+        "merge",
+        MergeReplication,
+        (NewMergeArticle, NewMergeSubscription, SubscriberType, PartitionOptions, Partition, Winner),
+    ),
     Section(
         "Change tracking",
         "tracking",
@@ -325,6 +339,10 @@ class _Constants(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         value = self._known.get(node.id)
+        if get_origin(value) is Annotated:
+            kind, said = get_args(value)[:2]
+            shown = kind.__name__ if isinstance(kind, type) else str(kind)
+            return ast.parse(f"Annotated[{shown}, Option(help={said.help!r})]", mode="eval").body
         return ast.Constant(value) if node.id.isupper() and isinstance(value, (int, str)) else node
 
 

@@ -12,7 +12,7 @@ from builders.servers.copied_databases import copied_member
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
 from rowtide.merge.errors.subscribing import SubscriberHasTable, TablesUnfit
-from rowtide.merge.publishing.prepared import Existing, ExistingRows
+from rowtide.merge.publishing.requests import Existing, ExistingRows
 
 CUSTOMER = (
     "create table customer (id integer primary key, region varchar(10), name varchar(20), rate numeric(6,2))",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
-from rowtide.merge.articles import FilterType, Partition, PartitionOptions
+from rowtide.merge.articles import FilterType, PartitionOptions
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
 
 ORDERS = "create table orders (id integer primary key, note varchar(20), region varchar(10))"
@@ -265,7 +265,7 @@ def test_records_enter_and_leave_partitions_whole(merged: Merge) -> None:
     merged.merge.add_article(PUBLICATION, "line")
     merged.merge.add_filter(PUBLICATION, "line", "orders", LINK, filter_type=FilterType.BOTH)
     for subscriber, region in zip(merged.subscribers, "ns", strict=True):
-        merged.merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(region))
+        merged.merge.add_subscription(PUBLICATION, subscriber.url, host_name=region)
     north, south = merged.subscribers
     north.execute("update orders set region = 's' where id = 1", "update line set qty = 11 where order_id = 1")
     merged.settle()

@@ -17,14 +17,14 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Mer
 from fixtures.merged import KINDS, live_if_a_server
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.schema_changes import MergedTableAltered
-from rowtide.merge.publishing.prepared import Existing
+from rowtide.merge.publishing.requests import Existing
 
 PROGRAM = """
 import sys
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.subscribing import MergeSubscriptionExists
-from rowtide.merge.publishing.prepared import Existing
+from rowtide.merge.publishing.requests import Existing
 merge = MergeReplication(sys.argv[1])
 try:
     merge.{call}

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from rowtide.cli.output.rows import Format
 from rowtide.core.options import Argument, Option
-
-_IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
-
-
-def lasting(url: str) -> str:
-    """Refuse an in-memory database, which would end with the command. Other URLs are parsed later."""
-    if _IN_MEMORY.fullmatch(url.strip()):
-        raise ValueError("it names no file, and a database in memory ends with the command")
-    return url
-
+from rowtide.databases.urls import lasting
 
 Db = Annotated[
     str,

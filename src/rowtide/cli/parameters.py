@@ -8,13 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
 
-from rowtide.cli.value_types import COLUMN_LIST, PAIR, metavar_of, value_type
+from rowtide.cli.value_types import COLUMN_LIST, PAIR, Choice, metavar_of, value_type
 from rowtide.core.options import Argument, Option
 
 
@@ -59,7 +58,7 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     attributes: dict[str, Any] = {"type": reader, "help": said.help}
     attributes["callback"] = _finishing(gather, default, said)
     if gather is None and default is not MISSING:
-        attributes["default"] = default.value if isinstance(default, Enum) else default
+        attributes["default"] = reader.write(default) if isinstance(reader, Choice) and default is not None else default
     if isinstance(said, Argument):
         is_optional = default is not MISSING
         metavar = said.metavar or name.upper()
@@ -92,15 +91,14 @@ def _without_none(kind: Any) -> Any:
 
 def _readers(kind: Any, said: Option | Argument) -> tuple[click.ParamType[Any], Callable[[Any], Any] | None]:
     """Return what reads one value, and what puts many together; None if there is only one."""
-    least, most = (said.min, said.max) if isinstance(said, Option) else (None, None)
     origin = get_origin(kind)
     if origin is Mapping:
         return PAIR, dict
-    if origin is tuple:
+    if origin is list or (origin is Sequence and isinstance(said, Argument)):
+        return value_type(get_args(kind)[0], said), list
+    if origin in (tuple, Sequence):
         return COLUMN_LIST, None
-    if origin in (list, Sequence):
-        return value_type(get_args(kind)[0], least, most), list
-    return value_type(kind, least, most), None
+    return value_type(kind, said), None
 
 
 def _finishing(gather: Callable[[Any], Any] | None, default: Any, said: Option | Argument) -> Callable[..., Any]:

@@ -11,16 +11,26 @@ from uuid import UUID
 import click
 
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.options import Argument, Option
 
 
 class Choice(click.Choice[Enum]):
-    """A member of an enumeration, written as its value."""
+    """A member of an enumeration: of texts written as its text, of numbers as its name, or its number."""
 
     name = "choice"
 
+    def __init__(self, kind: type[Enum], *, by_number: bool = False) -> None:
+        self._by_number = by_number
+        super().__init__(kind)
+
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """Return how a member is written."""
-        return str(choice.value if isinstance(choice, Enum) else choice)
+        return self.write(choice) if isinstance(choice, Enum) else str(choice)
+
+    def write(self, member: Enum) -> str:
+        """Return how a member is written."""
+        by_name = isinstance(member, int) and not self._by_number
+        return member.name.lower().replace("_", "-") if by_name else str(member.value)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return what the help shows for a value."""
@@ -63,13 +73,15 @@ _PLAIN: Mapping[Any, click.ParamType[Any]] = {
 _RANGES: Mapping[Any, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
-def value_type(kind: Any, least: float | None, most: float | None) -> click.ParamType[Any]:
+def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
     """Return what reads one value of a type, within its bounds."""
-    if least is not None or most is not None:
-        in_range: click.ParamType[Any] = _RANGES[kind](least, most)
+    if issubclass(kind, Enum):
+        return Choice(kind, by_number=isinstance(said, Option) and said.by_number)
+    if isinstance(said, Option) and (said.min is not None or said.max is not None):
+        in_range: click.ParamType[Any] = _RANGES[kind](said.min, said.max)
         in_range.name = _PLAIN[kind].name
         return in_range
-    return Choice(kind) if issubclass(kind, Enum) else _PLAIN[kind]
+    return _PLAIN[kind]
 
 
 def metavar_of(kind: click.ParamType[Any]) -> str | None:

@@ -181,6 +181,17 @@ class FileNotWritable(RowtideError):
 
 
 @numbered
+class OptionsContradict(Invalid):
+    """Two options say different things of the same."""
+
+    number = 1138
+    fact = "{one} and {other} say different things"
+    hint = "Give one of them."
+    one: str
+    other: str
+
+
+@numbered
 class FileNotReadable(RowtideError):
     """A file that the user names cannot be read."""
 

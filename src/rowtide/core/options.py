@@ -37,6 +37,8 @@ class Option:
     max: float | None = None
     show_default: str | bool = True
     """Whether the help shows the default, or what it says instead of the value."""
+    by_number: bool = False
+    """Whether the members of an enumeration are written as their numbers, which are SQL Server's; else by name."""
     check: Callable[[Any], Any] | None = None
     """Return the value, or refuse it (`ValueError`)."""
 

@@ -32,6 +32,7 @@ _KEYWORD = re.compile(
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 _PLAIN_PATH = re.compile(r"[^:@=?&\s]+")
 
 
@@ -243,3 +244,10 @@ def _unescape(text: str | None) -> str | None:
         raise UrlNotRead("its %-escapes are not UTF-8") from None
     _require_text(plain or "-")
     return plain
+
+
+def lasting(url: str) -> str:
+    """Refuse a database in memory, which would end with the command (`ValueError`). Other URLs are parsed later."""
+    if _IN_MEMORY.fullmatch(url.strip()):
+        raise ValueError("it names no file, and a database in memory ends with the command")
+    return url

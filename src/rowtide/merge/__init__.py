@@ -42,9 +42,15 @@ if TYPE_CHECKING:
     from rowtide.merge.nodes.roles.writing import Refusal
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.handle import MergeRehearsal
-    from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
-    from rowtide.merge.publishing.prepared import Existing, ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
+    from rowtide.merge.publishing.requests import (
+        ArticleRequest,
+        Existing,
+        ExistingRows,
+        ExistingSubscription,
+        NewMergeArticle,
+        NewMergeSubscription,
+    )
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
     from rowtide.merge.publishing.snapshots import SnapshotProgress
@@ -59,7 +65,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Article",
     "ArticleColumn",
-    "ArticleOptions",
     "ArticleReference",
     "ArticleRequest",
     "ArticleValidation",
@@ -70,6 +75,7 @@ __all__ = [
     "ExchangeType",
     "Existing",
     "ExistingRows",
+    "ExistingSubscription",
     "FileKind",
     "FilterType",
     "JoinFilter",
@@ -83,6 +89,8 @@ __all__ = [
     "MergeReplication",
     "MergeSession",
     "MergeStatus",
+    "NewMergeArticle",
+    "NewMergeSubscription",
     "Omission",
     "Part",
     "PartKind",
@@ -125,17 +133,17 @@ __all__ = [
 _HOMES = {
     "Article": "rowtide.merge.articles",
     "ArticleColumn": "rowtide.merge.articles",
-    "ArticleOptions": "rowtide.merge.publishing.new_articles",
     "ArticleReference": "rowtide.merge.articles",
-    "ArticleRequest": "rowtide.merge.publishing.new_articles",
+    "ArticleRequest": "rowtide.merge.publishing.requests",
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.documented",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "ExchangeType": "rowtide.merge.articles",
-    "Existing": "rowtide.merge.publishing.prepared",
-    "ExistingRows": "rowtide.merge.publishing.prepared",
+    "Existing": "rowtide.merge.publishing.requests",
+    "ExistingRows": "rowtide.merge.publishing.requests",
+    "ExistingSubscription": "rowtide.merge.publishing.requests",
     "FileKind": "rowtide.merge.publishing.snapshot_files",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
@@ -149,6 +157,8 @@ _HOMES = {
     "MergeReplication": "rowtide.merge.api",
     "MergeSession": "rowtide.merge.inspection.sessions",
     "MergeStatus": "rowtide.merge.status",
+    "NewMergeArticle": "rowtide.merge.publishing.requests",
+    "NewMergeSubscription": "rowtide.merge.publishing.requests",
     "Omission": "rowtide.merge.nodes.table_parts",
     "Part": "rowtide.merge.nodes.table_parts",
     "PartKind": "rowtide.merge.nodes.table_parts",

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
-from rowtide.databases.run_as import RunAs
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, SubscriberType, Subscription
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.listing import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
@@ -32,13 +32,17 @@ from rowtide.merge.handle import knows
 from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
-from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
 from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
-from rowtide.merge.publishing.prepared import Existing, ExistingRows
 from rowtide.merge.publishing.recovering import Recovered
+from rowtide.merge.publishing.requests import (
+    ExistingRows,
+    ExistingSubscription,
+    NewMergeSubscription,
+    choose_partition,
+)
 from rowtide.merge.publishing.schema_changes import (
     SchemaChange,
     SchemaStatus,
@@ -74,59 +78,40 @@ class MergeReplication(MergePublishing, MergeInspection):
         """Return a publisher without effect, which records the statements that would run."""
         return MergeRehearsal(self.url)
 
-    def add_subscription(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        subscriber_type: SubscriberType = SubscriberType.CLIENT,
-        priority: float = 0.0,
-        partition: Partition | None = None,
-        run_as: RunAs = RunAs.OWNER,
-        snapshot: Path | None = None,
-        on_progress: SnapshotProgress = lambda _article, _rows: None,
-        on_omission: Callable[[Omission], None] = lambda _omission: None,
-    ) -> Subscription:
+    @takes(NewMergeSubscription)
+    def add_subscription(self, subscription: NewMergeSubscription) -> Subscription:
         """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
-        A SQLite file that does not exist is created. `partition` gives the values of host_name() and suser_name() that
-        the articles' filters use; `on_omission` is called with each part of the publisher's tables that the
-        subscriber's database does not have. `run_as` says with whose rights the code of tables of other roles runs
-        that a PostgreSQL subscriber's node writes. With `snapshot`, a folder of `make_snapshot`, the rows come from its
-        files; a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`,
-        `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`, `PartitionValueUnfit`; of a snapshot
-        `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
+        A SQLite file that does not exist is created. `host_name` and `login` are the values of host_name() and
+        suser_name() that the articles' filters use, `partition` is both; `on_omission` is called with each part of the
+        publisher's tables that the subscriber's database does not have. `run_as` says with whose rights the code of
+        tables of other roles runs that a PostgreSQL subscriber's node writes. With `snapshot`, a folder of
+        `make_snapshot`, the rows come from its files; a repeat continues where a call was interrupted. Raises
+        `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`,
+        `PartitionValueUnfit`, `OptionsContradict`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`,
+        `SnapshotDamaged`.
         """
-        add = add_subscription if snapshot is None else partial(subscribe_from_snapshot, folder=snapshot)
-        with self._open_hub(publication) as hub, open_subscriber(subscriber, DEFAULT_LIMITS) as node:
+        folder, partition = subscription.snapshot, subscription.chosen_partition
+        add = add_subscription if folder is None else partial(subscribe_from_snapshot, folder=folder)
+        with (
+            self._open_hub(subscription.publication) as hub,
+            open_subscriber(subscription.subscriber, DEFAULT_LIMITS) as node,
+        ):
             return add(
                 hub,
                 node,
-                publication,
-                address(subscriber),
-                subscriber_type=subscriber_type,
-                priority=priority,
+                subscription.publication,
+                address(subscription.subscriber),
+                subscriber_type=subscription.subscriber_type,
+                priority=subscription.priority,
                 partition=partition,
-                run_as=run_as,
-                on_progress=on_progress,
-                on_omission=on_omission,
+                run_as=subscription.run_as,
+                on_progress=subscription.on_progress,
+                on_omission=subscription.on_omission,
             )
 
-    def subscribe_existing(
-        self,
-        publication: str,
-        subscriber: str,
-        existing: Existing,
-        *,
-        absent_is_delete: bool = False,
-        subscriber_type: SubscriberType = SubscriberType.CLIENT,
-        priority: float = 0.0,
-        partition: Partition | None = None,
-        run_as: RunAs = RunAs.OWNER,
-        on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
-        on_progress: SnapshotProgress = lambda _article, _rows: None,
-        on_omission: Callable[[Omission], None] = lambda _omission: None,
-    ) -> Subscription:
+    @takes(ExistingSubscription)
+    def subscribe_existing(self, subscription: ExistingSubscription) -> Subscription:
         """Subscribe a database that has tables and rows already (SQL Server: @sync_type none).
 
         Rows are matched by primary key; `existing` says what becomes of those that differ, or that the publisher does
@@ -134,29 +119,40 @@ class MergeReplication(MergePublishing, MergeInspection):
         `on_existing` is called with what each table had. Tables that are not there are created; else as
         `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
         that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`,
-        `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`.
+        `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `OptionsContradict`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
+        partition = subscription.chosen_partition
+        with (
+            self._open_hub(subscription.publication) as hub,
+            open_node(subscription.subscriber, DEFAULT_LIMITS) as node,
+        ):
             return add_subscription(
                 hub,
                 node,
-                publication,
-                address(subscriber),
-                subscriber_type=subscriber_type,
-                priority=priority,
+                subscription.publication,
+                address(subscription.subscriber),
+                subscriber_type=subscription.subscriber_type,
+                priority=subscription.priority,
                 partition=partition,
-                run_as=run_as,
-                existing=existing,
-                absent_is_delete=absent_is_delete,
-                on_existing=on_existing,
-                on_progress=on_progress,
-                on_omission=on_omission,
+                run_as=subscription.run_as,
+                existing=subscription.existing,
+                absent_is_delete=subscription.absent_is_delete,
+                on_existing=subscription.on_existing,
+                on_progress=subscription.on_progress,
+                on_omission=subscription.on_omission,
             )
 
     def compare_existing(
-        self, publication: str, subscriber: str, *, partition: Partition | None = None
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        partition: Partition | None = None,
+        host_name: str | None = None,
+        login: str | None = None,
     ) -> Sequence[ExistingRows]:
         """Return what `subscribe_existing` would find; no row is changed. Raises what that raises."""
+        partition = choose_partition(partition, host_name, login)
         with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return compare_existing(hub, node, publication, address(subscriber), partition)
 
@@ -166,15 +162,18 @@ class MergeReplication(MergePublishing, MergeInspection):
         folder: Path,
         *,
         partition: Partition | None = None,
+        host_name: str | None = None,
+        login: str | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
     ) -> PartitionSnapshot:
         """Write the rows that subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
 
         An earlier snapshot in the folder is replaced. Raises `MergePublicationUnknown`, `PartitionValueMissing`,
-        `PartitionValueUnfit`, `FileNotWritable`.
+        `PartitionValueUnfit`, `OptionsContradict`, `FileNotWritable`.
         """
+        chosen = choose_partition(partition, host_name, login)
         with self._open_hub(publication) as hub:
-            return make_snapshot(hub, publication, partition or Partition(), folder, on_progress)
+            return make_snapshot(hub, publication, chosen, folder, on_progress)
 
     def drop_subscription(
         self,
@@ -222,7 +221,9 @@ class MergeReplication(MergePublishing, MergeInspection):
         publication: str,
         subscriber: str,
         *,
-        partition: Partition,
+        partition: Partition | None = None,
+        host_name: str | None = None,
+        login: str | None = None,
         on_progress: Progress = lambda _phase, _done, _all: None,
         hide_keys: bool = False,
         limits: DeviceLimits = DEFAULT_LIMITS,
@@ -231,12 +232,12 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         Its changes are uploaded first; then rows leave and enter as in a synchronisation. If it is interrupted, the
         next synchronisation or a repeat completes it. Raises `PartitionUnused`, `PartitionValueMissing`,
-        `PartitionValueUnfit`, and what `sync` raises.
+        `PartitionValueUnfit`, `OptionsContradict`, and what `sync` raises.
         """
-        name = address(subscriber)
+        name, wanted = address(subscriber), choose_partition(partition, host_name, login)
         with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
             pairing = pair(hub, node, publication, name)
-            chosen = require_partition(pairing, partition)
+            chosen = require_partition(pairing, wanted)
             synchronise_following(hub, node, publication, name, on_progress)
             move(hub, pair(hub, node, publication, name), chosen)
             return synchronise_following(hub, node, publication, name, on_progress)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+from rowtide.core.options import Option
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
@@ -47,10 +48,17 @@ class DeviceLimits:
     those of all that is uploaded at once.
     """
 
-    statement_s: float = 60.0
-    row_bytes: int = 1 << 27
-    rows: int = 10_000_000
-    upload_bytes: int = 1 << 34
+    statement_s: Annotated[
+        float,
+        Option("--statement-timeout", metavar="SECONDS", min=0.01, help="Of a statement in the subscriber's file."),
+    ] = 60.0
+    row_bytes: Annotated[
+        int, Option("--max-row-bytes", min=1000, max=1_000_000_000, help="Of a row that the subscriber uploads.")
+    ] = 1 << 27
+    rows: Annotated[int, Option("--max-upload-rows", min=1, help="That are uploaded at once.")] = 10_000_000
+    upload_bytes: Annotated[
+        int, Option("--max-upload-bytes", min=1000, help="Of all rows that are uploaded at once.")
+    ] = 1 << 34
 
 
 DEFAULT_LIMITS = DeviceLimits()
@@ -128,12 +136,16 @@ class UploadOptions(IntEnum):
     """Read rows."""
 
 
+HostName = Annotated[str | None, Option("--host-name", help="What host_name() is in filters.", show_default=False)]
+Login = Annotated[str | None, Option("--login", help="What suser_name() is in filters.", show_default=False)]
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A subscriber's values of the filter functions; None for a function that no article's filter uses."""
 
-    host_name: str | None = None
-    suser_name: str | None = None
+    host_name: HostName = None
+    suser_name: Login = None
 
 
 class FilterType(IntEnum):

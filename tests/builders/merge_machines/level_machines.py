@@ -26,7 +26,7 @@ from builders.merge_machines.merge_machine_base import (
 )
 from rowtide.merge.articles import Partition, SubscriberType
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
-from rowtide.merge.publishing.prepared import Existing
+from rowtide.merge.publishing.requests import Existing
 
 DEFINITIONS = (
     "create table customer (id integer primary key, region varchar(5), note varchar(5))",
@@ -84,7 +84,7 @@ class MergingLevels(MergeMachine):
             merge.add_filter(PUBLICATION, child, parent, condition)
         region, file = self.merge.subscribers
         server = SubscriberType.SERVER
-        merge.add_subscription(PUBLICATION, region.url, subscriber_type=server, partition=Partition(REGION))
+        merge.add_subscription(PUBLICATION, region.url, subscriber_type=server, host_name=REGION)
         below.add_publication(DEVICES)
         for table in COLUMNS:
             below.add_article(DEVICES, table, compensate_for_errors=True, **self.options)
@@ -92,7 +92,7 @@ class MergingLevels(MergeMachine):
         # Rows whose keys go round cannot all be written under foreign keys that are checked with each statement.
         own = [each.replace("(id), ", "(id) deferrable, ") if self.numbered else each for each in DEFINITIONS]
         file.execute(*own, ROWS[0])
-        merge.subscribe_existing(PUBLICATION, file.url, Existing.KEEP, partition=Partition(REGION))
+        merge.subscribe_existing(PUBLICATION, file.url, Existing.KEEP, host_name=REGION)
 
     def attempt(self, member: int, *statements: str) -> bool:
         return attempt(self.everyone[member], *statements)

@@ -21,7 +21,7 @@ from rowtide.diagnosis.result import CheckResult, State
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner
 from rowtide.merge.errors.publishing import FilterRefused, ResolverRefused
-from rowtide.merge.publishing.prepared import Existing
+from rowtide.merge.publishing.requests import Existing
 
 pytestmark = pytest.mark.live
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import HubDb, Publication
+from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.publishing.requests import PublicationName
 
 app = CommandTable()
 
@@ -28,7 +29,7 @@ _ROWS = ("losing_row", "winning_row")
 @app.command(epilog="Example: rowtide merge conflicts shop orders --format jsonl --db postgresql://localhost/shop")
 def conflicts(
     db: AnyDb,
-    publication: Publication,
+    publication: PublicationName,
     article: Annotated[str | None, Argument(metavar="TABLE", help="default: all")] = None,
     form: ListingFormat = Format.TABLE,
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import ArticleName, HostName, HubDb, HubRunAs, Login, NewHubRunAs, Publication
+from rowtide.cli.merge.options import ArticleName, HubDb, HubRunAs, NewHubRunAs
 from rowtide.cli.options import DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
@@ -20,26 +20,21 @@ from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
     FilterType,
     Partition,
-    PartitionOptions,
     UnseenChildren,
     UploadOptions,
 )
+from rowtide.merge.publishing.requests import UNSEEN_CHILDREN, UPLOAD_OPTIONS, NewMergeArticle, PublicationName
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing
 
 app = CommandTable()
-_UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
-_UNSEEN_CHILDREN = (
-    "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
-    "refuse: the row returns; record: each row that is lost becomes a conflict."
-)
 
 
 @app.command(epilog="Example: rowtide merge add-publication shop --db postgresql://localhost/shop")
 def add_publication(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     retention_days: Annotated[
         int,
         Option(
@@ -83,7 +78,7 @@ def add_publication(
 )
 def change_publication(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     retention_days: Annotated[
         int | None,
         Option(
@@ -113,7 +108,7 @@ def change_publication(
 
 
 @app.command(epilog="Example: rowtide merge drop-publication shop --db postgresql://localhost/shop")
-def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = False) -> None:
+def drop_publication(db: HubDb, publication: PublicationName, *, dry_run: DryRun = False) -> None:
     """Drop a publication without subscriptions (SQL Server: sp_dropmergepublication).
 
     Also drops its triggers, and the columns `rowguid` that it added; with the last publication, all of merge's objects.
@@ -127,120 +122,14 @@ def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = F
     epilog="Example: rowtide merge add-article shop orders --column-tracking --resolver later-wins:changed_at"
     " --db postgresql://localhost/shop"
 )
-def add_article(
-    db: HubDb,
-    publication: Publication,
-    table: Annotated[str, Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")],
-    resolver: Annotated[
-        str,
-        Option(
-            help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
-            "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
-            "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
-            "download-only; procedure:schema.function of the hub's database; or python:module.Class, a handler."
-        ),
-    ] = "priority",
-    where: Annotated[
-        str | None,
-        Option(
-            help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name().",
-            show_default="all",
-        ),
-    ] = None,
-    partition_options: Annotated[
-        int,
-        Option(
-            help="0: rows may be in several partitions, and move between them; 1: subscribers do not change what "
-            "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
-            "subscriber, too.",
-        ),
-    ] = 0,
-    columns: Annotated[
-        str | None,
-        Option(
-            metavar="NAME,NAME...",
-            help="The columns that subscribers have, separated by commas; the key is always among them.",
-            show_default="all",
-        ),
-    ] = None,
-    subscriber_upload_options: Annotated[
-        int, Option(help=f"What subscriptions of type client may change. {_UPLOAD_OPTIONS}", min=0, max=2)
-    ] = 0,
-    on_unseen_children: Annotated[UnseenChildren, Option(help=_UNSEEN_CHILDREN)] = UnseenChildren.REFUSE,
-    *,
-    column_tracking: Annotated[
-        bool,
-        Option("--column-tracking", help="Changes of different columns of a row are merged, without conflict."),
-    ] = False,
-    compensate_for_errors: Annotated[
-        bool,
-        Option(
-            "--compensate-for-errors",
-            help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
-        ),
-    ] = False,
-    record_conflict_detection: Annotated[
-        bool,
-        Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
-    ] = False,
-    record_conflict_resolution: Annotated[
-        bool,
-        Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
-    ] = False,
-    identity_range: Annotated[
-        int,
-        Option(
-            help="Numbers in each of a node's two ranges, from which its programs number new rows.",
-            min=0,
-            show_default="no ranges",
-        ),
-    ] = 0,
-    publisher_identity_range: Annotated[
-        int,
-        Option(
-            help="Numbers in each range that a subscriber of type server gives to its own subscribers.",
-            min=0,
-            show_default="none",
-        ),
-    ] = 0,
-    threshold: Annotated[
-        int, Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
-    ] = 100,
-    renumber: Annotated[
-        bool,
-        Option(
-            "--renumber",
-            help="Of two rows inserted with one key, the loser gets a new key, and keeps its children.",
-        ),
-    ] = False,
-    dry_run: DryRun = False,
-) -> None:
+def add_article(db: HubDb, article: NewMergeArticle, *, dry_run: DryRun = False) -> None:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle).
 
     Adds triggers, and a column `rowguid` if the table has none.
     """
-    if partition_options not in tuple(PartitionOptions):
-        raise click.BadParameter("it is 0, 1, 2 or 3", param_hint="--partition-options")
-    with notes.status(f"Adding {table} ..."), altering(db, dry_run=dry_run) as merge:
-        article = merge.add_article(
-            publication,
-            table,
-            column_tracking=column_tracking,
-            resolver=resolver,
-            compensate_for_errors=compensate_for_errors,
-            where=where,
-            partition_options=PartitionOptions(partition_options),
-            columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            record_conflict_detection=record_conflict_detection,
-            record_conflict_resolution=record_conflict_resolution,
-            renumber=renumber,
-            upload_options=UploadOptions(subscriber_upload_options),
-            identity_range=identity_range,
-            publisher_identity_range=publisher_identity_range,
-            threshold=threshold,
-            on_unseen_children=on_unseen_children,
-        )
-    tell(f"Added: article {article.name}.", dry_run=dry_run)
+    with notes.status(f"Adding {article.table} ..."), altering(db, dry_run=dry_run) as merge:
+        added = merge.add_article(article)
+    tell(f"Added: article {added.name}.", dry_run=dry_run)
 
 
 @app.command(
@@ -249,26 +138,21 @@ def add_article(
 )
 def add_filter(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     child: Annotated[str, Argument(metavar="CHILD", help="the article whose rows follow")],
     parent: Annotated[str, Argument(metavar="PARENT", help="the article that they follow")],
     join: Annotated[str, Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
     filter_type: Annotated[
-        str,
+        FilterType,
         Option("--type", help="join: rows follow the parent's; record: they are one logical record with it; both."),
-    ] = "join",
+    ] = FilterType.JOIN,
     *,
     unique_key: Annotated[
         bool, Option("--unique-key", help="A row of CHILD matches one row of PARENT at most.")
     ] = False,
 ) -> None:
     """Add a join filter: rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter)."""
-    types = {each.name.lower(): each for each in FilterType}
-    if filter_type not in types:
-        raise click.BadParameter(f"it is {', '.join(types)}", param_hint="--type")
-    connect(db).merge.add_filter(
-        publication, child, parent, join, unique_key=unique_key, filter_type=types[filter_type]
-    )
+    connect(db).merge.add_filter(publication, child, parent, join, unique_key=unique_key, filter_type=filter_type)
     notes.print(f"Added: {child} follows {parent}.")
 
 
@@ -278,7 +162,7 @@ def add_filter(
 )
 def change_article(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     article: ArticleName,
     where: Annotated[str | None, Option(help="Its row filter.", show_default="as it is")] = None,
     join: Annotated[
@@ -286,11 +170,11 @@ def change_article(
         Option(metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"),
     ] = None,
     subscriber_upload_options: Annotated[
-        int | None,
-        Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
+        UploadOptions | None,
+        Option(help=f"What clients may change. {UPLOAD_OPTIONS}", show_default="as it is", by_number=True),
     ] = None,
     resolver: Annotated[str | None, Option(help="As of add-article.", show_default="as it is")] = None,
-    on_unseen_children: Annotated[UnseenChildren | None, Option(help=_UNSEEN_CHILDREN, show_default="as it is")] = None,
+    on_unseen_children: Annotated[UnseenChildren | None, Option(help=UNSEEN_CHILDREN, show_default="as it is")] = None,
     *,
     column_tracking: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
     compensate_for_errors: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
@@ -329,16 +213,16 @@ def change_article(
 
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")
-def add_partition(db: HubDb, publication: Publication, host_name: HostName = None, login: Login = None) -> None:
+def add_partition(db: HubDb, publication: PublicationName, partition: Partition) -> None:
     """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition)."""
-    number = connect(db).merge.add_partition(publication, Partition(host_name, login))
+    number = connect(db).merge.add_partition(publication, partition)
     notes.print(f"Added: partition {number}.")
 
 
 @app.command(epilog="Example: rowtide merge adjust-identity-range shop orders --db postgresql://localhost/shop")
 def adjust_identity_range(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     article: ArticleName,
 ) -> None:
     """Give the publisher new numbers if it has used its own (SQL Server: sp_adjustpublisheridentityrange)."""
@@ -349,7 +233,7 @@ def adjust_identity_range(
 @app.command(epilog="Example: rowtide merge restore-identity-range shop orders --db postgresql://localhost/shop")
 def restore_identity_range(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     article: ArticleName,
 ) -> None:
     """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
@@ -363,7 +247,7 @@ def restore_identity_range(
 @app.command(epilog="Example: rowtide merge drop-article shop orders --db postgresql://localhost/shop")
 def drop_article(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     article: ArticleName,
     *,
     dry_run: DryRun = False,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import ArticleName, HubDb, Publication
+from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.output.statements import tell
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
+from rowtide.merge.publishing.requests import PublicationName
 
 app = CommandTable()
 
@@ -29,7 +30,7 @@ _SCHEMA_CHANGE = {
 )
 def alter_article(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     article: ArticleName,
     clause: Annotated[str, Argument(metavar="CLAUSE", help="what follows `alter table NAME`")],
     *,
@@ -47,7 +48,7 @@ def alter_article(
 
 @app.command(epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop")
 def schema_changes(
-    db: HubDb, publication: Publication, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: HubDb, publication: PublicationName, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
     """List schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges)."""
     listed = connect(db).merge.list_schema_changes(publication)
@@ -60,7 +61,7 @@ def schema_changes(
 @app.command(epilog="Example: rowtide merge mark-schema-change shop 3 --skip --db postgresql://localhost/shop")
 def mark_schema_change(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     version: Annotated[int, Argument(metavar="VERSION", help="as schema-changes lists it")],
     *,
     skip: Annotated[

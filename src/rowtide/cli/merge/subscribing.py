@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,31 +12,26 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.merge.options import (
-    HostName,
-    HubDb,
-    Login,
-    MaxRowBytes,
-    MaxUploadBytes,
-    MaxUploadRows,
-    Publication,
-    StatementTimeout,
-    Subscriber,
-    SubscriberRunAs,
-)
+from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.options import Option
-from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
-from rowtide.merge.articles import SubscriberType as Kind
+from rowtide.merge.articles import DeviceLimits, Partition, SubscriberType
 from rowtide.merge.articles import Subscription as MergeSubscription
+from rowtide.merge.publishing.requests import (
+    Existing,
+    ExistingRows,
+    NewMergeSubscription,
+    PublicationName,
+    SubscriberUrl,
+)
 
 if TYPE_CHECKING:
-    from rowtide.merge.publishing.prepared import ExistingRows
+    from rowtide.merge.api import MergeReplication
     from rowtide.merge.publishing.recovering import Recovered
+    from rowtide.merge.publishing.requests import ExistingRows
 
 app = CommandTable()
 
@@ -48,49 +43,14 @@ _ARTICLE_VALIDATION = {
 }
 
 
-class ExistingTables(StrEnum):
-    """What becomes of rows of tables that are there."""
-
-    KEEP = "keep"
-    OVERWRITE = "overwrite"
-
-
-class SubscriberType(StrEnum):
-    """Weight of a subscriber's changes in conflicts."""
-
-    CLIENT = "client"
-    SERVER = "server"
-
-
 @app.command(
     epilog="Example: rowtide merge add-subscription shop --subscriber sqlite:///field.db --db postgresql://localhost/shop"
 )
 def add_subscription(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
-    kind: Annotated[
-        SubscriberType,
-        Option(
-            "--type",
-            help="client: its changes count as the publisher's once they are merged, the first to synchronise wins; "
-            "server: they keep the priority of its subscription.",
-        ),
-    ] = SubscriberType.CLIENT,
-    priority: Annotated[float, Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
-    host_name: HostName = None,
-    login: Login = None,
-    snapshot: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            help="Fill the tables from files that `rowtide merge snapshot` made, of their partition. An interrupted "
-            "command continues when it is repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    subscription: NewMergeSubscription,
     existing: Annotated[
-        ExistingTables | None,
+        Existing | None,
         Option(
             help="Take over tables that are there. keep: the subscriber's rows are uploaded where they differ; "
             "overwrite: they get the publisher's version, and rows that only the subscriber has are deleted.",
@@ -102,7 +62,6 @@ def add_subscription(
         bool,
         Option("--absent-is-delete", help="--existing keep: rows that the subscriber lacks are deleted everywhere."),
     ] = False,
-    run_as: SubscriberRunAs = RunAs.OWNER,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
 ) -> None:
@@ -110,59 +69,52 @@ def add_subscription(
 
     A SQLite file that does not exist is created.
     """
-    if priority and kind is SubscriberType.CLIENT:
+    if subscription.priority and subscription.subscriber_type is SubscriberType.CLIENT:
         raise click.BadParameter("only servers have one", param_hint="--priority")
-    if absent_is_delete and existing is not ExistingTables.KEEP:
+    if absent_is_delete and existing is not Existing.KEEP:
         raise click.BadParameter("only with --existing keep", param_hint="--absent-is-delete")
-    if existing is not None and snapshot is not None:
+    if existing is not None and subscription.snapshot is not None:
         raise click.BadParameter("not with --snapshot", param_hint="--existing")
 
     omissions: list[object] = []
+    merge = connect(db).merge
     if existing is not None:
-        from rowtide.merge.publishing.prepared import Existing
-
-        merge, partition = connect(db).merge, Partition(host_name, login)
-        with notes.status("Comparing ..."):
-            found = merge.compare_existing(publication, subscriber, partition=partition)
-        for rows in found:
-            notes.print(str(rows), soft_wrap=True)
-            for trigger in rows.rewriting:
-                notes.print(f"Warning: {trigger}", soft_wrap=True)
-        for lost in _lost(found, existing, absent_is_delete=absent_is_delete):
-            confirm_loss(lost, yes=yes)
-        with _copying() as on_progress:
-            merge.subscribe_existing(
-                publication,
-                subscriber,
-                Existing(existing.value),
-                absent_is_delete=absent_is_delete,
-                subscriber_type=Kind[kind.name],
-                priority=priority,
-                partition=partition,
-                run_as=run_as,
-                on_progress=on_progress,
-                on_omission=omissions.append,
-            )
-        _print_added(omissions)
-        return
+        _confirm_taking_over(merge, subscription, existing, absent_is_delete=absent_is_delete, yes=yes)
     with _copying() as on_progress:
-        connect(db).merge.add_subscription(
-            publication,
-            subscriber,
-            subscriber_type=Kind[kind.name],
-            priority=priority,
-            partition=Partition(host_name, login),
-            run_as=run_as,
-            snapshot=snapshot,
-            on_progress=on_progress,
-            on_omission=omissions.append,
+        watched = replace(subscription, on_progress=on_progress, on_omission=omissions.append)
+        if existing is None:
+            merge.add_subscription(watched)
+        else:
+            merge.subscribe_existing(watched.taking_over(existing, absent_is_delete=absent_is_delete))
+    for omission in omissions:
+        notes.print(f"Not at the subscriber: {omission}")
+    notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
+
+
+def _confirm_taking_over(
+    merge: MergeReplication,
+    subscription: NewMergeSubscription,
+    existing: Existing,
+    *,
+    absent_is_delete: bool,
+    yes: bool,
+) -> None:
+    """Say what the tables have that are taken over, and ask about what is lost."""
+    with notes.status("Comparing ..."):
+        found = merge.compare_existing(
+            subscription.publication, subscription.subscriber, partition=subscription.chosen_partition
         )
-    _print_added(omissions)
+    for rows in found:
+        notes.print(str(rows), soft_wrap=True)
+        for trigger in rows.rewriting:
+            notes.print(f"Warning: {trigger}", soft_wrap=True)
+    for lost in _lost(found, existing, absent_is_delete=absent_is_delete):
+        confirm_loss(lost, yes=yes)
 
 
-def _lost(found: Sequence[ExistingRows], existing: ExistingTables, *, absent_is_delete: bool) -> Iterator[str]:
+def _lost(found: Sequence[ExistingRows], existing: Existing, *, absent_is_delete: bool) -> Iterator[str]:
     """Yield what the user is to confirm."""
-    if existing is ExistingTables.OVERWRITE:
+    if existing is Existing.OVERWRITE:
         rows = sum(each.different + each.only_subscriber for each in found)
         if rows:
             yield f"the subscriber's version of {rows:,} rows"
@@ -172,22 +124,15 @@ def _lost(found: Sequence[ExistingRows], existing: ExistingTables, *, absent_is_
             yield f"{rows:,} rows of the publisher, and of all subscribers, at the next synchronisation"
 
 
-def _print_added(omissions: Sequence[object]) -> None:
-    for omission in omissions:
-        notes.print(f"Not at the subscriber: {omission}")
-    notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
-
-
 @app.command(
     epilog="Example: rowtide merge snapshot shop --host-name north --to snapshots/north --db postgresql://localhost/shop"
 )
 def snapshot(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     to: Annotated[Path, Option(metavar="DIR", help="The folder, which is created.")],
-    host_name: HostName = None,
-    login: Login = None,
     *,
+    partition: Partition,
     _hide_keys: HideKeys = False,
 ) -> None:
     """Write what subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
@@ -195,9 +140,7 @@ def snapshot(
     `rowtide merge add-subscription --snapshot` fills subscribers from them. An earlier snapshot there is replaced.
     """
     with _copying() as on_progress:
-        written = connect(db).merge.make_snapshot(
-            publication, to, partition=Partition(host_name, login), on_progress=on_progress
-        )
+        written = connect(db).merge.make_snapshot(publication, to, partition=partition, on_progress=on_progress)
     notes.print(f"Wrote {written.rows:,} rows in {len(written.files):,} files to {to}.", soft_wrap=True)
 
 
@@ -207,18 +150,15 @@ def snapshot(
 )
 def drop_subscription(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     *,
     ignore_subscriber: IgnoreSubscriber = False,
     upload_first: Annotated[
         bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,
     yes: Yes = False,
-    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
-    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
-    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
-    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
+    limits: DeviceLimits,
 ) -> None:
     """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
@@ -227,7 +167,6 @@ def drop_subscription(
     """
     if ignore_subscriber and upload_first:
         raise click.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
-    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     merge = connect(db).merge
     if upload_first:
         with _copying():
@@ -260,8 +199,8 @@ def drop_subscription(
 )
 def reinitialize(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     *,
     upload_first: Annotated[
         bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
@@ -275,17 +214,13 @@ def reinitialize(
     ] = False,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
-    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
-    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
-    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
-    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
+    limits: DeviceLimits,
 ) -> None:
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
     triggers, because a program had rebuilt it, is uploaded too.
     """
-    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if absent_is_delete and not upload_first:
         raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not upload_first:
@@ -310,8 +245,8 @@ def reinitialize(
 )
 def validate(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     form: ListingFormat = Format.TABLE,
     *,
     checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,

@@ -11,19 +11,7 @@ import click
 
 from rowtide.cli.bounds import parse_time
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import (
-    HostName,
-    HubDb,
-    Login,
-    MaxRowBytes,
-    MaxUploadBytes,
-    MaxUploadRows,
-    Publication,
-    SomePublication,
-    SomeSubscriber,
-    StatementTimeout,
-    Subscriber,
-)
+from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
 from rowtide.cli.options import HideKeys, ListingFormat, Wide
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
@@ -32,7 +20,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition
+from rowtide.merge.articles import DeviceLimits, ExchangeType, Partition
+from rowtide.merge.publishing.requests import PublicationName, SubscriberUrl
 
 if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
@@ -64,14 +53,6 @@ _PENDING = {
 }
 
 
-class Exchange(StrEnum):
-    """What a synchronisation does; in Python, `ExchangeType`."""
-
-    UPLOAD = "upload"
-    DOWNLOAD = "download"
-    BOTH = "both"
-
-
 class SyncEngine(StrEnum):
     """What synchronises many subscribers."""
 
@@ -94,30 +75,26 @@ def sync(
         bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange_type: Annotated[
-        Exchange, Option(help="upload or download alone; the retention asks for both within its days.")
-    ] = Exchange.BOTH,
+        ExchangeType, Option(help="upload or download alone; the retention asks for both within its days.")
+    ] = ExchangeType.BOTH,
     engine: Annotated[
         SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
     ] = SyncEngine.THREADS,
     master: Master = None,
     spark_conf: SparkConf,
     _hide_keys: HideKeys = False,
-    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
-    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
-    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
-    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
+    limits: DeviceLimits,
 ) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
     After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
     were refused; with --all 1 if any subscriber failed, which does not stop the others.
     """
-    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     if all_subscribers == (subscriber is not None):
         raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:
         raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
-    if all_subscribers and exchange_type is not Exchange.BOTH:
+    if all_subscribers and exchange_type is not ExchangeType.BOTH:
         raise click.BadParameter("not with --all", param_hint="--exchange-type")
     if dry_run:
         if publication is None:
@@ -126,9 +103,8 @@ def sync(
         return
     if publication is not None and subscriber is not None:
         with _exchanging() as on_progress:
-            exchange = ExchangeType[exchange_type.name]
             summary = connect(db).merge.sync(
-                publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
+                publication, subscriber, exchange=exchange_type, on_progress=on_progress, limits=limits
             )
         _print_summary(summary, form)
         if summary.refused:
@@ -149,23 +125,19 @@ def sync(
 )
 def resync(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     since: Annotated[str, Option(metavar="start|validation|TIME", help="Since when.")] = "start",
     form: ListingFormat = Format.TABLE,
     *,
     _hide_keys: HideKeys = False,
-    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
-    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
-    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
-    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
+    limits: DeviceLimits,
 ) -> None:
     """Download again what the publisher changed since a time, and write it (SQL Server: sp_resyncmergesubscription).
 
     Cheaper than `reinitialize`. `validation` is the last one that found all rows equal, `start` is as far back as there
     are metadata. Rows that the subscriber has changed itself are uploaded first, as in `sync`.
     """
-    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     when = None if since in ("start", "validation") else parse_time(since)
     with _exchanging() as on_progress:
         summary = connect(db).merge.resync(
@@ -187,27 +159,22 @@ def resync(
 )
 def change_subscription(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
-    host_name: HostName = None,
-    login: Login = None,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     form: ListingFormat = Format.TABLE,
     *,
+    partition: Partition,
     _hide_keys: HideKeys = False,
-    statement_timeout: StatementTimeout = DEFAULT_LIMITS.statement_s,
-    max_row_bytes: MaxRowBytes = DEFAULT_LIMITS.row_bytes,
-    max_upload_rows: MaxUploadRows = DEFAULT_LIMITS.rows,
-    max_upload_bytes: MaxUploadBytes = DEFAULT_LIMITS.upload_bytes,
+    limits: DeviceLimits,
 ) -> None:
     """Move a subscriber to another partition, losing nothing (SQL Server: sp_changemergesubscription).
 
     Its changes are uploaded first; then rows leave and enter. After an interruption, `sync` continues. Exit code 2 if
     rows were refused.
     """
-    limits = DeviceLimits(statement_timeout, max_row_bytes, max_upload_rows, max_upload_bytes)
     with _exchanging() as on_progress:
         summary = connect(db).merge.change_subscription(
-            publication, subscriber, partition=Partition(host_name, login), on_progress=on_progress, limits=limits
+            publication, subscriber, partition=partition, on_progress=on_progress, limits=limits
         )
     _print_summary(summary, form)
     if summary.refused:
@@ -256,7 +223,7 @@ def _print_outcomes(outcomes: Sequence[SyncOutcome], form: Format) -> None:
 )
 def pending(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     subscriber: SomeSubscriber = None,
     form: ListingFormat = Format.TABLE,
     *,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import HubDb, Publication, Subscriber
+from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output.rows import Format, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
+from rowtide.merge.publishing.requests import PublicationName, SubscriberUrl
 
 app = CommandTable()
 
@@ -54,8 +55,8 @@ def make_generation(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
 )
 def enum_changes(
     db: HubDb,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     form: ListingFormat = Format.TABLE,
     *,
     upload: Upload = False,
@@ -77,10 +78,10 @@ def enum_changes(
 )
 def get_metadata(
     db: HubDb,
-    publication: Publication,
+    publication: PublicationName,
     table: Annotated[str, Argument(metavar="TABLE", help="an article's name, or its table")],
     rowguids: Annotated[list[str], Argument(metavar="ROWGUID", help="values of the column rowguid")],
-    subscriber: Subscriber,
+    subscriber: SubscriberUrl,
     form: ListingFormat = Format.TABLE,
     *,
     upload: Upload = False,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
+from rowtide.core.options import takes
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
@@ -20,7 +21,6 @@ from rowtide.merge.articles import (
 from rowtide.merge.handle import MergeHandle
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
 from rowtide.merge.publishing.publications import (
     ArticleChanges,
     add_article,
@@ -33,6 +33,7 @@ from rowtide.merge.publishing.publications import (
     drop_article,
     drop_publication,
 )
+from rowtide.merge.publishing.requests import NewMergeArticle, choose_partition
 
 if TYPE_CHECKING:
     pass
@@ -94,20 +95,16 @@ class MergePublishing(MergeHandle):
                 hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl, run_as=run_as
             )
 
-    def add_article(
-        self,
-        publication: str,
-        table: str,
-        **options: Unpack[ArticleOptions],
-    ) -> Article:
+    @takes(NewMergeArticle)
+    def add_article(self, article: NewMergeArticle) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
-        Options are the fields of `ArticleRequest`. Raises `MergePublicationUnknown`, `ArticleTableNotFound`,
+        Raises `MergePublicationUnknown`, `ArticleTableNotFound`,
         `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`,
         `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`, `SubscriptionsLeft`.
         """
-        with self._altering(publication) as hub:
-            return add_article(hub, publication, table, ArticleRequest(**options))
+        with self._altering(article.publication) as hub:
+            return add_article(hub, article.publication, article.table, article)
 
     def add_filter(
         self,
@@ -163,13 +160,21 @@ class MergePublishing(MergeHandle):
         with self._altering(publication) as hub:
             return alter_article(hub, publication, article, clause)
 
-    def add_partition(self, publication: str, partition: Partition) -> int:
+    def add_partition(
+        self,
+        publication: str,
+        partition: Partition | None = None,
+        *,
+        host_name: str | None = None,
+        login: str | None = None,
+    ) -> int:
         """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.
 
-        Raises `MergePublicationUnknown`.
+        Raises `MergePublicationUnknown`, `OptionsContradict`.
         """
+        chosen = choose_partition(partition, host_name, login)
         with self._altering(publication) as hub:
-            return add_partition(hub, publication, partition)
+            return add_partition(hub, publication, chosen)
 
     def drop_article(self, publication: str, article: str) -> None:
         """Remove a table from a publication (SQL Server: sp_dropmergearticle).

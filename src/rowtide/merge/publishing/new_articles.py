@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import (
     INTEGERS,
     Article,
-    PartitionOptions,
     Publication,
     SubscriberType,
-    UnseenChildren,
     UploadOptions,
 )
 from rowtide.merge.catalogue import (
@@ -36,59 +32,12 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_parts import PartKind
 from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.requests import ArticleRequest
 from rowtide.merge.publishing.schema_changes import define
 from rowtide.merge.publishing.vertical_partitions import choose_columns
 
 _NICKNAME_BITS = 31
 _AUTOINCREMENT = re.compile(r"\bautoincrement\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ArticleRequest:
-    """An article as requested (SQL Server: sp_addmergearticle).
-
-    `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes the
-    values of `--resolver`. `columns` are the published ones, beside the key; None for all. The options of records are
-    those of the logical records that the article is the top of. With `renumber`, of two rows inserted with one key the
-    loser gets a new key, and keeps its children. `upload_options` are those of subscriptions of type client.
-    `identity_range` is the number of keys in each range of a node's, `publisher_identity_range` for the subscribers of
-    a subscriber; a node gets new ranges once it has used `threshold` percent. `on_unseen_children` is about deletes
-    that reach rows at the hub, by foreign keys' actions, which the subscriber had not seen.
-    """
-
-    column_tracking: bool = False
-    resolver: str = "priority"
-    compensate_for_errors: bool = False
-    where: str | None = None
-    partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
-    columns: Sequence[str] | None = None
-    record_conflict_detection: bool = False
-    record_conflict_resolution: bool = False
-    renumber: bool = False
-    upload_options: UploadOptions = UploadOptions.ALLOWED
-    identity_range: int = 0
-    publisher_identity_range: int = 0
-    threshold: int = 100
-    on_unseen_children: UnseenChildren = UnseenChildren.REFUSE
-
-
-class ArticleOptions(TypedDict, total=False):
-    """The fields of an `ArticleRequest`, as arguments."""
-
-    column_tracking: bool
-    resolver: str
-    compensate_for_errors: bool
-    where: str | None
-    partition_options: PartitionOptions
-    columns: Sequence[str] | None
-    record_conflict_detection: bool
-    record_conflict_resolution: bool
-    renumber: bool
-    upload_options: UploadOptions
-    identity_range: int
-    publisher_identity_range: int
-    threshold: int
-    on_unseen_children: UnseenChildren
 
 
 def require_direction(article: Article) -> None:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from enum import Enum
 from uuid import uuid4
 
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import put_retry
+from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.snapshots import Snapshot, put_at_subscriber
 from rowtide.merge.row_hashes import HashBatch, hash_rows
 from rowtide.merge.session.exchange import taken
@@ -28,36 +27,6 @@ from rowtide.merge.versions.lineage import Change
 
 _BATCH_ROWS = 2000
 _NUMBERS = ("numeric", "real", "double precision")
-
-
-class Existing(Enum):
-    """What becomes of rows that a subscriber has, and that differ from the hub's."""
-
-    KEEP = "keep"
-    """They are uploaded: the subscriber's version of rows that both have, and rows that only it has."""
-    OVERWRITE = "overwrite"
-    """They get the hub's version; rows that only the subscriber has are deleted there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExistingRows:
-    """How many rows of a table both nodes have, equal or different, and how many only one of them has.
-
-    `rewriting` are the triggers of the subscriber's table that change rows which arrive, and so make endless traffic.
-    """
-
-    article: str
-    equal: int
-    different: int
-    only_subscriber: int
-    only_publisher: int
-    rewriting: tuple[RewritingTrigger, ...] = ()
-
-    def __str__(self) -> str:
-        return (
-            f"{self.article}: {self.equal:,} rows equal, {self.different:,} different, "
-            f"{self.only_subscriber:,} only at the subscriber, {self.only_publisher:,} only at the publisher"
-        )
 
 
 def require_tables_fit(subscriber: Node, subscriber_name: str, articles: Sequence[Article]) -> None:

@@ -42,7 +42,6 @@ from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import list_subscriptions, set_subscription
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.new_articles import (
-    ArticleRequest,
     define_new,
     find_merged,
     is_preserved,
@@ -55,6 +54,7 @@ from rowtide.merge.publishing.new_articles import (
 )
 from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.record_links import require_record_options, require_records
+from rowtide.merge.publishing.requests import ArticleRequest
 from rowtide.merge.publishing.schema_changes import dropped_at, notice, record, redefine
 from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
 

@@ -48,8 +48,9 @@ from rowtide.merge.progress import (
     remove_subscription,
     set_subscription,
 )
-from rowtide.merge.publishing.prepared import Existing, ExistingRows, PreparedTable, require_tables_fit
+from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
+from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, copying, fill, hold, refill
 from rowtide.merge.session.exchange import Attempt

@@ -1,0 +1,253 @@
+"""What a publisher is asked for: new articles and subscriptions, as commands and methods take them. Pure, and light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from rowtide.core.errors import OptionsContradict
+from rowtide.core.options import Argument, Option
+from rowtide.databases.run_as import RunAs
+from rowtide.databases.urls import lasting
+from rowtide.merge.articles import (
+    HostName,
+    Login,
+    Partition,
+    PartitionOptions,
+    SubscriberType,
+    UnseenChildren,
+    UploadOptions,
+)
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
+from rowtide.merge.nodes.table_parts import Omission
+
+PublicationName = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
+SubscriberUrl = Annotated[
+    str,
+    Option(
+        "--subscriber",
+        help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
+        check=lasting,
+    ),
+]
+UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
+UNSEEN_CHILDREN = (
+    "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
+    "refuse: the row returns; record: each row that is lost becomes a conflict."
+)
+RUN_AS = (
+    "With whose rights triggers, defaults, checks and other code of tables of other roles run that {node} writes on "
+    "PostgreSQL: owner, or agent, whose owners are trusted."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArticleRequest:
+    """What is asked of a new article."""
+
+    resolver: Annotated[
+        str,
+        Option(
+            help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
+            "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
+            "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
+            "download-only; procedure:schema.function of the hub's database; or python:module.Class, a handler."
+        ),
+    ] = "priority"
+    where: Annotated[
+        str | None,
+        Option(
+            help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name().",
+            show_default="all",
+        ),
+    ] = None
+    partition_options: Annotated[
+        PartitionOptions,
+        Option(
+            help="0: rows may be in several partitions, and move between them; 1: subscribers do not change what "
+            "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
+            "subscriber, too.",
+            by_number=True,
+        ),
+    ] = PartitionOptions.OVERLAPPING
+    columns: Annotated[
+        Sequence[str] | None,
+        Option(
+            metavar="NAME,NAME...",
+            help="The columns that subscribers have, separated by commas; the key is always among them.",
+            show_default="all",
+        ),
+    ] = None
+    upload_options: Annotated[
+        UploadOptions,
+        Option(
+            "--subscriber-upload-options",
+            help=f"What subscriptions of type client may change. {UPLOAD_OPTIONS}",
+            by_number=True,
+        ),
+    ] = UploadOptions.ALLOWED
+    on_unseen_children: Annotated[UnseenChildren, Option(help=UNSEEN_CHILDREN)] = UnseenChildren.REFUSE
+    column_tracking: Annotated[
+        bool,
+        Option("--column-tracking", help="Changes of different columns of a row are merged, without conflict."),
+    ] = False
+    compensate_for_errors: Annotated[
+        bool,
+        Option(
+            "--compensate-for-errors",
+            help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
+        ),
+    ] = False
+    record_conflict_detection: Annotated[
+        bool,
+        Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
+    ] = False
+    """Of the logical records that the article is the top of."""
+    record_conflict_resolution: Annotated[
+        bool,
+        Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
+    ] = False
+    """As for detection."""
+    identity_range: Annotated[
+        int,
+        Option(
+            help="Numbers in each of a node's two ranges, from which its programs number new rows.",
+            min=0,
+            show_default="no ranges",
+        ),
+    ] = 0
+    publisher_identity_range: Annotated[
+        int,
+        Option(
+            help="Numbers in each range that a subscriber of type server gives to its own subscribers.",
+            min=0,
+            show_default="none",
+        ),
+    ] = 0
+    threshold: Annotated[
+        int, Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
+    ] = 100
+    renumber: Annotated[
+        bool,
+        Option(
+            "--renumber",
+            help="Of two rows inserted with one key, the loser gets a new key, and keeps its children.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewMergeArticle(ArticleRequest):
+    """An article as it is added (SQL Server: sp_addmergearticle)."""
+
+    publication: PublicationName
+    table: Annotated[str, Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterValues:
+    """The partition of a subscriber: by the values of the filter functions, or as one object."""
+
+    host_name: HostName = None
+    login: Login = None
+    partition: Partition | None = None
+
+    @property
+    def chosen_partition(self) -> Partition:
+        """The partition that is meant. Raises `OptionsContradict`."""
+        return choose_partition(self.partition, self.host_name, self.login)
+
+
+def choose_partition(partition: Partition | None, host_name: str | None, login: str | None) -> Partition:
+    """Return a partition that is given as one object or by its values. Raises `OptionsContradict`."""
+    by_values = Partition(host_name, login)
+    if partition is not None and by_values not in (Partition(), partition):
+        raise OptionsContradict("partition", "host_name and login")
+    return partition or by_values
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSubscriptionRequest(FilterValues):
+    """A subscription as it is added."""
+
+    publication: PublicationName
+    subscriber: SubscriberUrl
+    _: KW_ONLY
+    subscriber_type: Annotated[
+        SubscriberType,
+        Option(
+            "--type",
+            help="client: its changes count as the publisher's once they are merged, the first to synchronise wins; "
+            "server: they keep the priority of its subscription.",
+        ),
+    ] = SubscriberType.CLIENT
+    priority: Annotated[float, Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0
+    run_as: Annotated[RunAs, Option("--run-as", help=RUN_AS.format(node="the subscriber"))] = RunAs.OWNER
+    on_progress: Callable[[str, int], None] = lambda _article, _rows: None
+    on_omission: Callable[[Omission], None] = lambda _omission: None
+    """Called with each part of the publisher's tables that the subscriber's database does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMergeSubscription(MergeSubscriptionRequest):
+    """A subscription whose tables are made and filled (SQL Server: sp_addmergesubscription)."""
+
+    _: KW_ONLY
+    snapshot: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Fill the tables from files that `rowtide merge snapshot` made, of their partition. An interrupted "
+            "command continues when it is repeated.",
+            show_default=False,
+        ),
+    ] = None
+
+    def taking_over(self, existing: Existing, *, absent_is_delete: bool) -> ExistingSubscription:
+        """Return the same subscription of a database that has tables and rows already."""
+        given = {one.name: getattr(self, one.name) for one in fields(MergeSubscriptionRequest)}
+        return ExistingSubscription(existing=existing, absent_is_delete=absent_is_delete, **given)
+
+
+class Existing(StrEnum):
+    """What becomes of rows that a subscriber has, and that differ from the hub's."""
+
+    KEEP = "keep"
+    """They are uploaded: the subscriber's version of rows that both have, and rows that only it has."""
+    OVERWRITE = "overwrite"
+    """They get the hub's version; rows that only the subscriber has are deleted there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingRows:
+    """How many rows of a table both nodes have, equal or different, and how many only one of them has.
+
+    `rewriting` are the triggers of the subscriber's table that change rows which arrive, and so make endless traffic.
+    """
+
+    article: str
+    equal: int
+    different: int
+    only_subscriber: int
+    only_publisher: int
+    rewriting: tuple[RewritingTrigger, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.article}: {self.equal:,} rows equal, {self.different:,} different, "
+            f"{self.only_subscriber:,} only at the subscriber, {self.only_publisher:,} only at the publisher"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingSubscription(MergeSubscriptionRequest):
+    """A subscription of a database that has tables and rows already (SQL Server: @sync_type none)."""
+
+    existing: Existing
+    _: KW_ONLY
+    absent_is_delete: bool = False
+    on_existing: Callable[[ExistingRows], None] = lambda _rows: None
+    """Called with what each table had."""
