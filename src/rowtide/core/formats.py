@@ -1,14 +1,14 @@
-"""Formats of what rowtide stores: each store records the number of its format, and the least that may read and write it.
+"""Formats of what rowtide stores: each store records its format's number, and the least that may read and write it.
 
 A build reads and writes the number that it has for a kind of store. A store of a higher number was written by a newer
-build, which decided whether this one may still read or write it: the numbers of the least reader and the least writer
-are the store's own. A store of a lower number is migrated by `rowtide upgrade`, in numbered steps. Format 1 is the
-first: what has no number was written before there were any.
+build, which decided whether this one may still read or write it: the least reader and writer are the store's own. A
+store of a lower number is migrated in numbered steps (`rowtide.core.upgrades`) before anything else is done with it.
+Format 1 is the first: what has no number was written before there were any.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from rowtide.core.errors import Invalid, numbered
 
@@ -22,6 +22,22 @@ class StoredFormat:
     number: int
     least_reader: int
     least_writer: int
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for what no build records."""
+        if not FIRST <= self.least_reader <= self.least_writer <= self.number:
+            raise ValueError(f"no format: {self}")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.least_reader}/{self.least_writer}"
+
+    @classmethod
+    def parse(cls, text: str) -> StoredFormat:
+        """Read what `str` gives, for stores whose properties are texts. Raises `ValueError`."""
+        numbers = text.split("/")
+        if len(numbers) != len(fields(cls)) or not all(number.isdecimal() for number in numbers):
+            raise ValueError(f"no format: {text}")
+        return cls(*map(int, numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +54,37 @@ class Format:
         """What a store that this build makes records."""
         return StoredFormat(self.number, self.least_reader, self.least_writer)
 
-    def require_readable(self, place: str, stored: StoredFormat | None) -> None:
-        """Raises `FormatUnnumbered` if a store has no format, `FormatNewer` if this build may not read it."""
+    def require_not_newer(self, place: str, stored: StoredFormat | None) -> StoredFormat:
+        """Return the format of a store that this build can read, or migrate.
+
+        Raises `FormatUnnumbered` if a store has no format, `FormatNewer` if this build may not read it.
+        """
         if stored is None:
             raise FormatUnnumbered(self.store, place)
         if stored.least_reader > self.number:
             raise FormatNewer(self.store, place, stored.number, self.number)
+        return stored
+
+    def require_readable(self, place: str, stored: StoredFormat | None) -> None:
+        """Raises as `require_not_newer`, and `FormatOutdated` if the store has to be migrated first."""
+        number = self.require_not_newer(place, stored).number
+        if number < self.number:
+            raise FormatOutdated(self.store, place, number, self.number)
 
     def require_writable(self, place: str, stored: StoredFormat | None) -> None:
-        """Raises as `require_readable`, or `FormatOutdated` if the store has to be migrated first."""
-        if stored is None:
-            raise FormatUnnumbered(self.store, place)
-        if stored.least_writer > self.number:
+        """Raises as `require_readable`, and `FormatNewer` if this build may not write to the store."""
+        self.require_readable(place, stored)
+        if stored is not None and stored.least_writer > self.number:
             raise FormatNewer(self.store, place, stored.number, self.number)
-        if stored.number < self.number:
-            raise FormatOutdated(self.store, place, stored.number, self.number)
 
 
 @numbered
 class FormatNewer(Invalid):
-    """A newer build wrote the store, and this one may not read it, or not write to it."""
+    """A newer version of rowtide wrote the store, and this one may not read it, or not write to it."""
 
     number = 1134
-    fact = 'the {store} at "{place}" has format {found}, which a newer build wrote; this build knows format {known}'
-    hint = "Nothing was changed. Use a build of rowtide that knows this format."
+    fact = 'a newer version of rowtide wrote the {store} at "{place}": it has format {found}, this version {known}'
+    hint = "Nothing was changed. Use a version of rowtide that knows this format."
     store: str
     place: str
     found: int
@@ -70,11 +93,11 @@ class FormatNewer(Invalid):
 
 @numbered
 class FormatOutdated(Invalid):
-    """An earlier build wrote the store, which has to be migrated before this one writes to it."""
+    """An earlier version of rowtide wrote the store, which has to be migrated before this one uses it."""
 
     number = 1135
-    fact = 'the {store} at "{place}" has format {found}; this build writes format {known}'
-    hint = "Nothing was changed. Stop what runs on the earlier build, then migrate it with `rowtide upgrade`."
+    fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
+    hint = "Nothing was changed. Stop what runs with the earlier version, then migrate it."
     store: str
     place: str
     found: int
@@ -83,10 +106,10 @@ class FormatOutdated(Invalid):
 
 @numbered
 class FormatUnnumbered(Invalid):
-    """The store was written before formats had numbers, by a build that was never released."""
+    """The store was written before formats had numbers, by a build of rowtide that was never released."""
 
     number = 1136
     fact = 'the {store} at "{place}" was written before formats had numbers'
-    hint = "Nothing was changed. This build does not read it; the commands that disable and drop still remove it."
+    hint = "Nothing was changed, and this version does not use it. The commands that disable and drop still work."
     store: str
     place: str

@@ -1,0 +1,71 @@
+"""Who may read and write a store of which format, and how one is migrated."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered, StoredFormat
+from rowtide.core.upgrades import MIGRATIONS, MigrationMissing, PresentStore
+
+KNOWN = Format("test store", number=3, least_reader=2, least_writer=3)
+
+
+@pytest.mark.parametrize(
+    ("stored", "reading", "writing"),
+    [
+        (None, FormatUnnumbered, FormatUnnumbered),
+        (StoredFormat(2, 2, 2), FormatOutdated, FormatOutdated),
+        (KNOWN.recorded, None, None),
+        (StoredFormat(4, 1, 3), None, None),
+        (StoredFormat(4, 3, 4), None, FormatNewer),
+        (StoredFormat(5, 4, 4), FormatNewer, FormatNewer),
+    ],
+)
+def test_a_store_says_who_may_use_it(
+    stored: StoredFormat | None, reading: type[Exception] | None, writing: type[Exception] | None
+) -> None:
+    for require, error in ((KNOWN.require_readable, reading), (KNOWN.require_writable, writing)):
+        if error is None:
+            require("/here", stored)
+        else:
+            with pytest.raises(error, match="/here"):
+                require("/here", stored)
+
+
+def test_what_a_store_records_is_read_back() -> None:
+    assert StoredFormat.parse(str(KNOWN.recorded)) == KNOWN.recorded == StoredFormat(3, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1/1", "1/1/1/1", "a/b/c", "1/1/-1", "0/0/0", "1/2/1", "2/1/3"])
+def test_what_no_build_records_is_no_format(text: str) -> None:
+    with pytest.raises(ValueError, match="format"):
+        StoredFormat.parse(text)
+
+
+def _note(number: int, done: list[int]) -> None:
+    done.append(number)
+
+
+def test_a_store_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    for number in (1, 2):
+        monkeypatch.setitem(MIGRATIONS, ("test store", number), partial(_note, number))
+    store = PresentStore(KNOWN, "/here", StoredFormat(1, 1, 1), done)
+
+    assert store.list_steps() == [1, 2]
+    store.migrate()
+
+    assert done == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("stored", "error"),
+    [(StoredFormat(1, 1, 1), MigrationMissing), (StoredFormat(4, 4, 4), FormatNewer), (None, FormatUnnumbered)],
+)
+def test_what_cannot_be_migrated_is_left(stored: StoredFormat | None, error: type[Exception]) -> None:
+    done: list[int] = []
+    with pytest.raises(error):
+        PresentStore(KNOWN, "/here", stored, done).migrate()
+    assert not done
