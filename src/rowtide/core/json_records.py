@@ -1,6 +1,7 @@
 """Dataclasses as JSON, by the types of their fields.
 
 LSNs and positions are texts (`X/Y`, `epoch:X/Y`), times are in UTC. Strict: a number is no text, nor a text a number.
+Fields that have a default may be missing, and unknown ones are ignored, unless the JSON is to be exact.
 How a type is written is found at its first use: making all validators beforehand would take a fifth of a command's
 start.
 """
@@ -49,9 +50,10 @@ class Tagged:
     key: str
     kinds: Mapping[str, type]
 
-    def codec(self) -> _Codec:
-        codecs = {name: _codec(kind) for name, kind in self.kinds.items()}
+    def codec(self, *, is_exact: bool) -> _Codec:
+        codecs = {name: _codec(kind, is_exact) for name, kind in self.kinds.items()}
         names = {kind: name for name, kind in self.kinds.items()}
+        is_field = all(self.key in (field.name for field in fields(kind)) for kind in self.kinds.values())
 
         def encode(value: Any) -> Any:
             name = names[type(value)]
@@ -61,6 +63,8 @@ class Tagged:
             name = found.get(self.key) if type(found) is dict else None
             if type(name) is not str or name not in codecs:
                 raise JsonInvalid(f"one of {', '.join(codecs)}", (self.key,))
+            if is_exact and not is_field:
+                found = {key: value for key, value in found.items() if key != self.key}
             return codecs[name].decode(found)
 
         return _Codec(encode, decode)
@@ -69,8 +73,9 @@ class Tagged:
 class JsonOf(Generic[_Record]):
     """The JSON of one type."""
 
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
+    def __init__(self, kind: Any, *, is_exact: bool = False) -> None:
+        """`is_exact`: a record that is read has all fields, and no others."""
+        self._kind, self._is_exact = kind, is_exact
 
     def encode(self, record: _Record) -> str:
         """Return the record's JSON, in one line."""
@@ -78,20 +83,29 @@ class JsonOf(Generic[_Record]):
 
     def decode(self, data: bytes | str) -> _Record:
         """Read a record's JSON. Raises `JsonInvalid`."""
-        try:
-            text = data if isinstance(data, str) else data.decode()
-            found = json.loads(text)
-            if "\\u" in text:
-                # Halves of characters can be written so, and then neither printed nor stored.
-                json.dumps(found, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
-            raise JsonInvalid("JSON") from error
+        return self.decode_loaded(load_json(data))
+
+    def decode_loaded(self, found: Any) -> _Record:
+        """Read what `load_json` returned. Raises `JsonInvalid`."""
         record: _Record = self._codec.decode(found)
         return record
 
     @cached_property
     def _codec(self) -> _Codec:
-        return _codec(self._kind)
+        return _codec(self._kind, self._is_exact)
+
+
+def load_json(data: bytes | str) -> Any:
+    """Return what a text has, whatever it is. Raises `JsonInvalid`."""
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        found = json.loads(text)
+        if "\\u" in text:
+            # Halves of characters can be written so, and then neither printed nor stored.
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise JsonInvalid("JSON") from error
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,36 +171,36 @@ _SCALARS: Mapping[Any, _Codec] = {
 
 
 @cache
-def _codec(kind: Any) -> _Codec:
+def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the cache
     """Return how a type is written. Raises `TypeError` for one that never is."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         tagged = next((known for known in kind.__metadata__ if isinstance(known, Tagged)), None)
-        return tagged.codec() if tagged is not None else _codec(arguments[0])
+        return tagged.codec(is_exact=is_exact) if tagged is not None else _codec(arguments[0], is_exact)
     if origin in (Union, types.UnionType):
-        return _codec_of_union(arguments)
+        return _codec_of_union(arguments, is_exact=is_exact)
     if origin is Literal:
         return _codec_of_choices({value: value for value in arguments}, _as_is)
     if origin is tuple:
-        return _codec_of_tuple(arguments)
+        return _codec_of_tuple(arguments, is_exact=is_exact)
     if origin is Mapping:
-        return _codec_of_mapping(*arguments)
+        return _codec_of_mapping(*arguments, is_exact=is_exact)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _codec_of_choices({member.value: member for member in kind}, lambda member: member.value)
     if is_dataclass(kind):
-        return _codec_of_dataclass(kind)
+        return _codec_of_dataclass(kind, is_exact=is_exact)
     raise TypeError(f"{kind} has no JSON here")
 
 
-def _codec_of_union(kinds: tuple[Any, ...]) -> _Codec:
+def _codec_of_union(kinds: tuple[Any, ...], *, is_exact: bool) -> _Codec:
     """Return that of a type that may be None, or of dataclasses that a literal field `kind` tells apart."""
     if type(None) not in kinds:
         named = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
-        return Tagged("kind", named).codec()
+        return Tagged("kind", named).codec(is_exact=is_exact)
     (present,) = (kind for kind in kinds if kind is not type(None))
-    encode, decode = _codec(present).encode, _codec(present).decode
+    encode, decode = _codec(present, is_exact).encode, _codec(present, is_exact).decode
     return _Codec(
         _as_is if encode is _as_is else lambda value: None if value is None else encode(value),
         lambda found: None if found is None else decode(found),
@@ -204,10 +218,10 @@ def _codec_of_choices(choices: Mapping[Any, Any], encode: Callable[[Any], Any]) 
     return _Codec(encode, decode)
 
 
-def _codec_of_tuple(arguments: tuple[Any, ...]) -> _Codec:
+def _codec_of_tuple(arguments: tuple[Any, ...], *, is_exact: bool) -> _Codec:
     if arguments[-1] is not ...:
-        return _codec_of_fixed_tuple([_codec(argument) for argument in arguments])
-    item = _codec(arguments[0])
+        return _codec_of_fixed_tuple([_codec(argument, is_exact) for argument in arguments])
+    item = _codec(arguments[0], is_exact)
     encode_item, decode_item = item.encode, item.decode
 
     def decode(found: Any) -> Any:
@@ -232,9 +246,9 @@ def _codec_of_fixed_tuple(items: list[_Codec]) -> _Codec:
     return _Codec(lambda value: [item.encode(one) for item, one in zip(items, value, strict=True)], decode)
 
 
-def _codec_of_mapping(key: Any, value: Any) -> _Codec:
-    inner = _codec(value)
-    decode_key = _decode_number if key is int else _codec(key).decode
+def _codec_of_mapping(key: Any, value: Any, *, is_exact: bool) -> _Codec:
+    inner = _codec(value, is_exact)
+    decode_key = _decode_number if key is int else _codec(key, is_exact).decode
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
@@ -251,9 +265,13 @@ def _decode_number(found: str) -> int:
         raise JsonInvalid("a whole number") from error
 
 
-def _codec_of_dataclass(kind: Any) -> _Codec:
+def _codec_of_dataclass(kind: Any, *, is_exact: bool) -> _Codec:
     hints = get_type_hints(kind, include_extras=True)
-    known = [(_key_of(hints[field.name], field.name), field.name, _codec(hints[field.name])) for field in fields(kind)]
+    known = [
+        (_key_of(hints[field.name], field.name), field.name, _codec(hints[field.name], is_exact))
+        for field in fields(kind)
+    ]
+    keys = {key for key, _, _ in known}
 
     def encode(value: Any) -> Any:
         return {key: codec.encode(getattr(value, name)) for key, name, codec in known}
@@ -261,9 +279,11 @@ def _codec_of_dataclass(kind: Any) -> _Codec:
     def decode(found: Any) -> Any:
         if type(found) is not dict:
             raise JsonInvalid("an object")
+        if is_exact and found.keys() != keys:
+            name = min(found.keys() ^ keys)
+            raise JsonInvalid(f"a field of {kind.__name__}" if name in found else "there", (name,))
         values = {}
         for key, name, codec in known:
-            # An earlier build's record lacks fields that have a default.
             if key in found:
                 values[name] = _decode_at(codec.decode, found[key], key)
         try:

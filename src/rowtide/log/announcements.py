@@ -1,7 +1,6 @@
 """What rowtide itself writes into the log: rows of the table `rowtide.control`, inserted by the announcing transaction.
 
-Only the table's owner, who also owns the database's metadata, can write it, so only the owner can announce. An earlier
-build emitted logical messages instead, which any role can emit; see `ManifestState.reads_messages`.
+Only the table's owner, who also owns the database's metadata, can write it, so only the owner can announce.
 """
 
 from __future__ import annotations
@@ -11,9 +10,6 @@ from enum import StrEnum
 
 SCHEMA, TABLE = "rowtide", "control"
 """The table's schema and name; the schema holds the log's metadata, and only their owner can create objects in it."""
-
-MESSAGE_PREFIX = "rowtide."
-"""The prefix of an earlier build's logical messages, before the kind."""
 
 
 class Announcement(StrEnum):
@@ -29,8 +25,6 @@ class Announcement(StrEnum):
     TRACER = "tracer"
     MARK = "mark"
     """A place in the log, without content; no reader acts on it."""
-    UPGRADE = "upgrade"
-    """From this row on, logical messages announce nothing."""
 
 
 @dataclass(frozen=True, slots=True)

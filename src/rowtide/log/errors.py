@@ -353,19 +353,6 @@ class ChangeLeftOut(DataLoss):
 
 
 @numbered
-class ControlTableMissing(Denied):
-    """An earlier version of rowtide enabled the database, and this role may not create the table."""
-
-    number = 2151
-    fact = "table rowtide.control is missing, and this role may not create it: {reason}"
-    hint = (
-        "An earlier version of rowtide enabled this database. Run `rowtide cdc enable-db --lake PATH` (or any other "
-        "command that changes something) once as the role that did."
-    )
-    reason: str
-
-
-@numbered
 class TransactionReadable(Invalid):
     """Only a transaction that cannot be read can be skipped."""
 
@@ -419,6 +406,17 @@ class LogStoreMoved(RowtideError):
     url: str
     slot: str
     system_identifier: str
+
+
+@numbered
+class LogStoreNewer(Invalid):
+    """The log store begins with what no build up to this one has written."""
+
+    number = 2216
+    fact = "the log store at {url} begins with an entry {kind}: a newer version of rowtide wrote it"
+    hint = "Nothing was changed. Use a version of rowtide that knows this format."
+    url: str
+    kind: str
 
 
 @numbered

@@ -72,7 +72,7 @@ class Altered:
     """A statement of this transaction altered a table; rows after it in the log have the altered shape.
 
     `is_delivered`: rowtide's delivery ran it, for a schema change at the database's own publisher. `seqval` is its
-    place among the transaction's changes: those of lower numbers precede it. 0 if an earlier build stored it.
+    place among the transaction's changes: those of lower numbers precede it.
     """
 
     commit_lsn: CommitLsn
@@ -105,13 +105,6 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Upgraded:
-    """A database of an earlier build announces by rows from this transaction on; logical messages no longer count."""
-
-    commit_lsn: CommitLsn
-
-
-@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A change of a member's table is not in the log store: the member has this transaction at most in part.
 
@@ -124,7 +117,7 @@ class LeftOut:
     is_unclear: bool = False
 
 
-Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded | LeftOut
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | LeftOut
 """What happens in the log besides row changes; kept in the manifest, in log order."""
 
 

@@ -13,7 +13,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.pace import ReadingPace
-from rowtide.log.postgres import control, table_publications
+from rowtide.log.postgres import table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
@@ -51,7 +51,6 @@ def open_log_reader(
             # A copy of the server must not take over the original's log store.
             server = verify_provenance(lease.connection, manifest)
             verify_slot_on(server.timeline, lease.connection, definition.slot, manifest.state)
-            control.ensure_made(lease.connection)
         table_publications.ensure_made(engine, lease.connection, definition)
         token = manifest.take_lease("log", describe_holder(), verify=lease.verify)
         # The process that has the lease by now may have moved the log store before it read of this token.

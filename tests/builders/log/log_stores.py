@@ -20,6 +20,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import apply
 from rowtide.log.store.segments import write_segment
 from rowtide.log.store.state import ManifestState
+from rowtide.log.store.store_format import LOG_STORE
 from rowtide.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,7 +29,8 @@ START = Position(100)
 
 
 def opened(epoch: int = 0, log: int = 100, reason: str | None = None) -> Opened:
-    return Opened(epoch=epoch, position=Position.of(epoch, log), source=SOURCE, reason=reason)
+    recorded = LOG_STORE.recorded if epoch == 0 else None
+    return Opened(epoch=epoch, position=Position.of(epoch, log), source=SOURCE, reason=reason, format=recorded)
 
 
 def table_version(table_id: int = 1) -> TableVersion:

@@ -32,11 +32,11 @@ def message(kind: Announcement, content: bytes | str) -> bytes:
 
 
 def enable(enabled: Member) -> bytes:
-    return message(Announcement.ENABLE, encode_member(enabled))
+    return announce(Announcement.ENABLE, encode_member(enabled))
 
 
 def disable(member_id: str) -> bytes:
-    return message(Announcement.DISABLE, encode_disable(member_id))
+    return announce(Announcement.DISABLE, encode_disable(member_id))
 
 
 CONTROL_ID = 20_000
@@ -55,18 +55,17 @@ def decoder(
     members: Iterable[Member] = (),
     tables: Iterable[TableVersion] = (),
     xid_reference: int = 700,
-    reads_messages: bool = True,
-    message_codec: str = "utf-8",
 ) -> Decoder:
-    return Decoder(
+    made = Decoder(
         epoch=epoch,
         position=Position.of(epoch, position),
         members=members,
         tables=tables,
         xid_reference=xid_reference,
-        reads_messages=reads_messages,
-        message_codec=message_codec,
     )
+    # The server describes a table once per connection.
+    made.decode([wire.begin(1), CONTROL, wire.commit(1)])
+    return made
 
 
 def rows(records: pa.Table) -> list[dict[str, Any]]:
@@ -167,7 +166,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
     for _ in range(draw(st.integers(1, 4))):
         lsn += draw(st.integers(1, 50))
         time = draw(st.integers(-(10**15), 10**15))
-        stream.append(wire.begin(lsn, time=time, xid=draw(st.integers(0, 2**32 - 1))))
+        stream.append(wire.begin(lsn, time=time, xid=draw(st.just(700) | st.integers(0, 2**32 - 1))))
         if draw(st.booleans()):
             stream.append(wire.origin("upstream"))
         stream += [draw(_inner_messages(tables)) for _ in range(draw(st.integers(0, 8)))]

@@ -13,14 +13,12 @@ from psycopg import errors
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
-from builders.commands.hints import run_printed
-from builders.log.earlier_builds import emit, enable_as_before
 from builders.servers.ddl import has_triggers, opened_by_owner, opened_by_stranger
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
-from rowtide.log.errors import AnnouncementUnreadable, ControlTableMissing, LogStoreWriteFailed, PublicationAltered
-from rowtide.log.membership import Altered, Disabled, Heartbeat, Traced, Upgraded, encode_disable
+from rowtide.log.errors import AnnouncementUnreadable, LogStoreWriteFailed, PublicationAltered
+from rowtide.log.membership import Altered, Disabled, Heartbeat, Traced, encode_disable
 from rowtide.log.opening import open_log_reader
 from rowtide.log.store.location import LocalStore
 
@@ -38,6 +36,11 @@ def item(request: pytest.FixtureRequest) -> LoggedDatabase:
 
 def member_id(logged: LoggedDatabase) -> str:
     return str(logged.execute("select member_id from rowtide.members where feature = 'cdc'")[0][0])
+
+
+def emit(logged: LoggedDatabase, kind: str, content: str) -> None:
+    """Write a logical message of the name that an announcement's kind has."""
+    logged.session.execute("select pg_logical_emit_message(true, %s, %s)", [f"rowtide.{kind}", content])
 
 
 def events(logged: LoggedDatabase, *kinds: type) -> list[object]:
@@ -252,59 +255,6 @@ def test_large_messages_of_an_application_do_not_stop_reading(item: LoggedDataba
     )
     assert item.read_log().gaps == ()
     assert item.inserted() == ["1", "2"]
-
-
-@BOTH_SERVERS
-def test_database_of_an_earlier_build_is_upgraded_by_reading_on(version: str, item: LoggedDatabase) -> None:
-    item.execute("create table other (id int)")
-    enable_as_before(item, "item", "other")
-    item.execute("insert into item values (1, 'unread')")
-    emit(item, "disable", encode_disable(member_id_of(item, "other")))
-    item.execute(f"select pg_logical_emit_message(true, 'app', {LARGE})", "insert into item values (2, 'unread')")
-    state = item.read_log()
-    assert [member.table for member in state.members] == ["item"]
-    assert (state.reads_messages, state.gaps) == (False, ())
-    assert len(events(item, Upgraded)) == 1
-    assert has_triggers(item)
-    for kind, content in forge(item).items():
-        emit(item, kind, content)
-    item.execute("alter table item rename name to label", "insert into item values (3, 'by rows')")
-    item.read_log()
-    assert [member.table for member in item.manifest().state.members] == ["item"]
-    assert len(events(item, Altered)) == 1
-    assert item.inserted() == ["1", "2", "3"]
-    assert len(events(item, Upgraded)) == 1
-
-
-def member_id_of(logged: LoggedDatabase, table: str) -> str:
-    return str(logged.execute(f"select member_id from rowtide.members where source_name = '{table}'")[0][0])
-
-
-def test_an_administrative_command_upgrades_too(item: LoggedDatabase) -> None:
-    enable_as_before(item, "item")
-    item.execute("create table other (id int)")
-    item.cdc.enable_table("other")
-    item.execute("insert into other values (1)")
-    state = item.read_log()
-    assert {member.table for member in state.members} == {"item", "other"}
-    assert item.inserted() == ["1"]
-
-
-def test_a_restarted_log_reads_no_messages(item: LoggedDatabase) -> None:
-    enable_as_before(item, "item")
-    item.cdc.reinitialize("a test")
-    emit(item, "disable", encode_disable(member_id(item)))
-    state = item.read_log()
-    assert [member.table for member in state.members] == ["item"]
-    assert not state.reads_messages
-
-
-def test_who_may_not_upgrade_learns_who_may(item: LoggedDatabase) -> None:
-    enable_as_before(item, "item")
-    with opened_by_stranger(item) as theirs, pytest.raises(ControlTableMissing, match="RT-2151") as missing:
-        theirs.read_log(0)
-    run_printed(missing.value, item.url, PATH=str(item.lake))
-    assert not item.read_log().reads_messages
 
 
 def test_what_is_queued_behind_a_failed_write_is_not_written(

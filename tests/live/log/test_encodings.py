@@ -12,7 +12,6 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
-from builders.log.earlier_builds import enable_as_before
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.membership import Altered
@@ -88,16 +87,6 @@ def test_tables_of_every_encoding_are_tracked_and_merged(encoded: tuple[LoggedDa
         assert ended.code == 0, ended
     with closing(sqlite3.connect(tmp_path / "device.db")) as program:
         assert program.execute(f'select id, "{word}" from "{word}_m"').fetchall() == [(1, word)]
-
-
-def test_messages_of_an_earlier_build_in_latin1_are_read(each_server: EmbeddedServer, lake: Path) -> None:
-    with opened_in(each_server, "LATIN1", lake) as logged:
-        make_table(logged, "straße")
-        enable_as_before(logged, "straße.straße")
-        logged.execute("insert into straße.straße values (1, 'ß')")
-        (member,) = logged.read_log().members
-        assert member.columns == ("id", "straße")
-        assert logged.inserted(1) == ["ß"]
 
 
 def test_undecodable_bytes_are_values_but_an_error_in_names(each_server: EmbeddedServer, lake: Path) -> None:

@@ -12,7 +12,6 @@ from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
 from builders.commands.hints import run_printed
 from builders.faults.failpoints import LOG_READER_FAILPOINTS
-from builders.log.earlier_builds import enable_as_before
 from builders.log.log_reader_processes import is_streaming, log_reader
 from builders.servers.unsendable_changes import TABLES, lacking, open_western, unsendable, write, write_around
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -255,24 +254,28 @@ def test_check_and_health_name_the_table(western: LoggedDatabase) -> None:
         assert "public.other lacks" not in told
 
 
-def test_tables_of_an_earlier_build_get_their_publications(each_server: EmbeddedServer, lake: Path) -> None:
-    with open_western(each_server, lake) as western:
-        western.execute(*TABLES)
-        enable_as_before(western, "item", "other", "third")
-        western.read_log()
-        write_around(western, "item")
-        assert [table for table, _ in lacking(western.read_log())] == ["item"]
-        assert read_ids(western, "other") == ["2", "4"]
+def lose_publications(western: LoggedDatabase) -> None:
+    """Drop the publications of single tables, and what is known of them."""
+    own = "select pubname::text from pg_publication where pubname ~ '^rowtide_[0-9]+_'"
+    western.execute(
+        *(f"drop publication {name}" for (name,) in western.execute(own)), "delete from rowtide.table_publications"
+    )
 
 
-def test_a_table_in_use_gets_its_publication_the_next_time(each_server: EmbeddedServer, lake: Path) -> None:
-    with open_western(each_server, lake) as western:
-        western.execute(*TABLES)
-        enable_as_before(western, "item", "other")
-        with western.transaction() as writer:
-            writer.execute("insert into other values (1)")
-            western.read_log()
-            assert publication_of(western, "item") in publications(western)
-            assert len(publications(western)) == 3  # of all members, of announcements, of `item`
+def test_tables_that_lost_their_publications_get_others(western: LoggedDatabase) -> None:
+    lose_publications(western)
+    western.read_log()
+    write_around(western, "item")
+    assert [table for table, _ in lacking(western.read_log())] == ["item"]
+    assert read_ids(western, "other") == ["2", "4"]
+
+
+def test_a_table_in_use_gets_its_publication_the_next_time(western: LoggedDatabase) -> None:
+    lose_publications(western)
+    with western.transaction() as writer:
+        writer.execute("insert into other values (1)")
         western.read_log()
-        assert publication_of(western, "other") in publications(western)
+        assert publication_of(western, "item") in publications(western)
+        assert len(publications(western)) == 4  # of all members, of announcements, of `item` and `third`
+    western.read_log()
+    assert publication_of(western, "other") in publications(western)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -86,11 +86,34 @@ def test_json_is_as_a_person_reads_it() -> None:
     }
 
 
-def test_unknown_keys_and_missing_defaults_are_other_builds() -> None:
+def test_unknown_keys_and_missing_defaults_may_be() -> None:
     values = json.loads(JSON.encode(WHOLE)) | {"later": 1}
     del values["maybe"]
 
     assert JSON.decode(json.dumps(values)) == WHOLE
+
+
+EXACT = JsonOf[Whole](Whole, is_exact=True)
+
+
+def test_an_exact_record_survives_its_json() -> None:
+    assert EXACT.decode(EXACT.encode(WHOLE)) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: found.update(later=1), "later is not a field of Whole"),
+        (lambda found: found.pop("maybe"), "maybe is not there"),
+        (lambda found: found["side"].update(later=1), "side.later is not a field of Left"),
+        (lambda found: found["parts"][0]["inner"].pop("pairs"), "parts.0.inner.pairs is not there"),
+    ],
+)
+def test_an_exact_record_has_all_fields_and_no_others(change: Callable[[Any], object], said: str) -> None:
+    found = json.loads(EXACT.encode(WHOLE))
+    change(found)
+    with pytest.raises(JsonInvalid, match=f"^{said}$"):
+        EXACT.decode(json.dumps(found))
 
 
 @pytest.mark.parametrize(

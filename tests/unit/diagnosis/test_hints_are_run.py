@@ -45,7 +45,6 @@ RUN_BY = {
     "ConsumerOwned": _SERVER,
     "ConsumerPassed": "live/cdc/test_consuming.py::test_consumer_passed_by_cleanup_raises_and_can_resume",
     "ConsumerUnknown": _SERVER,
-    "ControlTableMissing": "live/log/test_control_table.py::test_who_may_not_upgrade_learns_who_may",
     "CustomScriptFailed": f"{_REPLICATION}_custom_scripting.py::test_a_failed_script_applies_nothing",
     "DatabaseCopied": "live/cdc/test_copied_databases.py::test_a_dump_of_a_copied_schema_alone_is_a_copy",
     "DatabaseNotEnabled": _SERVER,

@@ -23,7 +23,6 @@ from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.log.postgres import control
 
 PRESENT, ENABLED, FAILED = "present", "enabled", "failed"
 """What became of a table that a rule considered; `PRESENT`: it was there, or enabled by hand."""
@@ -98,7 +97,6 @@ def make_rule(engine: Engine, database: str, tables: TableSet, request: Instance
     with translated(), engine.begin() as connection:
         access.own_source(connection, database)
         require_complete(connection)
-        control.complete(connection)
         for pattern in (*patterns, *tables.excluding):
             _require_readable(connection, pattern)
         for step in (*access.plan_gating_role(connection, request.role_name), *first_table_steps(connection)):

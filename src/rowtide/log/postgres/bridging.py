@@ -106,7 +106,6 @@ def bridge_gap(
             position=Position.of(epoch, created.start),
             source=as_log_source(source, server.timeline),
             reason=reason,
-            reads_messages=False,
             control_row=last,
             difference=difference,
         )

@@ -9,41 +9,11 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.announcements import Announcement, ControlRow
-from rowtide.log.catalogue import LOG, find_source
-from rowtide.log.errors import ControlTableMissing
-from rowtide.log.postgres import ddl_triggers, table_publications
+from rowtide.log.catalogue import LOG
+from rowtide.log.postgres import table_publications
 from rowtide.log.postgres.table_publications import Making
-
-_SERIALIZE = {"class": 0x726F7774, "key": 6}
-
-
-def ensure_made(connection: Connection) -> None:
-    """Migrate a database that an earlier build enabled: from then on its announcements are rows.
-
-    Runs in a transaction of its own. Raises as `complete`.
-    """
-    if _is_incomplete(connection):
-        with translated(), connection.engine.begin() as own:
-            complete(own)
-
-
-def complete(connection: Connection) -> None:
-    """Migrate it in the caller's transaction. Raises `ControlTableMissing` if the role lacks the right."""
-    if not _is_incomplete(connection):
-        return
-    try:
-        with translated():
-            _complete(connection)
-    except RightMissing as error:
-        raise ControlTableMissing(error.reason) from error
-
-
-def is_made(connection: Connection) -> bool:
-    """Return whether this database announces by rows; the table itself may have been dropped since."""
-    return bool(connection.execute(text(_IS_MADE), {"log": LOG}).scalar_one())
 
 
 def publish_steps(publication: str, making: Making | None) -> list[Executable]:
@@ -72,7 +42,6 @@ def announce_step(kind: Announcement, content: str) -> Executable:
 
 def mark_log(connection: Connection) -> int:
     """Write a mark and return the log position before its commit."""
-    ensure_made(connection)
     return int(connection.execute(text(_MARK), {"kind": Announcement.MARK.value}).scalar_one())
 
 
@@ -111,34 +80,6 @@ def write_heartbeat(connection: Connection, next_xid: int, stored: ControlRow | 
     }
     return connection.execute(text(_BEAT), parameters).scalar_one_or_none()
 
-
-def _complete(connection: Connection) -> None:
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
-    source = find_source(connection)
-    if source is None:
-        return
-    connection.execute(table_publications.make_record_step())
-    if is_made(connection):
-        return
-    making = table_publications.read_making(connection, source.publication)
-    # They emit messages: also where this role may not make others.
-    steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, making)]
-    for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
-        connection.execute(step)
-    ddl_triggers.ensure_triggers(connection)
-
-
-def _is_incomplete(connection: Connection) -> bool:
-    return find_source(connection) is not None and not (is_made(connection) and _has_record(connection))
-
-
-def _has_record(connection: Connection) -> bool:
-    return bool(connection.execute(text(_HAS_RECORD)).scalar_one())
-
-
-_HAS_RECORD = "select to_regclass('rowtide.table_publications') is not null"
-
-_IS_MADE = "select exists (select from rowtide.members where feature = :log)"
 
 _CREATE = """
 create table rowtide.control (

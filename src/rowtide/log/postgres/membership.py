@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres import locks
-from rowtide.databases.postgres.alterations import Alterations, Committing, execute_at_once
+from rowtide.databases.postgres.alterations import Alterations, execute_at_once
 from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rounds import Rounds, TableAlteration, alter_each
@@ -199,7 +199,6 @@ def run_membership_change(alterations: Alterations, table_name: str, plan: Plan)
 
     Raises `LockNotObtained`, naming the session that holds the table, and what `plan` raises.
     """
-    alterations.transact(control.complete, table=table_name)
     alterations.transact(partial(_run, plan), table=table_name)
 
 
@@ -207,7 +206,6 @@ def run_membership_changes(
     engine: Engine, changes: Sequence[TableChange], wait_s: float, on_progress: Callable[[Rounds], None]
 ) -> dict[int, RowtideError | None]:
     """Plan and run changes of the members of many tables, each in a transaction, in the rounds of `alter_each`."""
-    Committing(engine).transact(control.complete)
     alterations = [
         TableAlteration(change.source_id, change.table, change.mode, partial(_run_at_once, change.plan))
         for change in changes

@@ -37,6 +37,7 @@ from rowtide.log.store.entries import Opened, Source
 from rowtide.log.store.location import open_store, probe_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import require_own
+from rowtide.log.store.store_format import LOG_STORE
 from rowtide.storage.bulk import delete_all
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store
@@ -212,7 +213,6 @@ def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing
     found = find_source(connection)
     source = found or _record_source(connection, server, choose_place(), prepare)
     catalogue.record_feature(connection, feature)
-    control.complete(connection)
     has_members = bool(connection.execute(select(catalogue.members_table.c.member_id).where(_OF_FEATURES)).first())
     return _Recorded(source, server, found is not None, has_members, ensure_triggers(connection))
 
@@ -262,7 +262,7 @@ def _find_manifest(log_store: str) -> Manifest | None:
 def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
     manifest = Manifest(store)
     position = Position.of(0, confirmed)
-    manifest.append(Opened(epoch=0, position=position, source=source, reason=None, reads_messages=False))
+    manifest.append(Opened(epoch=0, position=position, source=source, reason=None, format=LOG_STORE.recorded))
     failpoint("log_store_opening.after")
     return manifest
 

@@ -26,6 +26,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.store_format import LOG_STORE
 
 Announcing = Callable[[Alterations, SourceDefinition], None]
 """Announces members again, to the source as it is then."""
@@ -108,7 +109,7 @@ def _open_epoch(
                 position=Position.of(epoch, confirmed),
                 source=log_source,
                 reason=reason,
-                reads_messages=False,
+                format=LOG_STORE.recorded if epoch == 0 else None,
                 control_row=last,
             )
         )

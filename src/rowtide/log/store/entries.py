@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
+from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
@@ -23,7 +24,6 @@ from rowtide.log.membership import (
     LeftOut,
     Reshaped,
     Traced,
-    Upgraded,
 )
 
 LeaseName = Literal["log", "lake"]
@@ -35,7 +35,6 @@ _EVENTS = {
     "altered": Altered,
     "heartbeat": Heartbeat,
     "traced": Traced,
-    "upgraded": Upgraded,
     "left_out": LeftOut,
 }
 EventJson = Annotated[Event, Tagged("event", _EVENTS)]
@@ -86,8 +85,8 @@ class Difference:
 class Opened:
     """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
 
-    `reads_messages`: an earlier build opened it, which announced members by logical messages. `control_row` is the last
-    mark before. `difference`: for some members nothing is missing.
+    `format` is the store's, in its first entry alone. `control_row` is the last mark before. `difference`: for some
+    members nothing is missing.
     """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
@@ -95,9 +94,17 @@ class Opened:
     position: Position
     source: Source
     reason: str | None
-    reads_messages: bool = True
+    format: StoredFormat | None = None
     control_row: ControlRow | None = None
     difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRaised:
+    """The store is of this format from here on: a migration of the store is this one entry."""
+
+    kind: Literal["format_raised"] = field(default="format_raised", kw_only=True)
+    format: StoredFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class RangeAppended:
 
     Without segments it is a keepalive, or holds heartbeats. Everything committed at `as_of`, by the source's clock, is
     below `position`; None if the log did not carry a time. `control_row` is the mark or heartbeat of the latest
-    transaction that was read up to here; None if there was none, or an earlier build wrote the entry.
+    transaction that was read up to here; None if there was none.
     """
 
     kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
@@ -265,6 +272,7 @@ class Moved:
 
 Entry = (
     Opened
+    | FormatRaised
     | TableGiven
     | RangeAppended
     | PartStored
@@ -280,7 +288,8 @@ Entry = (
     | Moved
 )
 
-_ENTRY = JsonOf[Entry](Entry)
+_ENTRY, _NEWER_ENTRY = JsonOf[Entry](Entry, is_exact=True), JsonOf[Entry](Entry)
+KINDS = frozenset(kind.__dataclass_fields__["kind"].default for kind in get_args(Entry))
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -288,6 +297,8 @@ def encode_entry(entry: Entry) -> bytes:
     return _ENTRY.encode(entry).encode()
 
 
-def decode_entry(data: bytes) -> Entry:
-    """Read an entry's JSON. Raises `JsonInvalid`."""
-    return _ENTRY.decode(data)
+def decode_entry(found: Any, *, is_newer: bool = False) -> Entry:
+    """Read an entry from what its JSON has; one that is of a newer format may have unknown fields. Raises
+    `JsonInvalid`.
+    """
+    return (_NEWER_ENTRY if is_newer else _ENTRY).decode_loaded(found)

@@ -11,15 +11,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.json_records import JsonInvalid
-from rowtide.log.errors import ManifestCorrupt, ManifestMissing
-from rowtide.log.store.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
+from rowtide.core.formats import StoredFormat
+from rowtide.core.json_records import JsonInvalid, load_json
+from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
+from rowtide.log.store.entries import (
+    KINDS,
+    Entry,
+    FormatRaised,
+    LeaseName,
+    LeaseTaken,
+    RangeAppended,
+    decode_entry,
+    encode_entry,
+)
 from rowtide.log.store.exchange import EntryExchange, EntryWritten
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
+from rowtide.log.store.store_format import LOG_STORE, find_format
 from rowtide.storage.bulk import delete_all, get_all
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing, Store
@@ -64,9 +76,7 @@ class Manifest:
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
-        """Return the manifest of a store that has one, read. Raises `ManifestMissing`, `ManifestCorrupt`,
-        `LogStoreRelocated`.
-        """
+        """Return the manifest of a store that has one, read. Raises `ManifestMissing`, and as `find`."""
         manifest = cls.find(store)
         if manifest is None:
             raise ManifestMissing(store.url("manifest"))
@@ -74,11 +84,17 @@ class Manifest:
 
     @classmethod
     def find(cls, store: Store) -> Manifest | None:
-        """Return the manifest of a store, read; None if the store has none. Raises `ManifestCorrupt`,
+        """Return the manifest of a store, read; None if the store has none.
+
+        Raises `FormatUnnumbered`, `FormatNewer`, `LogStoreNewer`, `FormatOutdated`, `ManifestCorrupt`,
         `LogStoreRelocated`.
         """
         manifest = cls(store)
-        return manifest if manifest.load() is not None else None
+        state = manifest.load()
+        if state is None:
+            return None
+        LOG_STORE.require_readable(manifest._place, state.format)
+        return manifest
 
     @property
     def state(self) -> ManifestState:
@@ -88,7 +104,9 @@ class Manifest:
         return self._state
 
     def load(self) -> ManifestState | None:
-        """Read the whole manifest again; return None if there is none. Raises `ManifestCorrupt`."""
+        """Read the whole manifest again, also one that has to be migrated; return None if there is none. Raises as
+        `find`, but `FormatOutdated`.
+        """
         self._state = None
         self._known_at = -math.inf
         self._skip_to_checkpoint()
@@ -99,9 +117,7 @@ class Manifest:
         return self._state
 
     def refresh(self) -> ManifestState:
-        """Read the entries written since the last call. Raises `ManifestMissing`, `ManifestCorrupt`,
-        `LogStoreRelocated`.
-        """
+        """Read the entries written since the last call. Raises `ManifestMissing`, and as `find`."""
         self._follow()
         return self.state
 
@@ -117,9 +133,7 @@ class Manifest:
         if exchange is None or self._state is None:
             return True
         while (data := exchange.take(self._version() + 1)) is not None:
-            number = self._version() + 1
-            with _corruption(_entry_path(number)):
-                self._state = apply(self._state, number, decode_entry(data))
+            self._apply_written(self._version() + 1, data)
         require_not_moved(self.state)
         return exchange.is_empty
 
@@ -174,6 +188,11 @@ class Manifest:
             if self._append_next(self.state.version, LeaseTaken(lease, nobody, datetime.now(UTC))):
                 return
 
+    def raise_format(self, format_: StoredFormat) -> None:
+        """Make the store one of a newer format: from this entry on older builds refuse it. Idempotent."""
+        while self._read_version() and self.state.format.number < format_.number:
+            self._append_next(self.state.version, FormatRaised(format_))
+
     def _read_version(self) -> int:
         """Return the version of the last entry, 0 before the first."""
         self._follow()
@@ -201,6 +220,10 @@ class Manifest:
             {number: _entry_path(number) for number in range(first, version + 1)},
         )
 
+    @property
+    def _place(self) -> str:
+        return self.store.url("")
+
     def _version(self) -> int:
         return self._state.version if self._state is not None else 0
 
@@ -223,12 +246,11 @@ class Manifest:
             self.apply_heard()
             first = self._version() + 1
             paths = [_entry_path(number) for number in range(first, first + at_once)]
-            for number, (path, data) in enumerate(zip(paths, get_all(self.store, paths), strict=True), first):
+            for number, data in enumerate(get_all(self.store, paths), first):
                 if data is None:
                     # Those after it were written later, while these were read.
                     return begun
-                with _corruption(path):
-                    self._state = apply(self._state, number, decode_entry(data))
+                self._apply_written(number, data)
             at_once = min(2 * at_once, _MOST_AT_ONCE)
 
     def _skip_to_checkpoint(self) -> None:
@@ -248,10 +270,37 @@ class Manifest:
         except Missing:
             return False
         with _corruption(path):
-            self._state = decode_state(data)
+            found = load_json(data)
+            stored = find_format(found)
+        known = LOG_STORE.require_not_newer(self._place, stored)
+        with _corruption(path):
+            self._state = decode_state(found, is_newer=known.number > LOG_STORE.number)
         return True
 
+    def _apply_written(self, number: int, data: bytes) -> None:
+        """Apply an entry as it was written. An entry that records a format says who may read it, and what follows."""
+        with _corruption(_entry_path(number)):
+            found = load_json(data)
+            stored = find_format(found) or (self._state.format if self._state is not None else None)
+        if stored is None:
+            self._require_ours(number, found)
+        known = LOG_STORE.require_not_newer(self._place, stored)
+        with _corruption(_entry_path(number)):
+            self._state = apply(self._state, number, decode_entry(found, is_newer=known.number > LOG_STORE.number))
+
+    def _require_ours(self, number: int, found: Any) -> None:
+        """Raise `LogStoreNewer` for a first entry of a kind that no build before this one wrote, `ManifestCorrupt` for
+        one that has none.
+        """
+        kind = found.get("kind")
+        if type(kind) is not str:
+            raise ManifestCorrupt(_entry_path(number), "it has no kind")
+        if kind not in KINDS:
+            raise LogStoreNewer(self._place, kind)
+
     def _write(self, number: int, entry: Entry) -> bool:
+        if self._state is not None and not isinstance(entry, FormatRaised):
+            LOG_STORE.require_writable(self._place, self._state.format)
         path = _entry_path(number)
         is_range = isinstance(entry, RangeAppended)
         if is_range:

@@ -16,11 +16,12 @@ from typing import assert_never
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, follow_alteration
 from rowtide.log.store.entries import (
     Difference,
     Entry,
     FilesDeleted,
+    FormatRaised,
     LeaseName,
     LeaseTaken,
     Moved,
@@ -106,6 +107,8 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case Moved():
             require_lease(state, "log", entry.token)
             return replace(state, new_place=NewPlace(entry.log_store, entry.is_recorded))
+        case FormatRaised():
+            return _raise_format(state, entry)
         case Opened():
             raise AssertionError("an epoch is opened by apply")
         case _:
@@ -118,6 +121,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
     _require(entry.position.epoch == epoch, number, entry, f"{entry.position} is not in epoch {epoch}")
     if state is None:
         return _empty(number, entry)
+    _require(entry.format is None, number, entry, "the store's format is recorded already")
     _require(entry.reason is not None, number, entry, "a new epoch is a gap and needs a reason")
     difference = entry.difference
     if difference is not None:
@@ -138,10 +142,15 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         incomplete=(),
         unheld=(),
         gaps=(*state.gaps, gap),
-        reads_messages=entry.reads_messages,
         control_row=entry.control_row,
         parts=(),
     )
+
+
+def _raise_format(state: ManifestState, entry: FormatRaised) -> ManifestState:
+    before, after = state.format.number, entry.format.number
+    _require(before < after, state.version, entry, f"format {after} is not after {before}")
+    return replace(state, format=entry.format)
 
 
 def _require_difference(state: ManifestState, number: int, entry: Opened, difference: Difference) -> None:
@@ -156,7 +165,10 @@ def _require_difference(state: ManifestState, number: int, entry: Opened, differ
 
 
 def _empty(number: int, entry: Opened) -> ManifestState:
+    if entry.format is None:
+        raise IllegalEntry(number, entry.kind, "the first entry records the format")
     return ManifestState(
+        format=entry.format,
         version=number,
         source=entry.source,
         epoch=entry.epoch,
@@ -170,7 +182,6 @@ def _empty(number: int, entry: Opened) -> ManifestState:
         leases={},
         pending_deletions=(),
         gaps=(),
-        reads_messages=entry.reads_messages,
     )
 
 
@@ -195,8 +206,6 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         incomplete=_apply_to_incomplete(state.incomplete, entry.events),
         unheld=_apply_to_unheld(state.unheld, entry.events),
         as_of=_later(state.as_of, entry.as_of),
-        reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
-        # Not the one from before where it is None: an earlier build, which has written this, deletes such rows.
         control_row=entry.control_row,
         parts=(),
     )

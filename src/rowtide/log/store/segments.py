@@ -20,11 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.formats import Format, StoredFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.store.entries import Segment
 from rowtide.storage.store import Missing, Store
+
+SEGMENT = Format("segment")
+_FORMAT = "rowtide.format"
 
 SEGMENTS = "segments/"
 PENDING = "pending/"
@@ -67,12 +71,13 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
 def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names) -> pa.Table:
     """Return a segment's log records, with schema `RECORD`, or some of its columns.
 
-    Raises `SegmentCorrupt`, `LogStoreReadFailed`, also for a file that is gone.
+    Raises `SegmentCorrupt`, `LogStoreReadFailed`, also for a file that is gone; `FormatNewer`, `FormatUnnumbered`.
     """
     wanted = pa.schema([RECORD.field(name) for name in columns])
     try:
         with store.open(path) as opened:
             file = pq.ParquetFile(opened, page_checksum_verification=True)
+            SEGMENT.require_not_newer(store.url(path), _find_format(file))
             return file.read(list(columns)).cast(wanted)
     except Missing as error:
         raise LogStoreReadFailed(store.url(path), os.strerror(errno.ENOENT)) from error
@@ -95,8 +100,15 @@ def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32], file: pa.Native
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
+        writer.add_key_value_metadata({_FORMAT: str(SEGMENT.recorded)})
         for start, end in _row_groups(table_ids):
             writer.write_table(records.slice(start, end - start), row_group_size=MAX_ROW_GROUP_ROWS)
+
+
+def _find_format(file: pq.ParquetFile) -> StoredFormat | None:
+    """Return the format that a file records. Raises `ValueError`."""
+    recorded = (file.metadata.metadata or {}).get(_FORMAT.encode())
+    return StoredFormat.parse(recorded.decode()) if recorded is not None else None
 
 
 def _row_groups(table_ids: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:

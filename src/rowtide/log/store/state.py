@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Any
 
-from rowtide.core.json_records import JsonOf, Key
+from rowtide.core.formats import StoredFormat
+from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event, Member
 from rowtide.log.store.entries import EventJson, LeaseName, Segment, Source
-
-_PENDING_DELETIONS = "doomed"
-"""The name of `pending_deletions` in checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +96,12 @@ class ManifestState:
     current ones, `incomplete` what they lack, in log order, `unheld` what one reader lacks of them. Everything
     committed at `as_of`, by the source's clock, is below `position`. Mappings are never changed in place.
 
-    `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
-    mark or heartbeat of the latest transaction that was read, None if that is not known. `new_place`: the log store
-    was moved there, or is being moved. `parts` are those of the transaction that is being read, whose commit is not
-    stored yet.
+    `control_row` is the mark or heartbeat of the latest transaction that was read, None if that is not known.
+    `new_place`: the log store was moved there, or is being moved. `parts` are those of the transaction that is being
+    read, whose commit is not stored yet.
     """
 
+    format: StoredFormat
     version: int
     source: Source
     epoch: int
@@ -115,10 +113,9 @@ class ManifestState:
     events: tuple[EventJson, ...]
     readers: Mapping[str, Reader]
     leases: Mapping[LeaseName, Lease]
-    pending_deletions: Annotated[tuple[PendingDeletion, ...], Key(_PENDING_DELETIONS)]
+    pending_deletions: tuple[PendingDeletion, ...]
     gaps: tuple[Gap, ...]
     as_of: datetime | None = None
-    reads_messages: bool = True
     incomplete: tuple[Incomplete, ...] = ()
     unheld: tuple[Unheld, ...] = ()
     control_row: ControlRow | None = None
@@ -179,7 +176,8 @@ def events_between(state: ManifestState, from_: Position, to: Position) -> tuple
     return tuple(event for event in state.events if not from_.covers(event.commit_lsn) and to.covers(event.commit_lsn))
 
 
-_STATE = JsonOf[ManifestState](ManifestState)
+_STATE = JsonOf[ManifestState](ManifestState, is_exact=True)
+_NEWER_STATE = JsonOf[ManifestState](ManifestState)
 
 
 def encode_state(state: ManifestState) -> bytes:
@@ -187,6 +185,6 @@ def encode_state(state: ManifestState) -> bytes:
     return _STATE.encode(state).encode()
 
 
-def decode_state(data: bytes) -> ManifestState:
-    """Read a checkpoint. Raises `JsonInvalid`."""
-    return _STATE.decode(data)
+def decode_state(found: Any, *, is_newer: bool = False) -> ManifestState:
+    """Read a checkpoint from what its JSON has, as `decode_entry` does. Raises `JsonInvalid`."""
+    return (_NEWER_STATE if is_newer else _STATE).decode_loaded(found)

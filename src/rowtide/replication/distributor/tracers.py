@@ -32,7 +32,6 @@ from sqlalchemy import (
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distributor import publication_records, subscription_records
@@ -78,7 +77,6 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
     """Post a token to all subscribers of a publication; return its id. Raises `PublicationUnknown`."""
     with translated(), engine.begin() as connection:
         read_source(connection, database)
-        ensure_made(connection)
         publication_id = publication_records.get_publication(connection, publication)
         posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
         tracer_id = int(distributor(connection).execute(posted).scalar_one())

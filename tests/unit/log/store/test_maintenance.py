@@ -17,10 +17,12 @@ from rowtide.log.store.maintenance import (
     plan_merge,
 )
 from rowtide.log.store.state import ManifestState, Reader
+from rowtide.log.store.store_format import LOG_STORE
 
 
 def store_with(segments: list[Segment]) -> ManifestState:
     return ManifestState(
+        format=LOG_STORE.recorded,
         version=1,
         source=SOURCE,
         epoch=0,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,16 +8,19 @@ import pytest
 
 from builders.log.log_stores import NOW, member, opened, range_to, segment, table_version
 from rowtide.core.errors import RowtideError
+from rowtide.core.formats import StoredFormat
+from rowtide.core.json_records import load_json
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped
 from rowtide.log.store.entries import (
     Difference,
     Entry,
     FilesDeleted,
+    FormatRaised,
     LeaseTaken,
     Moved,
     Opened,
@@ -49,6 +51,7 @@ from rowtide.log.store.state import (
     segments_between,
     skipped_between,
 )
+from rowtide.log.store.store_format import LOG_STORE
 
 ROW = ControlRow(7, "2026-03-01 12:00:00.000001+00")
 
@@ -247,7 +250,7 @@ def test_an_epoch_may_begin_with_what_its_gap_changed() -> None:
     assert state.gaps == (Gap(Position(450), Position.of(1, 49), "a lost slot", ("m1",)),)
     assert (state.position, state.members) == (Position.of(1, 50), (member(),))
     assert paths(state)[-1] == "pending/d"
-    assert decode_state(encode_state(state)) == state
+    assert decode_state(load_json(encode_state(state))) == state
 
 
 @pytest.mark.parametrize(
@@ -503,15 +506,6 @@ def test_left_out_transactions_last_until_reader_or_member_ends() -> None:
     assert replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
 
 
-def test_messages_are_read_until_the_upgrade_within_the_epoch() -> None:
-    state = filled()
-    assert state.reads_messages
-    upgraded = replay(range_to(state, 500, events=[Upgraded(CommitLsn(400))]), state=state)
-    assert not upgraded.reads_messages
-    again = replace(opened(1, 600, "why"), reads_messages=False)
-    assert not replay(again, state=state).reads_messages
-
-
 def test_the_last_row_is_that_of_the_last_range_or_epoch() -> None:
     state = filled()
     read = replay(replace(range_to(state, 500), control_row=ROW), state=state)
@@ -539,12 +533,16 @@ def test_of_two_rows_that_of_the_later_transaction_is_later(
     assert later_row(one, other) == later
 
 
-def test_checkpoints_keep_the_stored_name_of_pending_deletions() -> None:
-    entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
-    state = replay(entry, state=filled())
+def test_the_first_entry_records_the_format() -> None:
+    with pytest.raises(IllegalEntry, match="the first entry records the format"):
+        apply(None, 1, replace(opened(), format=None))
+    with pytest.raises(IllegalEntry, match="recorded already"):
+        replay(replace(opened(1, 600, "why"), format=LOG_STORE.recorded), state=filled())
 
-    stored = json.loads(encode_state(state))
 
-    assert [pending["path"] for pending in stored["doomed"]] == list(entry.replaced)
-    assert "pending_deletions" not in stored
-    assert decode_state(encode_state(state)) == state
+def test_a_format_is_raised_and_never_lowered() -> None:
+    second = StoredFormat(2, 1, 2)
+    raised = replay(FormatRaised(second), state=filled())
+    assert raised == replace(filled(), version=raised.version, format=second)
+    with pytest.raises(IllegalEntry, match="format 2 is not after 2"):
+        replay(FormatRaised(second), state=raised)

@@ -1,4 +1,4 @@
-"""Announcements in the log: rows of `rowtide.control`, and an earlier build's logical messages.
+"""Announcements in the log: rows of `rowtide.control`.
 
 A row counts only in the transaction that its column `xid` names. A row that a restore or a replica copied announces
 nothing.
@@ -13,19 +13,18 @@ from datetime import datetime
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import decode_alteration
-from rowtide.log.announcements import MESSAGE_PREFIX, SCHEMA, TABLE, Announcement, ControlRow
+from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow
 from rowtide.log.membership import (
     Altered,
     Disabled,
     Enabled,
     Event,
     Heartbeat,
-    Upgraded,
     decode_disable,
     decode_member,
     decode_token,
 )
-from rowtide.log.postgres.pgoutput.messages import LogicalMessage, Relation
+from rowtide.log.postgres.pgoutput.messages import Relation
 
 HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
 """The bytes of the table's Relation message after the oid."""
@@ -33,7 +32,6 @@ HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
 _WITHOUT_RECORD = (Announcement.HEARTBEAT, Announcement.TRACER, Announcement.MARK)
 _OF_LOG_LAYER = (Announcement.HEARTBEAT, Announcement.MARK)
 """Never written in a subtransaction, unlike those of event triggers."""
-_OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRADE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +70,6 @@ def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
     return Announced(name, content.decode(), written)
 
 
-def of_message(logical: LogicalMessage, codec: str) -> Announced | None:
-    """Return what an earlier build's message announces; None for other messages. Raises `ValueError`.
-
-    Messages of the event triggers are in UTF-8, all others in the database's encoding.
-    """
-    if not logical.transactional or not logical.prefix.startswith(MESSAGE_PREFIX):
-        return None
-    kind = logical.prefix.removeprefix(MESSAGE_PREFIX)
-    if kind not in _OF_MESSAGES:
-        return None
-    try:
-        return Announced(kind, logical.content.decode())
-    except UnicodeDecodeError:
-        return Announced(kind, logical.content.decode(codec))
-
-
 def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> Event | None:
     """Return the event of an announcement, None for a mark. Raises `ValueError` for unexpected content."""
     read = _READ.get(announced.kind)
@@ -103,5 +85,4 @@ _READ: dict[str, Callable[[str, CommitLsn, datetime], Event | None]] = {
     Announcement.HEARTBEAT: lambda _content, lsn, time: Heartbeat(lsn, time),
     Announcement.TRACER: decode_token,
     Announcement.MARK: lambda _content, _lsn, _time: None,
-    Announcement.UPGRADE: lambda _content, lsn, _time: Upgraded(lsn),
 }

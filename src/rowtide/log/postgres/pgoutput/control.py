@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut
 from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
@@ -101,11 +100,11 @@ def read_control(
 
 def _is_control(frames: Frames, relations: Relations) -> Bools:
     """Mark the messages that the pass processes: the rare kinds, inserts into a table that is the control table at some
-    point, and logical messages, if they announce nothing only those with a mark of delivery.
+    point, and logical messages with a mark of delivery.
     """
     chosen: Bools = _IS_CONTROL[frames.kinds]
     for message in frames.of_kind("M").tolist():
-        chosen[message] = relations.reads_messages or _is_mark(frames, message)
+        chosen[message] = _is_mark(frames, message)
     described = frames.of_kind("R")
     heads = frames.starts[described] + 1 + _OID_BYTES
     oids = set(relations.control_ids)
@@ -141,11 +140,9 @@ class _Reader:
                 truncation = parse_truncation(self.frames, message)
                 self.control.truncations.append((message, truncation))
             case "I":
-                self._read_announcement(message, self._parse_row)
-            case _ if _is_mark(self.frames, message):
-                self._read_mark(message)
+                self._read_announcement(message)
             case _:
-                self._read_announcement(message, self._parse_message)
+                self._read_mark(message)
 
     def _read_relation(self, message: int) -> None:
         """Process it in a dropped transaction too: the server describes a table once per connection."""
@@ -207,15 +204,13 @@ class _Reader:
         else:
             self.transactions.marks[int(self.transactions.number[message])] = origin
 
-    def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
-        """Process an announcement that is not durable yet. Messages outside a transaction are ignored: nothing
-        orders them.
-        """
+    def _read_announcement(self, message: int) -> None:
+        """Process an announcement that is not durable yet."""
         if self.transactions.drops(message):
             return
         found = None
         try:
-            found = parse(message)
+            found = self._parse_row(message)
             if found is None:
                 return
             lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
@@ -238,10 +233,6 @@ class _Reader:
             return None
         return announced.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
 
-    def _parse_message(self, message: int) -> Announced | None:
-        logical = parse_message(self.frames, message)
-        return announced.of_message(logical, self.relations.message_codec) if self.relations.reads_messages else None
-
     def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:
             case Enabled():
@@ -252,8 +243,6 @@ class _Reader:
             case Altered():
                 self._end_unclear(event.alteration.source_id, message)
                 return self.relations.alter(event.alteration, message)
-            case Upgraded():
-                self.relations.reads_messages = False
         return []
 
     def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:

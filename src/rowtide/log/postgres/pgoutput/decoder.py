@@ -33,10 +33,8 @@ class Decoder:
     """Decodes the messages of one connection, batch by batch; a batch may end inside a transaction.
 
     Transactions that `position` covers are dropped whole. `members` are those enabled at `position`, `tables` the
-    versions given out before it; `xid_reference` is the server's full transaction id at connect. `reads_messages`:
-    members are announced by logical messages too, whose text is in `message_codec`; those outside any transaction are
-    ignored: nothing orders them among commits, and a resend may not repeat them. `tells_ddl`: event triggers announce
-    alterations.
+    versions given out before it; `xid_reference` is the server's full transaction id at connect. `tells_ddl`: event
+    triggers announce alterations.
     After a `DecodeError` the decoder is not used again.
     """
 
@@ -48,16 +46,12 @@ class Decoder:
         members: Iterable[Member],
         tables: Iterable[TableVersion],
         xid_reference: int,
-        reads_messages: bool = False,
-        message_codec: str = "utf-8",
         tells_ddl: bool = True,
     ) -> None:
         versions = tuple(tables)
         self._tracker = TransactionTracker(epoch=epoch, position=position, xid_reference=xid_reference)
         self._relations = Relations(
             members,
-            reads_messages=reads_messages,
-            message_codec=message_codec,
             tells_ddl=tells_ddl,
             shapes=(version.shape for version in sorted(versions, key=lambda version: version.table_id)),
         )

@@ -38,22 +38,17 @@ class LayoutChange:
 class Relations:
     """The tables as last described, each with the layout that follows from the present members.
 
-    `reads_messages`: logical messages announce members too, their text in `message_codec`. `tells_ddl`: event triggers
-    announce alterations. `shapes` are those of rows before this connection.
+    `tells_ddl`: event triggers announce alterations. `shapes` are those of rows before this connection.
     """
 
     def __init__(
         self,
         members: Iterable[Member],
         *,
-        reads_messages: bool,
-        message_codec: str,
         tells_ddl: bool,
         shapes: Iterable[TableShape] = (),
     ) -> None:
-        self.reads_messages = reads_messages
         self.tells_ddl = tells_ddl
-        self.message_codec = message_codec
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
         self._layouts: dict[int, Layout] = {}
@@ -62,12 +57,7 @@ class Relations:
 
     def copy(self) -> Relations:
         """Return an independent copy."""
-        other = Relations(
-            self.members,
-            reads_messages=self.reads_messages,
-            message_codec=self.message_codec,
-            tells_ddl=self.tells_ddl,
-        )
+        other = Relations(self.members, tells_ddl=self.tells_ddl)
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
         other._types = self._types.copy()
         other.unclear = self.unclear.copy()

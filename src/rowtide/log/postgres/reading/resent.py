@@ -24,12 +24,7 @@ _IN_USE = "55006"
 
 
 def find_last_stored(state: ManifestState) -> CommitLsn | None:
-    """Return the last transaction of the present epoch in the log store, None if it is not known. Pure.
-
-    An earlier build's announcements were messages, which are not sent again.
-    """
-    if state.reads_messages:
-        return None
+    """Return the last transaction of the present epoch in the log store, None if it is not known. Pure."""
     heartbeats = (event.commit_lsn for event in state.events if isinstance(event, Heartbeat))
     stored = [lsn for lsn in (*(segment.last for segment in state.segments), *heartbeats) if lsn.epoch == state.epoch]
     return max(stored, default=None)

@@ -9,12 +9,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-import psycopg
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.alterations import AlteredColumn
@@ -271,7 +269,6 @@ def _taking_slot(access: LogAccess) -> Iterator[None]:
 def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
     state = access.manifest.state
     with translated():
-        message_codec = _find_codec(access.connection) if state.reads_messages else None
         tells_ddl = ddl_triggers.has_triggers(access.connection)
     return Decoder(
         epoch=state.epoch,
@@ -279,8 +276,6 @@ def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
         members=state.members,
         tables=state.tables.values(),
         xid_reference=xid_reference,
-        reads_messages=state.reads_messages,
-        message_codec=message_codec or "utf-8",
         tells_ddl=tells_ddl,
     )
 
@@ -291,13 +286,6 @@ def _forget_stored(connection: Connection, stored: ControlRow | None) -> None:
     """
     with suppress(RightMissing, WritesRefused), translated():
         control.forget_before(connection, stored)
-
-
-def _find_codec(connection: Connection) -> str | None:
-    """Return the codec of the database's encoding: an earlier build's messages are in it."""
-    session = connection.connection.driver_connection
-    assert isinstance(session, psycopg.Connection)
-    return find_codec(session)
 
 
 _REFERENCES = """

@@ -1,11 +1,11 @@
-"""Announcements: rows of `rowtide.control` in the transaction that wrote them, and an earlier build's messages."""
+"""Announcements: rows of `rowtide.control` in the transaction that wrote them."""
 
 from __future__ import annotations
 
 import pytest
 
 from builders.log import pgoutput_messages as wire
-from builders.log.pgoutput_streams import CONTROL, CONTROL_ID, announce, decoder, disable, enable, member, message, rows
+from builders.log.pgoutput_streams import CONTROL, CONTROL_ID, announce, decoder, member, message, rows
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
@@ -18,7 +18,6 @@ from rowtide.log.membership import (
     Heartbeat,
     Reshaped,
     Traced,
-    Upgraded,
     encode_disable,
     encode_member,
     encode_token,
@@ -43,18 +42,18 @@ def _transaction(lsn: int, *inside: bytes, xid: int = 700) -> list[bytes]:
     return [wire.begin(lsn, xid=xid), *inside, wire.commit(lsn)]
 
 
-def _events(*stream: bytes, reads_messages: bool = False) -> tuple[Event, ...]:
-    return decoder(members=[member()], reads_messages=reads_messages).decode(stream).events
+def _events(*stream: bytes) -> tuple[Event, ...]:
+    return decoder(members=[member()]).decode(stream).events
 
 
 def test_rows_announce_in_their_place_among_changes() -> None:
     stream = _transaction(100, CONTROL, TABLE, ROW, ENABLE, ROW, ROW, DISABLE, ROW)
-    decoded = decoder(reads_messages=False).decode(stream)
+    decoded = decoder().decode(stream)
     assert [type(event) for event in decoded.events] == [Enabled, Reshaped, Disabled]
     records = [(row["table_id"], row["operation"], row["seqval"]) for row in rows(decoded.records)]
     of_table = [(1, Operation.INSERT, ordinal) for ordinal in (3, 4)]
     assert records == [(NO_TABLE, Operation.MESSAGE, 2), (NO_TABLE, Operation.MESSAGE, 5), *of_table]
-    kept = decoder(reads_messages=False)
+    kept = decoder()
     kept.decode(_transaction(100, CONTROL, ENABLE))
     after = rows(kept.decode(_transaction(200, TABLE, ROW)).records)
     assert [row["after"] for row in after] == [["1", "x"]]
@@ -64,7 +63,7 @@ def test_points_are_events_without_a_record() -> None:
     stream = _transaction(
         100, CONTROL, announce("heartbeat", ""), announce("tracer", encode_token("p", 1)), announce("mark", "")
     )
-    decoded = decoder(reads_messages=False).decode(stream)
+    decoded = decoder().decode(stream)
     assert [type(event) for event in decoded.events] == [Heartbeat, Traced]
     assert decoded.records.equals(RECORD.empty_table())
 
@@ -82,12 +81,12 @@ def test_the_last_row_is_that_of_the_latest_transaction() -> None:
         for xid, written_at in ((701, "earlier"), (701, "later"), (702, "copied"), (700, "late"))
     )
     stream = [*_transaction(100, described, earlier, later, xid=701), *_transaction(200, copied, late)]
-    assert decoder(reads_messages=False).decode(stream).control_row == ControlRow(701, "later")
+    assert decoder().decode(stream).control_row == ControlRow(701, "later")
 
 
 def test_the_id_of_a_transaction_is_compared_in_full() -> None:
     xid = (3 << 32) + 7
-    reader = decoder(members=[member()], reads_messages=False, xid_reference=xid)
+    reader = decoder(members=[member()], xid_reference=xid)
     stream = _transaction(100, CONTROL, announce("disable", encode_disable("m1"), xid=7), DISABLE, xid=7)
     assert reader.decode(stream).events == ()
     row = announce("disable", encode_disable("m1"), xid=xid)
@@ -107,38 +106,14 @@ def test_only_inserts_announce() -> None:
 
 
 def test_announcements_that_are_durable_are_not_repeated() -> None:
-    reader = decoder(position=101, members=[member()], reads_messages=False)
+    reader = decoder(position=101, members=[member()])
     stream = [*_transaction(100, CONTROL, DISABLE, announce("enable", "broken")), *_transaction(200, TABLE, ROW)]
     assert [row["after"] for row in rows(reader.decode(stream).records)] == [["1", "x"]]
 
 
 @pytest.mark.parametrize("kind", FORGED)
-def test_messages_announce_nothing_where_rows_do(kind: str) -> None:
+def test_messages_announce_nothing(kind: str) -> None:
     assert _events(*_transaction(100, FORGED[kind])) == ()
-
-
-def test_messages_count_up_to_the_upgrade() -> None:
-    before, after = _transaction(100, disable("m1")), _transaction(300, enable(member()), FORGED["ddl"])
-    upgrade = _transaction(200, CONTROL, announce("upgrade", ""))
-    stream = [*before, *upgrade, *after]
-    expected = (Disabled(CommitLsn(100), "m1"), Upgraded(CommitLsn(200)))
-    assert _events(*stream, reads_messages=True) == expected
-    in_batches = decoder(members=[member()])
-    assert tuple(e for part in (before, upgrade, after) for e in in_batches.decode(part).events) == expected
-
-
-@pytest.mark.parametrize("kind", ["upgrade", "mark", "once"])
-def test_a_message_upgrades_nothing(kind: str) -> None:
-    stream = [*_transaction(100, wire.logical_message(f"rowtide.{kind}", "")), *_transaction(200, disable("m1"))]
-    assert _events(*stream, reads_messages=True) == (Disabled(CommitLsn(200), "m1"),)
-
-
-def test_an_earlier_message_is_read_in_the_databases_encoding() -> None:
-    named = member(columns=("straße",))
-    content = encode_member(named).encode("latin-1")
-    reader = decoder(message_codec="latin-1")
-    stream = [*_transaction(100, message(Announcement.ENABLE, content)), *_transaction(200, enable(named))]
-    assert reader.decode(stream).events == (Enabled(CommitLsn(100), named), Enabled(CommitLsn(200), named))
 
 
 BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {
@@ -154,7 +129,7 @@ BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_row_names_its_transaction(name: str) -> None:
     kind, content, named, reason = BROKEN[name]
-    reader = decoder(members=[member()], reads_messages=False)
+    reader = decoder(members=[member()])
     before = _transaction(100, CONTROL, TABLE, ROW)
     stream = [*before, *_transaction(200, ROW, announce(kind, content)), *_transaction(300, ROW)]
     with pytest.raises(Undecodable) as raised:
@@ -167,7 +142,7 @@ def test_a_broken_row_names_its_transaction(name: str) -> None:
 
 
 def test_broken_row_in_the_first_transaction_leaves_none_whole() -> None:
-    reader = decoder(reads_messages=False)
+    reader = decoder()
     reader.decode([wire.begin(100), CONTROL])
     with pytest.raises(Undecodable) as raised:
         reader.decode([announce("merge", ""), wire.commit(100)])
@@ -177,6 +152,4 @@ def test_broken_row_in_the_first_transaction_leaves_none_whole() -> None:
 @pytest.mark.parametrize("row", [b"O\0\4nnnn", b"N\0\3nnn", b"N\0\4nnnu", b"N\0\4nnnnn"])
 def test_a_malformed_row_is_refused(row: bytes) -> None:
     with pytest.raises(DecodeError):
-        decoder(reads_messages=False).decode(
-            _transaction(100, CONTROL, wire.framed(b"I" + CONTROL_ID.to_bytes(4) + row))
-        )
+        decoder().decode(_transaction(100, CONTROL, wire.framed(b"I" + CONTROL_ID.to_bytes(4) + row)))

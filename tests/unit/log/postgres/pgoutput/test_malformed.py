@@ -29,6 +29,10 @@ def _text(octets: bytes, length: int | None = None) -> bytes:
     return b"t" + struct.pack(">i", len(octets) if length is None else length) + octets
 
 
+def _mark(content: str) -> bytes:
+    return wire.logical_message("rowtide.origin", content)
+
+
 BROKEN = {
     "no XLogData": ([b"k" + bytes(30)], "k", "no XLogData"),
     "an empty message": ([b""], "0x00", "no XLogData"),
@@ -94,8 +98,12 @@ BROKEN = {
     "a negative table count": ([BEGIN, _payload(b"T", struct.pack(">iB", -1, 0))], "T", "negative number of tables"),
     "a truncation that is cut": ([BEGIN, TABLE, wire.truncate(OID)[:-1]], "T", "longer than the message"),
     "a truncation with bytes behind": ([BEGIN, TABLE, wire.truncate(OID) + b"\0"], "T", "longer than its fields"),
-    "a message that is cut": ([BEGIN, wire.logical_message("p", "xyz")[:-1]], "M", "longer than the message"),
-    "a message with bytes behind": ([BEGIN, wire.logical_message("p", "x") + b"\0"], "M", "longer than its fields"),
+    "a mark that is cut": ([BEGIN, _mark("xyz")[:-1]], "M", "longer than the message"),
+    "a mark with bytes behind": (
+        [BEGIN, _mark("x") + b"\0"],
+        "M",
+        "longer than its fields",
+    ),
     "an origin with bytes behind": ([BEGIN, wire.origin("o") + b"x"], "O", "longer than its fields"),
 }
 

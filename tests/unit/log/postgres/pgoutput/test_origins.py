@@ -42,7 +42,7 @@ STREAM = [
 
 @pytest.mark.parametrize("cut", range(len(STREAM)))
 def test_marked_transactions_have_an_origin_however_they_are_cut(cut: int) -> None:
-    reader = decoder(members=[MEMBER], reads_messages=False)
+    reader = decoder(members=[MEMBER])
     parts = [reader.decode(part, secrets=SECRETS) for part in (STREAM[:cut], STREAM[cut:])]
     found = [(row["after"][0], row["origin"]) for part in parts for row in rows(part.records)]
 
@@ -51,7 +51,7 @@ def test_marked_transactions_have_an_origin_however_they_are_cut(cut: int) -> No
 
 
 def test_unknown_subscriptions_secret_is_asked_for_once() -> None:
-    reader = decoder(members=[MEMBER], reads_messages=False)
+    reader = decoder(members=[MEMBER])
     with pytest.raises(SecretWanted) as wanted:
         reader.decode(STREAM)
 
@@ -63,7 +63,7 @@ def test_unknown_subscriptions_secret_is_asked_for_once() -> None:
 def test_a_mark_that_is_not_verified_is_reported(forged: bytes) -> None:
     relation = wire.relation(TABLE, ["a"])
     stream = transaction(200, forged, relation, wire.insert(TABLE, "1"))
-    decoded = decoder(members=[MEMBER], reads_messages=False).decode(stream, secrets=SECRETS)
+    decoded = decoder(members=[MEMBER]).decode(stream, secrets=SECRETS)
 
     assert [row["origin"] for row in rows(decoded.records)] == [None]
     assert decoded.unverified == (CommitLsn(200),)
@@ -72,7 +72,7 @@ def test_a_mark_that_is_not_verified_is_reported(forged: bytes) -> None:
 def test_a_mark_outside_a_transaction_marks_nothing() -> None:
     relation = wire.relation(TABLE, ["a"])
     stream = transaction(200, relation, mark(transactional=False), wire.insert(TABLE, "1"))
-    decoded = decoder(members=[MEMBER], reads_messages=False).decode(stream, secrets=SECRETS)
+    decoded = decoder(members=[MEMBER]).decode(stream, secrets=SECRETS)
 
     assert [row["origin"] for row in rows(decoded.records)] == [None]
     assert decoded.unverified == ()

@@ -164,7 +164,7 @@ def test_member_enabled_in_a_transaction_sees_only_later_rows() -> None:
     new = member(OID, ("a",))
     enabling = decoder()
     decoded = enabling.decode(_transaction(100, TABLE, ROW, enable(new), ROW))
-    assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 2), (1, 2)]
+    assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 2), (1, 3)]
     assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(100), 1))
     assert enabling.members == (new,)
 
@@ -264,7 +264,7 @@ def _altered(*columns: tuple[int, str], table: str = "t") -> Alteration:
 
 
 def _alter(alteration: Alteration) -> bytes:
-    return wire.logical_message("rowtide.ddl", encode_alteration(alteration))
+    return announce("ddl", encode_alteration(alteration))
 
 
 def test_renamed_column_is_read_on_and_keeps_its_number() -> None:

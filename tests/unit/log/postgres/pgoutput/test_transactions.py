@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.log import pgoutput_messages as wire
-from builders.log.pgoutput_streams import decoder, disable, enable, member, message, rows, together
+from builders.log.pgoutput_streams import announce, decoder, disable, enable, member, rows, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
-from rowtide.log.announcements import Announcement
 from rowtide.log.membership import Heartbeat, Traced, encode_token
 from rowtide.log.postgres.stream.xlog_data import commit_end, is_commit
 from rowtide.log.source import Undecodable
@@ -46,10 +45,10 @@ def test_rows_that_no_member_needs_take_ordinals_all_the_same() -> None:
     assert [(row["seqval"], row["operation"]) for row in decoded] == [(2, 1), (4, 4), (5, 1)]
 
 
-def test_logical_messages_have_the_next_ordinal_and_take_none() -> None:
+def test_announcements_have_ordinals_of_their_own() -> None:
     stream = _transaction(100, TABLE, ROW, disable("m2"), ROW)
     decoded = rows(decoder(members=[member()]).decode(stream).records)
-    assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 2), (1, 1), (1, 2)]
+    assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 2), (1, 1), (1, 3)]
 
 
 def test_transaction_split_over_batches_decodes_as_when_whole() -> None:
@@ -143,14 +142,14 @@ def test_records_are_sorted_by_table_then_log_order() -> None:
 
 
 def test_a_heartbeat_is_an_event_and_no_record() -> None:
-    decoded = decoder().decode(_transaction(100, message(Announcement.HEARTBEAT, ""), time=7))
+    decoded = decoder().decode(_transaction(100, announce("heartbeat", ""), time=7))
     assert decoded.events == (Heartbeat(CommitLsn(100), datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)),)
     assert decoded.records.num_rows == 0
 
 
 def test_a_tracer_token_is_an_event_of_its_commit_and_no_row() -> None:
     content = encode_token('it\'s "shop"', 7)
-    decoded = decoder().decode(_transaction(100, message(Announcement.TRACER, content), time=7))
+    decoded = decoder().decode(_transaction(100, announce("tracer", content), time=7))
     time = datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)
     assert decoded.events == (Traced(CommitLsn(100), time, 'it\'s "shop"', 7),)
     assert decoded.records.num_rows == 0
@@ -159,7 +158,7 @@ def test_a_tracer_token_is_an_event_of_its_commit_and_no_row() -> None:
 @pytest.mark.parametrize("content", ["", "{}", '{"publication": "shop", "tracer_id": null}'])
 def test_what_is_no_tracer_token_is_refused(content: str) -> None:
     with pytest.raises(Undecodable, match="kind tracer cannot be read, .* 0/64: its content is not as agreed"):
-        decoder().decode(_transaction(100, message(Announcement.TRACER, content)))
+        decoder().decode(_transaction(100, announce("tracer", content)))
 
 
 def test_a_batch_tells_the_time_of_its_last_commit() -> None:
