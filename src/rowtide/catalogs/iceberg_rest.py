@@ -14,7 +14,7 @@ from rowtide.catalogs.errors import CatalogueNamespaceUnknown, CatalogueRefused,
 from rowtide.catalogs.plan import Action
 from rowtide.catalogs.requests import CatalogueRequests, NotThere, Overtaken
 from rowtide.catalogs.table_updates import find_updates, make_requirements
-from rowtide.targets.formats.iceberg import OWNER
+from rowtide.delta.formats import OWNER
 
 _TRIES = 5
 _SEPARATOR = "%1F"

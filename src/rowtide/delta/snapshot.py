@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from rowtide.delta import formats
 from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
@@ -231,7 +232,7 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     """Return a version of a table, by default the current one; None if there is no table.
 
     Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
-    form of checkpoint has it.
+    form of checkpoint has it; of the current version as `formats.require_readable`.
     """
     found = open_tail(location, version)
     return found[0] if found is not None else None
@@ -239,6 +240,13 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
 
 def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot, Tail] | None:
     """Return a version, and what it was read from. Raises as `open_snapshot`."""
+    found = _find_tail(location, version)
+    if found is not None and version is None:
+        formats.require_readable(location.path, found[0].properties)
+    return found
+
+
+def _find_tail(location: Location, version: int | None) -> tuple[Snapshot, Tail] | None:
     for look in range(_LOOKS):
         try:
             # Another writer's cleanup may remove files between the listing and the reading.

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.actions import AddFile
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.appends import name_data_file, write_rows
 from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY
 
 _CYCLE = "cycle"
 _LEAST = -(1 << 63)

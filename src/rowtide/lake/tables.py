@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing import alteration
@@ -28,9 +29,6 @@ from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-IDENTITY = "rowtide.identity"
-"""Table property: the identity under which cycles are appended; removed before the rows are."""
 
 _RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
@@ -52,7 +50,8 @@ def ensure_table(
     location = locate(path)
     snapshot = open_snapshot(location)
     if snapshot is None:
-        properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
+        recorded = {IDENTITY: identity, FORMAT: str(LAKE_TABLE.recorded)}
+        properties = {**_PROPERTIES, **_mapping_properties(columns), **recorded}
         create_table(location, schema_text(columns), properties)
     elif snapshot.properties.get(IDENTITY) != identity:
         renew_table(path, columns, identity, before_commit=before_commit)
@@ -113,7 +112,6 @@ def retire_table(path: str, *, identity: str) -> None:
     """
     location = locate(path)
     if open_snapshot(location) is not None:
-        # A process of an earlier build may have been killed between the one and the other.
         alteration.retire_table(location, IDENTITY, identity, _RETIRED)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.mending.tables import MendedTable
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
+from rowtide.delta.formats import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.mending import Mended, mend, plan_mending
 from rowtide.lake.stores import locate
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetNotMended
-from rowtide.targets.formats.delta import OWNER, DeltaTable
+from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.options import TargetFormat
 from rowtide.targets.table import without_lease
 from rowtide.targets.tables import open_table

@@ -30,11 +30,12 @@ from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
+from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.delta.writing.creation import create_table
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY, is_table
+from rowtide.lake.tables import is_table
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS_PER_CYCLE = 5
@@ -177,7 +178,7 @@ def _create(path: str, columns: Sequence[tuple[str, str]], identity: str, *, is_
     fields = [
         {"name": name, "type": _delta_type(type_name), "nullable": True, "metadata": {}} for name, type_name in columns
     ]
-    properties = {IDENTITY: identity, "delta.checkpointInterval": "100"}
+    properties = {IDENTITY: identity, FORMAT: str(LAKE_TABLE.recorded), "delta.checkpointInterval": "100"}
     if is_mapped:
         properties["delta.columnMapping.mode"] = "name"
     assert create_table(locate(path), json.dumps({"type": "struct", "fields": fields}), properties)

@@ -413,6 +413,10 @@ def test_a_batch_refuses_what_windows_refuse(made: MadeLake) -> None:
 
 
 def test_an_offset_of_another_source_is_named(made: MadeLake) -> None:
-    for other in ({"0": 5}, {"lsn": 5}, {"lsn": "5", "instances": {NAME: {"member": "m1", "begin": 1}}}):
+    for other in (
+        {"0": 5},
+        {"lsn": 5},
+        {"format": "1/1/1", "lsn": "5", "instances": {NAME: {"member": "m1", "begin": 1}}},
+    ):
         with pytest.raises(StreamOffsetUnknown):
             Query(made).plan(other, other)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +11,7 @@ import pytest
 
 from builders.lakes.delta_tables import append, create, locate, own
 from builders.lakes.delta_values import VALUES, require_same
-from builders.recordings import Recording
 from rowtide.delta.snapshot import Snapshot
-from rowtide.delta.vacuum import vacuum
 from rowtide.delta.writing.alteration import (
     empty_table,
     renew_table,
@@ -31,7 +27,6 @@ from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.delta.writing.mending import is_marked, mend
 from rowtide.lake.column_types import column_types, schema_text
 from rowtide.lake.session import pinned
-from rowtide.storage.local import LocalFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,32 +197,5 @@ def test_a_renewed_table_is_read_and_written_by_spark(spark: SparkSession, tmp_p
     assert {row["operation"] for row in history} >= {"REPLACE TABLE", "DELETE", "SET TBLPROPERTIES", "WRITE"}
 
 
-@pytest.mark.exhaustive
-def test_tables_of_earlier_builds_are_compacted_and_cut(
-    spark: SparkSession, shared_recording: Recording, tmp_path: Path
-) -> None:
-    found = sorted(path.parent for path in shared_recording.folder.glob("lake/cdc/*/_delta_log"))
-    for number, original in enumerate(found):
-        path = tmp_path / str(number) / original.name
-        shutil.copytree(original, path)
-        _change_all(spark, path)
-
-
-def _change_all(spark: SparkSession, path: Path) -> None:
-    location = locate(path)
-    names = [field.name for field in own(path).columns.fields]
-    column = next(name for name in ("__$start_lsn", "cycle") if name in names)
-    before = _rows(own(path))
-    compact(location, column)
-    assert _rows(own(path)) == before
-    values = sorted(value for value in own(path).read([column])[column].to_pylist() if value is not None)
-    bound = values[len(values) // 2] if values else 0
-    assert delete_below(location, Below(column, bound)) == sum(1 for value in values if value < bound)
-    session = pinned(spark)
-    session.sql(f"insert into delta.`{path}` select * from delta.`{path}` limit 1")
-    vacuum(location, LocalFolder(location.path, location.store._errors))  # type: ignore[attr-defined]
-    require_same(spark, path)
-
-
-def _rows(snapshot: Snapshot) -> Sequence[str]:
+def _rows(snapshot: Snapshot) -> list[str]:
     return sorted(map(repr, snapshot.read().to_pylist()))

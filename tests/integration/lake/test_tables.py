@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
@@ -109,7 +110,7 @@ def test_rows_left_by_a_crash_go_when_a_table_is_retired_again(spark: SparkSessi
     place = tmp_path / "table"
     tables.ensure_table(str(place), COLUMNS, identity="one")
     append(place, 1)
-    spark.sql(f"alter table delta.`{place}` set tblproperties ('{tables.IDENTITY}' = '')")
+    spark.sql(f"alter table delta.`{place}` set tblproperties ('{IDENTITY}' = '')")
     tables.retire_table(str(place), identity="one")
     assert read_ids(spark, place) == []
 

@@ -38,6 +38,7 @@ from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile, Metadata
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
@@ -45,7 +46,6 @@ from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY
 
 _FILE_BYTES = 256 * 1024 * 1024
 """So much of rows, as they are in memory, is in one data file."""

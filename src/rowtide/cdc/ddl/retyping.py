@@ -27,6 +27,7 @@ from rowtide.core.tables import Widened
 from rowtide.databases.lake_types import LakeType, can_widen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
 from rowtide.delta.writing.mending import is_marked, mend
@@ -149,7 +150,7 @@ def follow_change_table(lake: str, instance: Instance, before_commit: BeforeComm
 
     def read_types() -> Mapping[str, str]:
         snapshot = open_snapshot(changes)
-        if snapshot is None or snapshot.properties.get(tables.IDENTITY) != instance.member_id:
+        if snapshot is None or snapshot.properties.get(IDENTITY) != instance.member_id:
             return {}
         return column_types(snapshot.metadata.schema_text)
 
@@ -173,7 +174,7 @@ def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
         raise LakeWriteFailed(location.path, "there is no table")
     yield changes
     base = open_snapshot(locate(base_table_path(lake, instance.capture_instance)))
-    if base is not None and base.properties.get(tables.IDENTITY) == instance.member_id:
+    if base is not None and base.properties.get(IDENTITY) == instance.member_id:
         yield base
 
 

@@ -26,10 +26,10 @@ from rowtide.cdc.lake_readers.ordering import (
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import RowGroup
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, find_bounds, find_empty_columns
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY
 
 _LSN, _, _OPERATION = ORDER
 _OPERATIONS = 8

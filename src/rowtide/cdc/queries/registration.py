@@ -13,11 +13,12 @@ from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.sql_functions import sql_functions
 from rowtide.cdc.queries.table_functions import SqlFunction
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.session import require_reachable
 from rowtide.lake.spark.failures import lack_named
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY, host_name
+from rowtide.lake.tables import host_name
 from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:

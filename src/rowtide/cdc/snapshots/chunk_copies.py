@@ -25,6 +25,7 @@ from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType
 from rowtide.delta.actions import AddFile
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_stream
 from rowtide.delta.writing.changes import Change, commit_change
@@ -113,7 +114,7 @@ class CopiedSoFar:
 def find_copied(lake: str, snapshot: RecordedSnapshot) -> CopiedSoFar:
     """Return what the base table has of a snapshot."""
     base = open_snapshot(locate(base_table_path(lake, snapshot.capture_instance)))
-    if base is None or base.properties.get(tables.IDENTITY) != snapshot.member_id:
+    if base is None or base.properties.get(IDENTITY) != snapshot.member_id:
         return CopiedSoFar()
     chunks = range(snapshot.definition.of_chunks)
     copied = (one for one in chunks if base.get_transaction(snapshot.chunk_identity(one)) is not None)
@@ -131,7 +132,7 @@ def remove_void(lake: str, void: Sequence[RecordedSnapshot], lease: SharedLease)
         return
 
     def plan(base: Snapshot) -> Change | None:
-        if base.properties.get(tables.IDENTITY) != void[0].member_id:
+        if base.properties.get(IDENTITY) != void[0].member_id:
             return None
         removed = [file for file in base.files.values() if _snapshot_of(file) in tags]
         if not removed:
@@ -216,7 +217,7 @@ class ChunkCopier:
         failpoint("base_chunk.after")
 
     def _require_own(self, state: TableState) -> TableState:
-        if state.metadata.properties.get(tables.IDENTITY) != self.instance.member_id:
+        if state.metadata.properties.get(IDENTITY) != self.instance.member_id:
             raise CopyOutdated
         return state
 

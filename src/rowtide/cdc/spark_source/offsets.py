@@ -12,7 +12,12 @@ from typing import Any
 
 from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
 from rowtide.core.errors import InvalidLsn
+from rowtide.core.formats import Format, StoredFormat
 from rowtide.core.lsn import CommitLsn
+
+STREAM_OFFSET = Format("offset")
+_PLACE = "the stream's checkpoint"
+_KEYS = {"format", "lsn", "instances"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,24 @@ class StreamOffset:
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark takes it; equal offsets are equal texts."""
         instances = {name: {"member": one.member_id, "begin": one.begin.value} for name, one in self.instances.items()}
-        return {"lsn": self.lsn.value if self.lsn is not None else None, "instances": instances}
+        lsn = self.lsn.value if self.lsn is not None else None
+        return {"format": str(STREAM_OFFSET.recorded), "lsn": lsn, "instances": instances}
 
 
 def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
-    """Return the offset of what `as_json` returned. Raises `StreamOffsetUnknown`."""
+    """Return the offset of what `as_json` returned.
+
+    Raises `StreamOffsetUnknown`, `FormatUnnumbered`, `FormatNewer`: an offset is read to write the next one.
+    """
     try:
+        recorded = found.get("format")
+        if recorded is None and found.keys() != _KEYS - {"format"}:
+            # Another source's.
+            raise StreamOffsetUnknown(str(found))
+        stored = StoredFormat.parse(recorded) if recorded is not None else None
+        STREAM_OFFSET.require_writable(_PLACE, stored)
+        if stored == STREAM_OFFSET.recorded and found.keys() != _KEYS:
+            raise StreamOffsetUnknown(str(found))
         lsn = found["lsn"]
         instances = {
             name: StreamedInstance(str(one["member"]), CommitLsn(one["begin"]))
@@ -52,5 +69,5 @@ def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
         if not instances:
             raise StreamOffsetUnknown(str(found))
         return StreamOffset(CommitLsn(lsn) if lsn is not None else None, instances)
-    except (KeyError, TypeError, AttributeError, InvalidLsn) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidLsn) as error:
         raise StreamOffsetUnknown(str(found)) from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
+from rowtide.delta import formats
 from rowtide.delta.actions import format_commit
 from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
@@ -83,7 +84,7 @@ def load_nameable(location: Location) -> Snapshot:
 
 def require_writable(snapshot: Snapshot) -> None:
     """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
-    if it is another process's to write, `LakeReadFailed` if it is not yet ours.
+    if it is another process's to write, `LakeReadFailed` if it is not yet ours; and as `formats.require_writable`.
     """
     snapshot.require_readable()
     _require_ours(snapshot)
@@ -92,6 +93,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 
 def _require_ours(snapshot: Snapshot) -> None:
+    formats.require_writable(snapshot.location.path, snapshot.properties)
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
     require_fence(snapshot.location)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.formats import FormatUnnumbered
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import ServerIsStandby
@@ -69,6 +70,8 @@ def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
         manifest = Manifest.find(open_store(source.log_store))
     except ManifestCorrupt as error:
         return f"the source that its damaged manifest names ({error.filled_fact})"
+    except FormatUnnumbered:
+        return "a version of rowtide from before formats had numbers"
     if manifest is None:
         return None
     state = manifest.state

@@ -12,6 +12,7 @@ import pyarrow as pa
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
+from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import require_writable
@@ -20,7 +21,7 @@ from rowtide.delta.writing.edits import Edit, MakeRows, Stamp, edit_rows, replac
 from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.formats.delta import OWNER, mapping_properties
+from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table import Verify
 
 MOST_BYTES = 1024 * 1024 * 1024
@@ -53,6 +54,7 @@ class DirectTable:
     def create(self) -> Snapshot | None:
         """Make it, empty; return it as it is then. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(self.columns), OWNER: self.target_id}
+        properties[FORMAT] = str(TARGET_TABLE.recorded)
         create_table(locate(self.path), schema_text(self.columns), properties, self.partition_by)
         return self.find()
 

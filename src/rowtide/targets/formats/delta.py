@@ -16,6 +16,7 @@ from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
+from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
@@ -31,7 +32,6 @@ from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OWNER = "rowtide.target"
 """Table property: the id of the target that made the table."""
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _OPTIMIZED = "spark.databricks.delta.optimizeWrite.enabled"
@@ -93,6 +93,7 @@ class DeltaTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(table.columns), **table.properties, OWNER: self._target_id}
+        properties[FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

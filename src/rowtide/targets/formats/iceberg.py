@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE, require_writable
 from rowtide.lake.paths import local_folder
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
@@ -26,7 +27,7 @@ from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OWNER, LSN = "rowtide.target", "rowtide.lsn"
+LSN = "rowtide.lsn"
 _SUMMARY = "spark.sql.iceberg.snapshot-property."
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _BRANCH = "rowtide_"
@@ -81,6 +82,7 @@ class IcebergTable:
             properties = dict(tuple(row) for row in self._spark.sql(f"show tblproperties {self._name}").collect())
             if properties.get(OWNER) != self._target.target_id:
                 raise TargetOccupied(self._target.name, self.location)
+            require_writable(self.location, properties)
             versions, types = self._read_versions(), dict(self._spark.table(self._name).dtypes)
         self._present = present = next(reversed(versions), 0)
         # Never filled by an insert, which Iceberg would not compare with another process's.
@@ -89,6 +91,7 @@ class IcebergTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {"format-version": "2", **table.properties, OWNER: self._target.target_id}
+        properties[FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):

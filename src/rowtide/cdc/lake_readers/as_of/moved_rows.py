@@ -50,9 +50,9 @@ from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.cdc.rows.operations import DELETE, INSERT
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY
 
 _NOWHERE = -1
 _SLICE_BYTES = 64 * 1024 * 1024

@@ -1,0 +1,44 @@
+"""The formats of tables that rowtide makes, which their properties record: see `rowtide.core.formats`.
+
+A table of anybody else's has none of these properties, and is read as every Delta table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rowtide.core.formats import Format, StoredFormat
+from rowtide.delta.errors import LakeReadFailed
+
+IDENTITY, OWNER, FORMAT = "rowtide.identity", "rowtide.target", "rowtide.format"
+"""The identity under which cycles are appended; the target that a table belongs to; the table's format."""
+
+LAKE_TABLE, TARGET_TABLE = Format("lake table"), Format("target table")
+_KINDS = {IDENTITY: LAKE_TABLE, OWNER: TARGET_TABLE}
+
+
+def require_readable(path: str, properties: Mapping[str, str]) -> None:
+    """Raise `FormatUnnumbered`, `FormatNewer` or `FormatOutdated` for a table of rowtide's that is not to be read."""
+    known = _find_kind(properties)
+    if known is not None:
+        known.require_readable(path, find_format(path, properties))
+
+
+def require_writable(path: str, properties: Mapping[str, str]) -> None:
+    """Raise as `require_readable` for a table of rowtide's that is not to be written."""
+    known = _find_kind(properties)
+    if known is not None:
+        known.require_writable(path, find_format(path, properties))
+
+
+def find_format(path: str, properties: Mapping[str, str]) -> StoredFormat | None:
+    """Return the format that a table records, None if it records none. Raises `LakeReadFailed`."""
+    recorded = properties.get(FORMAT)
+    try:
+        return StoredFormat.parse(recorded) if recorded is not None else None
+    except ValueError as error:
+        raise LakeReadFailed(path, f"its property {FORMAT} is damaged") from error
+
+
+def _find_kind(properties: Mapping[str, str]) -> Format | None:
+    return next((known for name, known in _KINDS.items() if name in properties), None)
