@@ -97,7 +97,7 @@ class FormatOutdated(Invalid):
 
     number = 1135
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
-    hint = "Nothing was changed. Stop what runs with the earlier version, then migrate it."
+    hint = "Nothing was changed. Stop what runs with the earlier version, then migrate it: `rowtide upgrade`."
     store: str
     place: str
     found: int

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowtide.core.errors import Invalid, numbered
+from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import Format, StoredFormat
 
 Migration = Callable[[Any], None]
@@ -47,7 +48,9 @@ class PresentStore:
         `list_steps`, and what the steps raise.
         """
         for number in self.list_steps():
+            failpoint("upgrade_step.before")
             MIGRATIONS[self.format.store, number](self.subject)
+            failpoint("upgrade_step.after")
 
 
 @numbered

@@ -238,6 +238,12 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     return found[0] if found is not None else None
 
 
+def open_any_format(location: Location) -> Snapshot | None:
+    """As `open_snapshot`, of the current version, also of a table whose format is not this build's."""
+    found = _find_tail(location, None)
+    return found[0] if found is not None else None
+
+
 def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot, Tail] | None:
     """Return a version, and what it was read from. Raises as `open_snapshot`."""
     found = _find_tail(location, version)

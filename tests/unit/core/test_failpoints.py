@@ -54,6 +54,7 @@ from builders.faults.failpoints import (
     SUSPENSION_FAILPOINTS,
     SWITCH_FAILPOINTS,
     TARGET_FAILPOINTS,
+    UPGRADE_FAILPOINTS,
     VACUUM_FAILPOINTS,
     find_failpoints,
 )
@@ -159,4 +160,5 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + BRANCH_FAILPOINTS
         + CUSTOM_TARGET_FAILPOINTS
         + FOLLOWING_FAILPOINTS
+        + UPGRADE_FAILPOINTS
     )

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
+from rowtide.core.formats import StoredFormat
 from rowtide.delta.actions import AddFile, Metadata, commit_info
+from rowtide.delta.errors import TableMissing
 from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, WIDENINGS, with_features, without_features
+from rowtide.delta.formats import FORMAT, find_format
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
-from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.snapshot import Location, Snapshot, open_any_format
 from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_nameable, put_commit
@@ -119,6 +123,26 @@ def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
         return Change("SET TBLPROPERTIES", metadata=_altered(snapshot.metadata, properties=properties))
 
     return commit_change(location, plan)
+
+
+def raise_format(location: Location, recorded: StoredFormat) -> None:
+    """Make a table of rowtide's one of a newer format, in one commit: from then on older builds refuse it. Idempotent.
+
+    Raises `TableMissing`, `LakeReadFailed`, `LakeWriteFailed`.
+    """
+    while True:
+        begun = read_clock()
+        snapshot = open_any_format(location)
+        if snapshot is None:
+            raise TableMissing(location.path, "there is no table")
+        stored = find_format(location.path, snapshot.properties)
+        if stored is not None and stored.number >= recorded.number:
+            return
+        metadata = _altered(snapshot.metadata, properties={FORMAT: str(recorded)})
+        info = commit_info("SET TBLPROPERTIES", {}, is_append=False)
+        entry = Entry.of(info, [("metaData", metadata.found)])
+        with suppress(CommitLost):
+            put_commit(location, Last(snapshot.version, begun), entry, pass_by=_yield_to_all, is_counted=lambda: False)
 
 
 def name_mapping(location: Location) -> bool:

@@ -1,0 +1,1 @@
+"""What a PostgreSQL database and its places have stored."""

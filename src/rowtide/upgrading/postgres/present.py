@@ -1,0 +1,67 @@
+"""The stores of a PostgreSQL database: the log store first, as its readers wait for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowtide.cdc import definitions
+from rowtide.cdc.lake_tables import system_table_path
+from rowtide.core.upgrades import PresentStore
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE, find_format
+from rowtide.delta.snapshot import open_any_format
+from rowtide.lake.stores import locate, open_folder
+from rowtide.log.catalogue import find_source
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import require_own
+from rowtide.log.store.store_format import LOG_STORE
+from rowtide.targets.definitions import Target, list_targets
+
+
+def list_stores(url: str) -> Iterator[PresentStore]:
+    """Yield the log store, the lake's tables and those of targets outside catalogues."""
+    with translated(), open_engine(url).connect() as connection:
+        source = find_source(connection)
+        targets = list_targets(connection) if source is not None and definitions.are_made(connection) else ()
+    if source is None:
+        return
+    yield from _find_log_store(source)
+    if source.lake is not None:
+        yield from _find_lake_tables(source.lake)
+    for target in targets:
+        yield from _find_target_tables(target)
+
+
+def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:
+    manifest = Manifest(open_store(source.log_store))
+    state = manifest.load()
+    if state is not None:
+        require_own(source, state.source)
+        yield PresentStore(LOG_STORE, source.log_store, state.format, manifest)
+
+
+def _find_lake_tables(lake: str) -> Iterator[PresentStore]:
+    """The table by which readers find a lake's others comes first: what is not migrated yet is refused there."""
+    names = [name.rstrip("/") for name in open_folder(lake).list_folders("cdc/")]
+    first = system_table_path(lake, "lsn_time_mapping")
+    paths = [first, *(path for name in names if (path := system_table_path(lake, name)) != first)]
+    for path in paths:
+        yield from _find_table(path, is_target=False)
+
+
+def _find_target_tables(target: Target) -> Iterator[PresentStore]:
+    for instance in target.consumer.instance_names if not target.is_custom else ():
+        path = target.options.path_of(instance)
+        if path is not None:
+            yield from _find_table(path, is_target=True)
+
+
+def _find_table(path: str, *, is_target: bool) -> Iterator[PresentStore]:
+    location = locate(path)
+    snapshot = open_any_format(location)
+    if snapshot is not None:
+        known = TARGET_TABLE if is_target else LAKE_TABLE
+        yield PresentStore(known, path, find_format(path, snapshot.properties), location)

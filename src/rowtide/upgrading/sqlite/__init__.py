@@ -1,0 +1,1 @@
+"""What a SQLite file has stored."""

@@ -1,0 +1,156 @@
+"""`rowtide upgrade`: stores of format 1 go on in a build of format 2, which is made up, and are refused in this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.commands.hints import run_printed
+from builders.faults.failpoints import UPGRADE_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from rowtide.cdc.system_tables import SystemTables
+from rowtide.core.formats import Format, FormatNewer, FormatOutdated, StoredFormat
+from rowtide.core.upgrades import MIGRATIONS, Migration
+from rowtide.delta.formats import LAKE_TABLE
+from rowtide.delta.snapshot import Location
+from rowtide.delta.writing.alteration import raise_format
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.store_format import LOG_STORE
+from rowtide.storage.store import Store
+
+SECOND = StoredFormat(2, 2, 2)
+BUILD_OF_FORMAT_2 = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from live.test_upgrading import be_of_format_2
+from rowtide.cli.main import run_command
+
+be_of_format_2()
+sys.exit(run_command(("upgrade", "--db", sys.argv[2])))
+"""
+TESTS = str(Path(__file__).parents[1])
+
+
+def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    """Make this process a build whose log store and lake have format 2, with the steps to it."""
+    for known in (LOG_STORE, LAKE_TABLE):
+        for name in Format.__dataclass_fields__.keys() - {"store"}:
+            object.__setattr__(known, name, 2)
+    steps: dict[tuple[str, int], Migration] = {("log store", 1): raise_log_store, ("lake table", 1): raise_table}
+    for key, step in steps.items():
+        if monkeypatch is None:
+            MIGRATIONS[key] = step
+        else:
+            monkeypatch.setitem(MIGRATIONS, key, step)
+
+
+def raise_log_store(manifest: Manifest) -> None:
+    manifest.raise_format(SECOND)
+
+
+def raise_table(location: Location) -> None:
+    raise_format(location, SECOND)
+
+
+def be_of_format_1() -> None:
+    for known in (LOG_STORE, LAKE_TABLE):
+        for name in Format.__dataclass_fields__.keys() - {"store"}:
+            object.__setattr__(known, name, 1)
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """What makes this process one of format 2 for the test."""
+    yield monkeypatch
+    be_of_format_1()
+
+
+@pytest.fixture
+def stored(logged: LoggedDatabase) -> LoggedDatabase:
+    """A database with a log store, and the system tables of a lake."""
+    logged.execute("create table item (id int primary key, name text)")
+    logged.enable("item")
+    logged.execute("insert into item values (1, 'before')")
+    logged.read_log()
+    SystemTables(str(logged.lake), logged.cdc.get_source().source_id).ensure()
+    return logged
+
+
+def formats_of(logged: LoggedDatabase, *words: str) -> list[tuple[str, int, int]]:
+    ended = rowtide("upgrade", *words, "--format", "jsonl", "--db", logged.url)
+    assert ended.code == 0, ended
+    rows = [json.loads(line) for line in ended.output.splitlines()]
+    return [(row["store"], row["format"], row["upgraded_to"]) for row in rows]
+
+
+def manifest_files(store: Store) -> list[str]:
+    return list(store.list("manifest/"))
+
+
+def test_a_database_without_stores_has_none(logged: LoggedDatabase) -> None:
+    assert formats_of(logged) == []
+
+
+def test_every_store_is_listed_and_none_is_changed(stored: LoggedDatabase) -> None:
+    before = manifest_files(stored.store())
+    assert formats_of(stored) == [("log store", 1, 1), *[("lake table", 1, 1)] * 4]
+    assert "Every store has this version's format." in rowtide("upgrade", "--db", stored.url).errors
+    assert manifest_files(stored.store()) == before
+
+
+def test_a_rehearsal_migrates_nothing(stored: LoggedDatabase, two: pytest.MonkeyPatch) -> None:
+    store, before = stored.store(), manifest_files(stored.store())
+    be_of_format_2(two)
+    assert formats_of(stored, "--dry-run") == [("log store", 1, 2), *[("lake table", 1, 2)] * 4]
+    assert manifest_files(store) == before
+
+
+def test_a_store_of_format_1_goes_on_in_a_build_of_format_2(stored: LoggedDatabase, two: pytest.MonkeyPatch) -> None:
+    be_of_format_2(two)
+    with pytest.raises(FormatOutdated) as refused:
+        stored.read_log(0)
+    rowtide("cdc", "status", "--db", stored.url).require_error(1135)
+
+    run_printed(refused.value, stored.url)
+
+    stored.execute("insert into item values (2, 'after')")
+    assert stored.read_log().format == SECOND
+    assert stored.inserted(1) == ["before", "after"]
+    assert formats_of(stored) == [("log store", 2, 2), *[("lake table", 2, 2)] * 4]
+    assert SystemTables(str(stored.lake), stored.cdc.get_source().source_id).read().cycle == 0
+
+    be_of_format_1()
+    with pytest.raises(FormatNewer):
+        stored.read_log(0)
+    for words in (("cdc", "status"), ("cdc", "run", "--once"), ("upgrade",)):
+        ended = rowtide(*words, "--db", stored.url)
+        assert (ended.code, "RT-1134" in ended.errors, "damaged" in ended.errors) == (1, True, False), ended
+
+
+@pytest.mark.parametrize("failpoint", UPGRADE_FAILPOINTS)
+def test_a_migration_killed_at_each_step_is_repeated(
+    stored: LoggedDatabase, two: pytest.MonkeyPatch, failpoint: str
+) -> None:
+    store = stored.store()
+    done = 0
+    for step in (1, 2, 2):
+        assert run_program(BUILD_OF_FORMAT_2, TESTS, stored.url, failpoint=f"{failpoint}@{step}") == KILLED
+        done += step if failpoint.endswith(".after") else step - 1
+        be_of_format_1()
+        if done:
+            with pytest.raises(FormatNewer):
+                Manifest.open(store)
+        else:
+            assert Manifest.open(store).state.format == LOG_STORE.recorded
+        be_of_format_2(two)
+        assert sum(before == 2 for _, before, _ in formats_of(stored, "--dry-run")) == done
+    assert run_program(BUILD_OF_FORMAT_2, TESTS, stored.url, failpoint="none") == 0
+    assert formats_of(stored) == [("log store", 2, 2), *[("lake table", 2, 2)] * 4]
+    stored.execute("insert into item values (2, 'after')")
+    stored.read_log()
+    assert stored.inserted(1) == ["before", "after"]
