@@ -92,13 +92,3 @@ def test_commands_print_lsns_as_text(enabled: LoggedDatabase) -> None:
 def test_the_tables_are_not_logged(enabled: LoggedDatabase) -> None:
     tables = "('cdc.log_scan_sessions'::regclass, 'cdc.log_scan_errors'::regclass)"
     assert enabled.execute(f"select distinct relpersistence from pg_class where oid in {tables}") == [("u",)]
-
-
-def test_sessions_of_an_earlier_version_are_listed_and_continued(enabled: LoggedDatabase) -> None:
-    """It made the table without the engine."""
-    enabled.execute("alter table cdc.log_scan_sessions drop column engine")
-    assert enabled.cdc.list_scan_sessions() == ()
-    run = Run(enabled)
-    run.metrics.scanned(FIGURES, NOW, 1)
-    run.write()
-    assert [session.engine for session in enabled.cdc.list_scan_sessions()] == ["spark", "spark"]

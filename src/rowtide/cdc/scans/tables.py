@@ -19,17 +19,14 @@ from sqlalchemy import (
     delete,
     func,
     select,
-    text,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.schema import CreateColumn
 
 from rowtide.cdc.access import own_source
-from rowtide.cdc.definitions import SCHEMA, metadata, require_complete
+from rowtide.cdc.definitions import metadata, require_complete
 from rowtide.cdc.scans.metrics import COUNTS, KEPT_SESSIONS, LATEST, ScanMetrics
 from rowtide.cdc.scans.sessions import ScanError, ScanSession
 from rowtide.core.lsn import CommitLsn
-from rowtide.databases.postgres.catalogue import list_columns
 from rowtide.databases.postgres.errors import translated
 
 log_scan_sessions = Table(
@@ -93,7 +90,6 @@ class ScanWriter:
         if total is None:
             return
         if self._offset is None:
-            _add_columns(connection)
             self._offset = self._find_offset(connection)
         _put(connection, log_scan_sessions, self._metrics.sessions, self._offset)
         _put(connection, log_scan_errors, self._metrics.errors, self._offset)
@@ -118,9 +114,7 @@ def list_sessions(engine: Engine, database: str) -> tuple[ScanSession, ...]:
     order = (columns.session_id != 0, columns.session_id.desc())
     with translated(), engine.connect() as connection:
         _require_owned(connection, database)
-        there = list_columns(connection, SCHEMA, log_scan_sessions.name)
-        query = select(*(column for column in columns if column.name in there)).order_by(*order)
-        rows = connection.execute(query).mappings()
+        rows = connection.execute(select(log_scan_sessions).order_by(*order)).mappings()
         return tuple(ScanSession(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
 
 
@@ -131,15 +125,6 @@ def list_errors(engine: Engine, database: str) -> tuple[ScanError, ...]:
         query = select(log_scan_errors).order_by(log_scan_errors.c.session_id.desc())
         rows = connection.execute(query).mappings()
         return tuple(ScanError(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
-
-
-def _add_columns(connection: Connection) -> None:
-    """Add the columns that an earlier version did not make."""
-    there = list_columns(connection, SCHEMA, log_scan_sessions.name)
-    for column in log_scan_sessions.c:
-        if column.name not in there:
-            added = CreateColumn(column).compile(dialect=connection.dialect)
-            connection.execute(text(f"alter table {log_scan_sessions} add column {added}"))
 
 
 def _require_owned(connection: Connection, database: str) -> None:
