@@ -28,6 +28,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
@@ -86,6 +87,7 @@ class LoggedDatabase:
         with open_engine(self.url).begin() as connection:
             return mark_log(connection)
 
+    @keeping_sessions()
     def read_log(self, target: int | None = None) -> ManifestState:
         """Read the log up to a position, else to its present end; return the log store's state.
 

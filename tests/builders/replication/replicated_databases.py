@@ -13,6 +13,7 @@ import psycopg
 
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.handle import connect
 from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest
@@ -86,10 +87,11 @@ def open_only_agent(
         yield agent
 
 
+@keeping_sessions()
 def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) -> list[DeliveryReport]:
     """Read the log and deliver all that is committed now, in this process; return the batches.
 
-    Articles that join subscriptions have joined at the end.
+    Articles that join subscriptions have joined at the end. As in a run, an agent's sessions serve the next.
     """
     reports: list[DeliveryReport] = []
     target = publisher.mark()
@@ -165,6 +167,7 @@ class ReplicatedDatabase(Publishing):
 
     subscriber: Subscriber
 
+    @keeping_sessions()
     def begin(self, *definitions: str, **articles: Any) -> None:
         """Make tables on both sides, publish them, each with the options given for it, and subscribe."""
         self.subscriber.execute(*definitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from traceback import format_exception
@@ -12,16 +13,18 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 import rowtide
+from builders.capture.captured_databases import wait_until
 from builders.commands import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import WHOLE_TABLES, open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight, UnexpectedSqlError, translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.merge.nodes.connecting import open_node
@@ -203,3 +206,39 @@ def test_what_a_server_refuses_is_reported_without_the_password(
 
     assert (ended.code, "FATAL" in ended.errors, "RT-1101: " in ended.errors) == (1, True, True), ended
     assert "s3cr3t" not in ended.output + ended.errors
+
+
+def sessions(engine: Engine) -> set[int]:
+    """Return the server's processes of two connections that follow each other, and of two beside each other."""
+
+    def pid() -> int:
+        with engine.connect() as connection:
+            return int(connection.execute(text("select pg_backend_pid()")).scalar_one())
+
+    with engine.connect():
+        return {pid(), pid()}
+
+
+def test_an_operation_keeps_its_sessions_until_its_end(database: str) -> None:
+    engine = open_engine(database)
+    assert len(sessions(engine)) == 2
+    with keeping_sessions():
+        with keeping_sessions():
+            (kept,) = sessions(engine)
+        assert sessions(engine) == {kept}
+        with ThreadPoolExecutor() as pool:
+            assert kept not in pool.submit(sessions, engine).result()
+        with engine.connect() as connection:
+            connection.invalidate()
+        assert len(sessions(engine)) == 1
+    with engine.connect() as connection:
+        others = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        wait_until(lambda: not connection.execute(text(others)).all(), what="all of them have ended")
+
+
+def test_a_session_that_was_lost_is_not_kept(database: str) -> None:
+    engine = open_engine(database)
+    with keeping_sessions():
+        with pytest.raises(ConnectionFailed), translated(), engine.connect() as connection:
+            connection.execute(text("select pg_terminate_backend(pg_backend_pid())"))
+        assert len(sessions(engine)) == 1

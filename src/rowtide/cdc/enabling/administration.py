@@ -22,6 +22,7 @@ from rowtide.core.tables import Widened
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.paths import absolute_lake
 from rowtide.lake.stores import prepare_lake
@@ -52,6 +53,7 @@ class EnabledDatabase:
     """What is done with tables whose columns get wider types, unless their instance says otherwise."""
 
 
+@keeping_sessions()
 def enable_database(
     engine: Engine,
     lake: str,

@@ -134,9 +134,9 @@ def open_engine(
 ) -> Engine:
     """Return an engine with the pinned settings, on one of SQLAlchemy's drivers.
 
-    It keeps at most `most_kept` unused connections, until it is disposed of: a session that gets locks or settings of
-    its own is to be opened by `open_session`. Its URL has only the database's name. Raises `UrlNotRead`,
-    `PostgresNeeded`.
+    It keeps at most `most_kept` unused connections, until it is disposed of; with 0 none, but within
+    `keeping_sessions`. A session that gets locks or settings of its own is to be opened by `open_session`. Its URL has
+    only the database's name. Raises `UrlNotRead`, `PostgresNeeded`.
     """
     if most_kept:
         # A kept connection may have been lost meanwhile.
@@ -151,9 +151,9 @@ def _find_engine(
     url: str | DatabaseUrl, application_name: str, settings: tuple[tuple[str, str], ...], driver: str
 ) -> Engine:
     """Return an engine that keeps no connection: what one has learned of its server, and compiled, the next would."""
-    from sqlalchemy.pool import NullPool
+    from rowtide.databases.postgres.kept_sessions import PoolOfOperations
 
-    return _make_engine(url, application_name, dict(settings), driver, poolclass=NullPool)
+    return _make_engine(url, application_name, dict(settings), driver, poolclass=PoolOfOperations)
 
 
 def _make_engine(

@@ -18,6 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.alterations import Alterations, execute_at_once
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rounds import Rounds, TableAlteration, alter_each
@@ -194,6 +195,7 @@ class TableChange:
     plan: Plan
 
 
+@keeping_sessions()
 def run_membership_change(alterations: Alterations, table_name: str, plan: Plan) -> None:
     """Plan and run a change of members in one transaction; retry if a lock was not obtained in time.
 

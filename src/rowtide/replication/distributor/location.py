@@ -79,6 +79,9 @@ def distributor(connection: Connection) -> Connection:
     Raises `DistributorUnreachable`.
     """
     if _COMPANION not in connection.info:
+        if not event.contains(connection.engine, "checkin", _close_companion):
+            event.listen(connection.engine, "checkin", _close_companion)
+            event.listen(connection.engine, "invalidate", _leave_companion)
         connection.info[_PLACE] = place = find_place(connection)
         connection.info[_COMPANION] = None if place is None else _open_companion(connection, place)
     companion: Connection | None = connection.info[_COMPANION]
@@ -156,9 +159,6 @@ def _open_companion(connection: Connection, place: Place) -> Connection:
         connection.info[_IS_FOLLOWED] = True
         event.listen(connection, "commit", _commit)
         event.listen(connection, "rollback", _roll_back)
-    if not event.contains(connection.engine, "checkin", _close_companion):
-        event.listen(connection.engine, "checkin", _close_companion)
-        event.listen(connection.engine, "invalidate", _leave_companion)
     return companion
 
 
@@ -182,7 +182,7 @@ def _leave_companion(_connection: object, record: ConnectionPoolEntry, _error: B
 
 
 def _close_companion(_connection: object, record: ConnectionPoolEntry) -> None:
-    # Who gets the session next has a `Connection` of its own, which has to be followed.
+    # Who gets the session next has a `Connection` of its own, which has to be followed, and may have to look elsewhere.
     record.info.pop(_IS_FOLLOWED, None)
     companion = record.info.pop(_COMPANION, None)
     if companion is not None:

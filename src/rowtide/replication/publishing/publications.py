@@ -15,6 +15,7 @@ from rowtide.core.names import require_name
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.log.catalogue import find_source, forget_feature
 from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -47,6 +48,7 @@ from rowtide.replication.publishing.recording import RecordedChange, list_unreco
 from rowtide.replication.sync_types import IfExists
 
 
+@keeping_sessions()
 def add_publication(
     engine: Engine,
     database: str,

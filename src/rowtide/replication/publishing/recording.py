@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Executable, select, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import run_membership_change
@@ -34,6 +35,7 @@ class RecordedChange:
     announcing: Sequence[Executable]
 
 
+@keeping_sessions()
 def run_recorded_change(
     alterations: Alterations, table: str, plan: Callable[[Connection], RecordedChange | None]
 ) -> RecordedChange | None:
