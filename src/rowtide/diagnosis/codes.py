@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import Enum, StrEnum, unique
 
 
 class Area(StrEnum):
@@ -23,6 +23,7 @@ class Area(StrEnum):
 ALL_AREAS = frozenset(Area)
 
 
+@unique
 class Code(Enum):
     """A thing that can be said of a subject; `docs/reference/diagnosis.md` lists them.
 

@@ -68,7 +68,7 @@ def check_database(
     check: _Check = parsed.kind.load_part("rowtide.diagnosis", "views").check
     named = _named(tables)
     checked = check(url, named, lake, known)
-    found = (*checked.results, *_find_in_work(checked, known))
+    found = (*checked.results, *find_in_work(checked, known))
     return by_state(address(result, checked.others) for result in found)
 
 
@@ -85,7 +85,7 @@ def _named(tables: Sequence[str] | str) -> Sequence[str]:
     return named
 
 
-def _find_in_work(checked: Checked, purpose: Purpose | None) -> Iterator[CheckResult]:
+def find_in_work(checked: Checked, purpose: Purpose | None) -> Iterator[CheckResult]:
     """Return what of the work of what was enabled is not healthy, and not found yet."""
     subjects = {result.subject for result in checked.results}
     found = {(result.subject, result.code) for result in checked.results}

@@ -15,7 +15,7 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.replication.replication_runs import running
 from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import Bucket
-from rowtide.diagnosis import CheckResult, State, exit_code
+from rowtide.diagnosis import Area, CheckResult, Code, State, Unit, exit_code, read_health
 from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
 from rowtide.log.errors import SlotMissing
@@ -57,6 +57,10 @@ def test_a_database_at_work_is_well(enabled: LoggedDatabase) -> None:
     assert exit_code(health) == 0
     subjects = {judgement.subject.split()[0] for judgement in health}
     assert subjects == {"log", "slot", "publication", "capture", "instances", "cleanup", "lake"}
+    of_log = [result for result in health if result.area is Area.LOG]
+    assert [result.code for result in read_health(enabled.url, [Area.LOG])] == [result.code for result in of_log]
+    (slot,) = (result.measures for result in of_log if result.code is Code.SLOT_HEALTHY)
+    assert [(measure.name, measure.unit, measure.value != 0) for measure in slot] == [("kept_bytes", Unit.BYTES, True)]
 
 
 def test_a_dropped_slot_fails_and_check_says_so(enabled: LoggedDatabase) -> None:
