@@ -42,7 +42,7 @@ from rowtide.replication import (
     IfExists,
     KeyUpdates,
     MovedPartitions,
-    SubscriptionRequest,
+    RequestedSubscription,
     SubscriptionSettings,
     SyncType,
     TransactionalReplication,
@@ -130,7 +130,7 @@ SECTIONS = (
             ArticleRequest,
             KeyUpdates,
             MovedPartitions,
-            SubscriptionRequest,
+            RequestedSubscription,
             SyncType,
             IfExists,
             Constraints,
@@ -233,7 +233,7 @@ def _fields(options: type) -> Iterator[str]:
     """Yield the fields of a class of options as arguments."""
     declared = {
         node.target.id: node
-        for node in _body(options)
+        for node, _ in _statements(options)
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     is_named = False
@@ -288,8 +288,7 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 def _members(kind: type) -> Iterator[str]:
     """Yield a row for each field of a dataclass or member of an enumeration, with the docstring below it."""
-    body = _body(kind)
-    for node, after in zip(body, [*body[1:], None], strict=True):
+    for node, after in _statements(kind):
         note = _row_text(_docstring(after))
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value) if name != "_":
@@ -314,10 +313,12 @@ def _help(annotation: ast.expr) -> str:
     return " ".join(node.value for node in said if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _body(kind: type) -> list[ast.stmt]:
-    """Return what the bodies of a class and of those that it is made of say."""
-    parts = [part for part in inspect.getmro(kind) if part.__module__.startswith("rowtide.")]
-    return [statement for part in parts for statement in _definition(part).body]
+def _statements(kind: type) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:
+    """Yield what the bodies of a class and of those that it is made of say, each with what follows it."""
+    for part in inspect.getmro(kind):
+        if part.__module__.startswith("rowtide."):
+            body = _definition(part).body
+            yield from zip(body, [*body[1:], None], strict=True)
 
 
 def _definition(kind: type) -> ast.ClassDef:

@@ -46,7 +46,8 @@ def taking_options(function: Callable[..., None]) -> Callable[..., None]:
 def _fields_of(options: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield types and defaults, by name, of the fields that the command line has: others are not annotated."""
     types = get_type_hints(options, include_extras=True)
-    for one in fields(options):
+    # In the order of the dataclass's parameters: those that have to be given first.
+    for one in sorted(fields(options), key=lambda one: one.kw_only is True):
         if get_origin(types[one.name]) is Annotated:
             yield one.name, (types[one.name], one.default if one.default_factory is MISSING else one.default_factory())
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import click
 
 from rowtide.core.column_lists import parse_column_list
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option
 
 
@@ -60,6 +61,16 @@ class Pair(click.ParamType[tuple[str, str]]):
         return name, given
 
 
+class Lsn(click.ParamType[CommitLsn]):
+    """The LSN of a commit."""
+
+    name = "lsn"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CommitLsn:
+        """Parse it. Raises `InvalidLsn`."""
+        return CommitLsn.parse(value) if isinstance(value, str) else value
+
+
 COLUMN_LIST = ColumnList()
 PAIR = Pair()
 _PLAIN: Mapping[Any, click.ParamType[Any]] = {
@@ -68,6 +79,7 @@ _PLAIN: Mapping[Any, click.ParamType[Any]] = {
     float: click.FLOAT,
     bool: click.BOOL,
     UUID: click.UUID,
+    CommitLsn: Lsn(),
     Path: click.Path(path_type=Path),
 }
 _RANGES: Mapping[Any, Any] = {int: click.IntRange, float: click.FloatRange}

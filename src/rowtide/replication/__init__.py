@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.subscribing.recovering import recover
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-    from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
+    from rowtide.replication.sync_types import (
+        Constraints,
+        IfExists,
+        RequestedSubscription,
+        SubscriptionRequest,
+        SyncType,
+    )
     from rowtide.replication.targets.kept_conflicts import KeptConflict
     from rowtide.replication.targets.recovered import RecoveredTransaction
     from rowtide.replication.targets.sequences import SyncedSequence
@@ -90,6 +96,7 @@ __all__ = [
     "Repair",
     "RepairedRow",
     "ReplicationRehearsal",
+    "RequestedSubscription",
     "Resolver",
     "RowDifference",
     "RowPlace",
@@ -100,7 +107,6 @@ __all__ = [
     "SnapshotReport",
     "SourceDefinition",
     "Subscription",
-    "SubscriptionOptions",
     "SubscriptionRequest",
     "SubscriptionSettings",
     "SubscriptionState",
@@ -151,6 +157,7 @@ _HOMES = {
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.distributor.repair_records",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
+    "RequestedSubscription": "rowtide.replication.sync_types",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
     "RunAs": "rowtide.databases.run_as",
@@ -161,7 +168,6 @@ _HOMES = {
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.distributor.subscription_records",
-    "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",
     "SubscriptionSettings": "rowtide.replication.subscription_settings",
     "SubscriptionState": "rowtide.replication.distributor.definitions",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
@@ -28,7 +29,7 @@ from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, SubscriptionOptions, SubscriptionRequest
+from rowtide.replication.sync_types import IfExists, RequestedSubscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,12 +215,11 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         return publications.find_child_tables(self._engine, table)
 
-    def add_subscription(
-        self, publication: str, subscriber: str, **options: Unpack[SubscriptionOptions]
-    ) -> tuple[str, ...]:
+    @takes(RequestedSubscription)
+    def add_subscription(self, subscription: RequestedSubscription) -> tuple[str, ...]:
         """Subscribe a database to a publication: its rows, and all changes that commit from now on.
 
-        (SQL Server: sp_addsubscription.) Options are the fields of `SubscriptionRequest`. Returns the unique
+        (SQL Server: sp_addsubscription.) Returns the unique
         constraints that the subscriber's new tables lack: deferrable ones, in a SQLite file. A call that is interrupted
         leaves nothing that takes effect. Raises `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`,
         `DatabaseKindUnknown`, and what preparing the subscriber raises: errors of `rowtide.replication.errors`.
@@ -227,7 +227,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         from rowtide.replication.subscribing import subscriptions
 
         return subscriptions.add_subscription(
-            self._engine, self._url, publication, subscriber, SubscriptionRequest(**options)
+            self._engine, self._url, subscription.publication, subscription.subscriber, subscription.request
         )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:

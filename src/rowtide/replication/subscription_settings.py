@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack, cast
 
+from rowtide.core.options import Option
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import SettingOutOfRange
@@ -26,6 +27,71 @@ class SettingsChanges(TypedDict, total=False):
     skip_errors: str
     conflicts: Resolver | None
     run_as: RunAs
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryLimits:
+    """How a run delivers; None: as the subscription's settings say."""
+
+    streams: Annotated[
+        int | None,
+        Option(
+            "--streams, --subscription-streams",
+            min=1,
+            max=MOST_STREAMS,
+            help="Connections that a batch is divided among; 1 at first.",
+        ),
+    ] = None
+    commit_batch_size: Annotated[
+        int | None,
+        Option(
+            min=1, max=MOST_IN_BATCH, help="Source transactions in a transaction at the subscriber; 10,000 at first."
+        ),
+    ] = None
+    commit_batch_threshold: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=MOST_IN_BATCH,
+            help="Commands after which a batch ends with its source transaction; 100,000 at first.",
+        ),
+    ] = None
+    skip_errors: Annotated[
+        str | None,
+        Option(
+            metavar="N:N",
+            help='Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
+        ),
+    ] = None
+
+    @property
+    def given(self) -> SettingsChanges:
+        """Those that are not None."""
+        names = SettingsChanges.__annotations__
+        values = {name: getattr(self, name, None) for name in names}
+        return cast("SettingsChanges", {name: value for name, value in values.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryOptions(DeliveryLimits):
+    """How a subscription is delivered; None: as its settings are, at first their defaults."""
+
+    conflicts: Annotated[
+        Resolver | None,
+        Option(
+            help="What is done about conflicts with what others write to the subscriber's tables; at first stop where "
+            "the subscriber has these tables from others, too, or delivers them back, else none: they are not looked "
+            "for."
+        ),
+    ] = None
+    run_as: Annotated[
+        RunAs | None,
+        Option(
+            help="Whose rights the triggers, defaults and checks of the subscriber's tables have: owner: those of each "
+            "table's owner, as at first; agent: those of the role in the subscriber's URL, with which the owners are "
+            "trusted."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TypedDict
+from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Argument, Option
 from rowtide.replication.errors.subscribing import LsnNotGiven
-from rowtide.replication.subscription_settings import SubscriptionSettings
+from rowtide.replication.subscription_settings import DeliveryOptions, SubscriptionSettings
 
 
 class SyncType(StrEnum):
@@ -43,23 +44,43 @@ class Constraints(StrEnum):
     NOT_FOR_REPLICATION = "not-for-replication"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionRequest:
-    """A subscription as requested. Raises `LsnNotGiven`.
+    """A subscription as requested. Raises `LsnNotGiven`."""
 
-    `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` is
-    required if the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`. `forward`:
-    whether changes are delivered too that the publisher has received from others; None: it has received none, or the
-    subscriber gets them from there.
-    """
-
-    sync_type: SyncType = SyncType.AUTOMATIC
-    if_exists: IfExists = IfExists.FAIL
-    lsn: CommitLsn | None = None
-    constraints: Constraints | None = None
+    sync_type: Annotated[
+        SyncType,
+        Option(
+            help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
+            "there already; from-lsn: the same, as they were at --lsn; from-copy: a promoted copy of the publisher's "
+            "server; none: procedures are there too."
+        ),
+    ] = SyncType.AUTOMATIC
+    lsn: Annotated[
+        CommitLsn | None, Option(metavar="LSN", help="from-lsn: the subscriber has all changes below this LSN.")
+    ] = None
+    """And of no transaction from it on."""
+    if_exists: Annotated[
+        IfExists, Option(help="automatic: what becomes of a table that the subscriber has already.")
+    ] = IfExists.FAIL
+    constraints: Annotated[
+        Constraints | None,
+        Option(
+            help="What the subscriber's own triggers, and foreign keys with actions, do to what is delivered: "
+            "enforce: they act; not-for-replication: they do not. Asked for where there are some."
+        ),
+    ] = None
     chunk_bytes: int = 32 << 20
+    """Tables are copied in chunks of about this size."""
     settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
-    forward: bool | None = None
+    forward: Annotated[
+        bool | None,
+        Option(
+            "--forward/--no-forward",
+            help="Whether changes are delivered too that this database has received from other publications; "
+            "asked for where it receives some that the subscriber does not get from there.",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if (self.sync_type is SyncType.FROM_LSN) != (self.lsn is not None):
@@ -72,13 +93,22 @@ class SubscriptionRequest:
         return is_kept and self.sync_type is SyncType.AUTOMATIC
 
 
-class SubscriptionOptions(TypedDict, total=False):
-    """The fields of a `SubscriptionRequest`, as arguments."""
+@dataclass(frozen=True)
+class RequestedSubscription(SubscriptionRequest, DeliveryOptions):
+    """A subscription of a publication, as it is added; settings that are given singly replace those of `settings`."""
 
-    sync_type: SyncType
-    if_exists: IfExists
-    lsn: CommitLsn | None
-    constraints: Constraints | None
-    chunk_bytes: int
-    settings: SubscriptionSettings
-    forward: bool | None
+    publication: Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
+    subscriber: Annotated[
+        str,
+        Option(
+            "--subscriber",
+            help="The subscriber's database: postgresql://user@host/name, without a password, or "
+            "sqlite:///folder/file.db",
+        ),
+    ]
+
+    @property
+    def request(self) -> SubscriptionRequest:
+        """What is requested, with all settings."""
+        asked = {one.name: getattr(self, one.name) for one in fields(SubscriptionRequest)}
+        return SubscriptionRequest(**{**asked, "settings": self.settings.changed(**self.given)})

@@ -35,7 +35,7 @@ def begin(
     names = [sql.split()[2] for sql in tables if sql.startswith("create table")]
     replicated.subscriber.execute(*tables, *at_subscriber)
     replicated.publish(*tables, **{name: options.get(name, {}) for name in names})
-    replicated.subscribe(settings=SubscriptionSettings(streams=streams))
+    replicated.subscribe(streams=streams)
 
 
 def count_divided(subscriber: Subscriber) -> int:

@@ -15,19 +15,13 @@ from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import stopping
-from rowtide.cli.replication.options import (
-    CommitBatchSize,
-    CommitBatchThreshold,
-    SkippedErrors,
-    SomePublication,
-    Streams,
-    given_settings,
-)
+from rowtide.cli.replication.options import SomePublication
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
+from rowtide.replication.subscription_settings import DeliveryLimits
 
 if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import DeliveryReport
@@ -73,12 +67,9 @@ def run(
         list[str] | None,
         Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
     ] = None,
-    streams: Streams = None,
-    commit_batch_size: CommitBatchSize = None,
-    commit_batch_threshold: CommitBatchThreshold = None,
     *,
+    limits: DeliveryLimits,
     once: Annotated[bool, Option("--once", help="Stop when everything committed before is delivered.")] = False,
-    skip_errors: SkippedErrors = None,
     _hide_keys: HideKeys = False,
 ) -> None:
     """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
@@ -128,9 +119,8 @@ def run(
             notes.print(f"{line} This process takes over when that one ends.", soft_wrap=True)
 
         watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped, on_elsewhere)
-        settings = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors)
         named = subscriber or ()
-        replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **settings)
+        replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **limits.given)
 
 
 @contextmanager

@@ -7,23 +7,11 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import (
-    CommitBatchSize,
-    CommitBatchThreshold,
-    Conflicts,
-    Publication,
-    RunRowsAs,
-    SkippedErrors,
-    SomeSubscriber,
-    Streams,
-    Subscriber,
-    given_settings,
-)
-from rowtide.core.lsn import CommitLsn
+from rowtide.cli.replication.options import Publication, SomeSubscriber, Subscriber
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import DeliveryOptions
+from rowtide.replication.sync_types import IfExists, RequestedSubscription, SyncType
 
 app = CommandTable()
 
@@ -34,69 +22,15 @@ _SYNCED_SEQUENCE = {"subscriber": "subscriber", "table": "table", "column": "col
     epilog="Example: rowtide replication add-subscription shop --subscriber postgresql://localhost/copy"
     " --db postgresql://localhost/shop"
 )
-def add_subscription(
-    db: Db,
-    publication: Publication,
-    subscriber: Subscriber,
-    sync_type: Annotated[
-        SyncType,
-        Option(
-            help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
-            "there already; from-lsn: the same, as they were at --lsn; from-copy: a promoted copy of the publisher's "
-            "server; none: procedures are there too."
-        ),
-    ] = SyncType.AUTOMATIC,
-    lsn: Annotated[
-        str | None, Option(help="from-lsn: the subscriber has all changes below this LSN.", metavar="LSN")
-    ] = None,
-    if_exists: Annotated[
-        IfExists, Option(help="automatic: what becomes of a table that the subscriber has already.")
-    ] = IfExists.FAIL,
-    constraints: Annotated[
-        Constraints | None,
-        Option(
-            help="What the subscriber's own triggers, and foreign keys with actions, do to what is delivered: "
-            "enforce: they act; not-for-replication: they do not. Asked for where there are some.",
-            show_default=False,
-        ),
-    ] = None,
-    streams: Streams = None,
-    commit_batch_size: CommitBatchSize = None,
-    commit_batch_threshold: CommitBatchThreshold = None,
-    skip_errors: SkippedErrors = None,
-    conflicts: Conflicts = None,
-    run_as: RunRowsAs = None,
-    *,
-    forward: Annotated[
-        bool | None,
-        Option(
-            "--forward/--no-forward",
-            help="Whether changes are delivered too that this database has received from other publications; "
-            "asked for where it receives some that the subscriber does not get from there.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+def add_subscription(db: Db, subscription: RequestedSubscription) -> None:
     """Subscribe a database: its rows, and all changes that commit from now on (SQL Server: sp_addsubscription).
 
     `rowtide replication run` copies the rows while they change, and then delivers changes. Procedures and progress
     tables are created at the subscriber, in schema rowtide_subscriber; in a SQLite file, where statements replace
     procedures, only progress tables.
     """
-    replication = connect(db).replication
-    unmade = replication.add_subscription(
-        publication,
-        subscriber,
-        sync_type=sync_type,
-        if_exists=if_exists,
-        lsn=CommitLsn.parse(lsn) if lsn is not None else None,
-        constraints=constraints,
-        settings=SubscriptionSettings(
-            **given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts, run_as)
-        ),
-        forward=forward,
-    )
-    copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
+    unmade = connect(db).replication.add_subscription(subscription)
+    copies = "copies its rows and delivers" if subscription.sync_type is SyncType.AUTOMATIC else "delivers"
     notes.print(f"Added; `rowtide replication run` {copies}.")
     for constraint in unmade:
         notes.print(
@@ -112,19 +46,13 @@ def change_subscription(
     db: Db,
     publication: Publication,
     subscriber: Subscriber,
-    streams: Streams = None,
-    commit_batch_size: CommitBatchSize = None,
-    commit_batch_threshold: CommitBatchThreshold = None,
-    skip_errors: SkippedErrors = None,
-    conflicts: Conflicts = None,
-    run_as: RunRowsAs = None,
+    options: DeliveryOptions,
 ) -> None:
     """Change how a subscription is delivered (SQL Server: sp_changesubscription).
 
     A run takes it on at the end of a batch; its own options go before these settings.
     """
-    given = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts, run_as)
-    settings = connect(db).replication.change_subscription(publication, subscriber, **given)
+    settings = connect(db).replication.change_subscription(publication, subscriber, **options.given)
     notes.print(f"Settings that are not the default: {settings.encode() or 'none'}.", soft_wrap=True)
 
 
