@@ -162,6 +162,11 @@ def _relocate(path: Path, before: str, after: str) -> None:
     """Give a file's own tables the place where its neighbours are now."""
     with closing(sqlite3.connect(path, isolation_level=None)) as session:
         names = [name for (name,) in session.execute("select name from sqlite_schema where type = 'table'")]
+        guards = session.execute(
+            "select name, sql from sqlite_schema where type = 'trigger' and name like '%!_guard!_%' escape '!'"
+        ).fetchall()
+        for guard, _ in guards:
+            session.execute(f"drop trigger {quote(guard)}")
         for name in names:
             for _, column, *_ in session.execute(f"pragma table_info({quote(name)})").fetchall():
                 session.execute(
@@ -169,6 +174,8 @@ def _relocate(path: Path, before: str, after: str) -> None:
                     f"where typeof({quote(column)}) = 'text' and instr({quote(column)}, ?) > 0",
                     [before, after, before],
                 )
+        for _, statement in guards:
+            session.execute(statement)
 
 
 @contextmanager

@@ -62,6 +62,15 @@ def test_commands_refuse_it_and_change_nothing(unnumbered: LoggedDatabase, words
     assert files_of(Path(unnumbered.cdc.get_source().log_store)) == before
 
 
+def test_health_and_check_say_what_it_is(unnumbered: LoggedDatabase) -> None:
+    forget_format(unnumbered)
+    for command, code in (("health", 2), ("check", 1)):
+        ended = rowtide(command, "--db", unnumbered.url)
+        said = " ".join(ended.output.split())
+        assert (ended.code, "was written before formats had numbers" in said) == (code, True), ended
+        assert "reinitialize" not in said
+
+
 def test_disabling_the_database_removes_what_the_server_has(unnumbered: LoggedDatabase) -> None:
     before = forget_format(unnumbered)
     folder = Path(unnumbered.cdc.get_source().log_store)

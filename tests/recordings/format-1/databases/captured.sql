@@ -1,0 +1,2923 @@
+--
+-- PostgreSQL database dump
+--
+
+
+-- Dumped from database version 16.14
+-- Dumped by pg_dump version 16.14
+
+SET statement_timeout = 0;
+SET lock_timeout = 0;
+SET idle_in_transaction_session_timeout = 0;
+SET client_encoding = 'UTF8';
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+SET xmloption = content;
+SET client_min_messages = warning;
+SET row_security = off;
+
+--
+-- Name: cdc; Type: SCHEMA; Schema: -; Owner: postgres
+--
+
+CREATE SCHEMA cdc;
+
+
+ALTER SCHEMA cdc OWNER TO postgres;
+
+--
+-- Name: rowtide; Type: SCHEMA; Schema: -; Owner: postgres
+--
+
+CREATE SCHEMA rowtide;
+
+
+ALTER SCHEMA rowtide OWNER TO postgres;
+
+--
+-- Name: refuse_truncate(); Type: FUNCTION; Schema: cdc; Owner: postgres
+--
+
+CREATE FUNCTION cdc.refuse_truncate() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    raise exception using
+        errcode = 'feature_not_supported',
+        message = format('RT-4711: table %I.%I is enabled for change data capture and cannot be truncated',
+            tg_table_schema, tg_table_name),
+        hint = format('Delete its rows, or disable capture instance %s first.', tg_argv[0]);
+end $$;
+
+
+ALTER FUNCTION cdc.refuse_truncate() OWNER TO postgres;
+
+--
+-- Name: rowtide_announce_ddl(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_announce_ddl() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $_$
+-- set DateStyle = 'ISO, MDY' set IntervalStyle = 'iso_8601' set extra_float_digits = '3' set bytea_output = 'hex' set TimeZone = 'UTC' set lc_monetary = 'C' set xmlbinary = 'base64' set quote_all_identifiers = 'off'
+declare
+    altered record;
+    brings_rows boolean;
+    takes_rows boolean;
+    unloggable record;
+    rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
+begin
+    for altered in
+        with recursive named as (
+            select c.oid, d.classid from pg_event_trigger_ddl_commands() d
+            join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid
+                            or d.classid = 'pg_namespace'::regclass and c.relnamespace = d.objid
+        ), passed_on as (
+            select t.oid from named a join pg_class c on c.oid = a.oid and a.classid = 'pg_class'::regclass
+            join pg_class t on t.reloftype = c.reltype and c.reltype <> 0
+            union
+            select i.inhrelid from named a join pg_inherits i on i.inhparent = a.oid
+            where a.classid = 'pg_class'::regclass
+            union
+            select i.inhrelid from passed_on a join pg_inherits i on i.inhparent = a.oid
+        ), above as (
+            select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
+                pg_partition_ancestors(a.oid) ancestor
+        )
+        select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
+            c.oid not in (select oid from named union select oid from passed_on) as is_above
+        from (select oid from named union select oid from passed_on union select oid from above) found
+        join pg_class c on c.oid = found.oid
+        join pg_namespace n on n.oid = c.relnamespace
+        join pg_publication_rel r on r.prrelid = c.oid
+        join pg_publication p on p.oid = r.prpubid
+        join pg_database here on here.datname = current_database()
+        where p.pubname = 'rowtide_' || here.oid
+        order by c.oid
+    loop
+        brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and exists (
+            select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
+            where i.xmin::text::bigint > 2
+                and (i.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295) < 1073741824
+                and pg_xact_status((pg_current_xact_id()::text::bigint
+                    + (i.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295))::text::xid8)
+                    = 'in progress' and exists (
+                    select from pg_partition_tree(i.inhrelid) part where part.isleaf and pg_relation_size(part.relid) > 0
+                    union all select where pg_relation_size(i.inhrelid) > 0));
+        takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and exists (
+            select from pg_trigger known
+            join pg_class c on c.oid = coalesce(pg_partition_root(known.tgrelid), known.tgrelid)
+            where known.tgfoid = to_regprocedure('rowtide.refuse_partition_truncate()')
+                and not exists (select from pg_partition_ancestors(known.tgrelid) above
+                                where above.relid = ((regexp_match(encode(known.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$'))[2])::oid)
+                and ((regexp_match(encode(known.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$'))[2])::oid = altered.oid
+                and c.xmin::text::bigint > 2
+                and (c.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295) < 1073741824
+                and pg_xact_status((pg_current_xact_id()::text::bigint
+                    + (c.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295))::text::xid8)
+                    = 'in progress' and exists (
+                    select from pg_partition_tree(known.tgrelid) part where part.isleaf and pg_relation_size(part.relid) > 0
+                    union all select where pg_relation_size(known.tgrelid) > 0));
+        continue when altered.is_above and not (brings_rows or takes_rows);
+        lock table rowtide.control in row exclusive mode;
+        if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
+                       where c.oid = 'rowtide.control'::regclass and (owner.rolname = current_user or owner.rolsuper))
+        then
+            raise exception 'rowtide.control belongs to another role';
+        end if;
+        insert into rowtide.control (kind, content) values ('ddl', json_build_object(
+            'source_id', altered.oid::bigint,
+            'schema', altered.nspname,
+            'table', altered.relname,
+            'is_inherited', altered.is_inherited,
+            'command', tg_tag,
+            'statement', left(coalesce(current_query(), ''), 10000),
+            'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
+            'moves_rows', brings_rows or takes_rows,
+            'brings_rows', brings_rows,
+            'is_inferred', false,
+            'columns', (
+                select coalesce(json_agg(json_build_object(
+                    'number', a.attnum,
+                    'name', a.attname,
+                    'type_text', 
+(select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
+             then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, a.atttypmod)
+ from pg_type t
+ join pg_type named on named.oid = case when t.typelem <> 0 and t.typlen = -1 then t.typelem else t.oid end
+ join pg_namespace n on n.oid = named.typnamespace
+ where t.oid = a.atttypid)
+,
+                    'type_code', a.atttypid::bigint,
+                    'type_modifier', a.atttypmod,
+                    'base_type_text', 
+(with recursive below (type_code, modifier) as (
+    select t.typbasetype, t.typtypmod from pg_type t where t.oid = a.atttypid and t.typtype = 'd'
+    union all
+    select t.typbasetype, t.typtypmod from below join pg_type t on t.oid = below.type_code where t.typtype = 'd')
+ select 
+(select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
+             then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, below.modifier)
+ from pg_type t
+ join pg_type named on named.oid = case when t.typelem <> 0 and t.typlen = -1 then t.typelem else t.oid end
+ join pg_namespace n on n.oid = named.typnamespace
+ where t.oid = below.type_code)
+
+ from below join pg_type base on base.oid = below.type_code where base.typtype <> 'd')
+,
+                    'is_nullable', not a.attnotnull,
+                    'is_generated', a.attgenerated <> '',
+                    'is_virtual', a.attgenerated = 'v',
+                    'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
+                                where f.adrelid = a.attrelid and f.adnum = a.attnum),
+                    'collation', 
+(select quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+ from pg_collation l join pg_namespace n on n.oid = l.collnamespace join pg_type t on t.oid = a.atttypid
+ where l.oid = a.attcollation and a.attcollation <> t.typcollation)
+,
+                    'missing_value', (coalesce(a.attmissingval, (
+                        select part.attmissingval from pg_partition_tree(a.attrelid) p
+                        join pg_attribute part on part.attrelid = p.relid and part.attname = a.attname
+                        where p.isleaf and part.atthasmissing limit 1))::text::text[])[1]
+                ) order by a.attnum), '[]')
+                from pg_attribute a
+                where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped),
+            'keys', (
+                select coalesce(json_agg((
+                    select json_agg(k.number order by k.place)
+                    from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                    where k.place <= i.indnkeyatts)), '[]')
+                from pg_index i
+                where i.indrelid = altered.oid and i.indisunique and i.indimmediate and i.indisvalid
+                    and i.indpred is null and i.indexprs is null and not exists (
+                        select from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+                        where k.place <= i.indnkeyatts and not a.attnotnull))
+        )::text);
+        for unloggable in 
+            select n.nspname, c.relname, case i.identity when 'd' then 'default'
+                else format('using index %I', i.identity_index) end as clause
+            from rowtide.identities i
+            join pg_class c on c.oid::bigint = i.source_table_id join pg_namespace n on n.oid = c.relnamespace
+            where i.captured_table_id = altered.oid::bigint and c.relreplident = 'f'
+                and exists (select from pg_attribute a
+                            where a.attrelid = c.oid and a.attgenerated = 'v' and not a.attisdropped)
+                and (i.identity = 'i' or i.identity = 'd' and exists (
+                    select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))
+        loop
+            execute format('alter table %I.%I replica identity %s', unloggable.nspname, unloggable.relname,
+                           unloggable.clause);
+        end loop;
+    end loop;
+    perform set_config('rowtide.rewritten', '', true);
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $_$;
+
+
+ALTER FUNCTION rowtide.rowtide_announce_ddl() OWNER TO postgres;
+
+--
+-- Name: rowtide_announce_drop(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_announce_drop() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+declare
+    gone record;
+begin
+    for gone in
+        delete from rowtide.members m using pg_event_trigger_dropped_objects() d
+        where d.classid = 'pg_class'::regclass and d.objsubid = 0 and m.source_table_id = d.objid::bigint
+          and m.feature <> 'log'
+        returning m.member_id, m.feature, m.name, m.source_table_id, m.source_schema, m.source_name
+    loop
+        delete from rowtide.identities where source_table_id = gone.source_table_id;
+        delete from rowtide.dropped_members where dropped_at < now() - interval '1 month';
+        insert into rowtide.dropped_members (member_id, feature, name, source_schema, source_name)
+        values (gone.member_id, gone.feature, gone.name, gone.source_schema, gone.source_name);
+        lock table rowtide.control in row exclusive mode;
+        if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
+                       where c.oid = 'rowtide.control'::regclass and (owner.rolname = current_user or owner.rolsuper))
+        then
+            raise exception 'rowtide.control belongs to another role';
+        end if;
+        insert into rowtide.control (kind, content)
+        values ('disable', json_build_object('member_id', gone.member_id)::text);
+    end loop;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_announce_drop() OWNER TO postgres;
+
+--
+-- Name: rowtide_announce_gone(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_announce_gone() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+-- set DateStyle = 'ISO, MDY' set IntervalStyle = 'iso_8601' set extra_float_digits = '3' set bytea_output = 'hex' set TimeZone = 'UTC' set lc_monetary = 'C' set xmlbinary = 'base64' set quote_all_identifiers = 'off'
+declare
+    altered record;
+    without_index oid[] := '{}';
+begin
+    if to_regclass('cdc.change_tables') is not null
+        and exists (select from pg_event_trigger_dropped_objects() where object_type = 'index')
+    then
+        execute 'select array_agg(t.source_object_id::oid) from cdc.change_tables t where t.index_name is not null and '
+            'not exists (select from pg_index i join pg_class x on x.oid = i.indexrelid '
+            'where i.indrelid = t.source_object_id::oid and x.relname = t.index_name)' into without_index;
+    end if;
+    for altered in
+        select distinct c.oid, n.nspname, c.relname, true as takes_rows
+        from pg_event_trigger_dropped_objects() gone
+        join pg_trigger whole on whole.tgname = replace(gone.address_names[3], '_partition_', '_before_whole_')
+            and whole.tgfoid = to_regprocedure('rowtide.announce_truncate()')
+        join pg_class c on c.oid = whole.tgrelid
+        join pg_namespace n on n.oid = c.relnamespace
+        join pg_publication_rel r on r.prrelid = c.oid
+        join pg_publication p on p.oid = r.prpubid
+        join pg_database here on here.datname = current_database()
+        where p.pubname = 'rowtide_' || here.oid and gone.classid = 'pg_trigger'::regclass and exists (
+            select from pg_event_trigger_dropped_objects() part
+            where part.classid = 'pg_class'::regclass and part.address_names = gone.address_names[1:2])
+        union all
+        select c.oid, n.nspname, c.relname, false
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        join pg_publication_rel r on r.prrelid = c.oid
+        join pg_publication p on p.oid = r.prpubid
+        join pg_database here on here.datname = current_database()
+        where p.pubname = 'rowtide_' || here.oid and tg_tag not in ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE') and (
+            c.oid = any(without_index) or exists (
+                select from pg_event_trigger_dropped_objects() part
+                where part.classid = 'pg_class'::regclass and part.objid = c.oid and part.objsubid > 0))
+        order by 1
+    loop
+        lock table rowtide.control in row exclusive mode;
+        if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
+                       where c.oid = 'rowtide.control'::regclass and (owner.rolname = current_user or owner.rolsuper))
+        then
+            raise exception 'rowtide.control belongs to another role';
+        end if;
+        insert into rowtide.control (kind, content) values ('ddl', json_build_object(
+            'source_id', altered.oid::bigint,
+            'schema', altered.nspname,
+            'table', altered.relname,
+            'is_inherited', false,
+            'command', tg_tag,
+            'statement', left(coalesce(current_query(), ''), 10000),
+            'rewrites_values', false,
+            'moves_rows', altered.takes_rows,
+            'brings_rows', false,
+            'is_inferred', false,
+            'columns', (
+                select coalesce(json_agg(json_build_object(
+                    'number', a.attnum,
+                    'name', a.attname,
+                    'type_text', 
+(select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
+             then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, a.atttypmod)
+ from pg_type t
+ join pg_type named on named.oid = case when t.typelem <> 0 and t.typlen = -1 then t.typelem else t.oid end
+ join pg_namespace n on n.oid = named.typnamespace
+ where t.oid = a.atttypid)
+,
+                    'type_code', a.atttypid::bigint,
+                    'type_modifier', a.atttypmod,
+                    'base_type_text', 
+(with recursive below (type_code, modifier) as (
+    select t.typbasetype, t.typtypmod from pg_type t where t.oid = a.atttypid and t.typtype = 'd'
+    union all
+    select t.typbasetype, t.typtypmod from below join pg_type t on t.oid = below.type_code where t.typtype = 'd')
+ select 
+(select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
+             then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, below.modifier)
+ from pg_type t
+ join pg_type named on named.oid = case when t.typelem <> 0 and t.typlen = -1 then t.typelem else t.oid end
+ join pg_namespace n on n.oid = named.typnamespace
+ where t.oid = below.type_code)
+
+ from below join pg_type base on base.oid = below.type_code where base.typtype <> 'd')
+,
+                    'is_nullable', not a.attnotnull,
+                    'is_generated', a.attgenerated <> '',
+                    'is_virtual', a.attgenerated = 'v',
+                    'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
+                                where f.adrelid = a.attrelid and f.adnum = a.attnum),
+                    'collation', 
+(select quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+ from pg_collation l join pg_namespace n on n.oid = l.collnamespace join pg_type t on t.oid = a.atttypid
+ where l.oid = a.attcollation and a.attcollation <> t.typcollation)
+,
+                    'missing_value', (coalesce(a.attmissingval, (
+                        select part.attmissingval from pg_partition_tree(a.attrelid) p
+                        join pg_attribute part on part.attrelid = p.relid and part.attname = a.attname
+                        where p.isleaf and part.atthasmissing limit 1))::text::text[])[1]
+                ) order by a.attnum), '[]')
+                from pg_attribute a
+                where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped),
+            'keys', (
+                select coalesce(json_agg((
+                    select json_agg(k.number order by k.place)
+                    from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                    where k.place <= i.indnkeyatts)), '[]')
+                from pg_index i
+                where i.indrelid = altered.oid and i.indisunique and i.indimmediate and i.indisvalid
+                    and i.indpred is null and i.indexprs is null and not exists (
+                        select from unnest(i.indkey::int2[]) with ordinality k(number, place)
+                        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+                        where k.place <= i.indnkeyatts and not a.attnotnull))
+        )::text);
+    end loop;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_announce_gone() OWNER TO postgres;
+
+--
+-- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+begin
+    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
+        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
+            select string_agg(above.oid::bigint::text, ' ')
+            from (select pg_event_trigger_table_rewrite_oid() as oid
+                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
+    end if;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
+
+--
+-- Name: rowtide_take_in_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_take_in_partitions() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $_$
+declare
+    found record;
+begin
+    if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
+               where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
+    then
+        
+    for found in 
+        select whole.tgrelid as table_id, part.relid as partition_id, n.nspname as schema, leaf.relname as name,
+            replace(whole.tgname, 'before_whole', 'partition') as trigger,
+            convert_from(decode((regexp_match(encode(whole.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$'))[1], 'escape'),
+                         current_setting('server_encoding')) as way_out
+        from pg_trigger whole
+        cross join pg_partition_tree(whole.tgrelid) part
+        join pg_class leaf on leaf.oid = part.relid and leaf.relkind = 'r'
+        join pg_namespace n on n.oid = leaf.relnamespace
+        where whole.tgfoid = to_regprocedure('rowtide.announce_truncate()') and whole.tgname like 'rowtide\_before\_whole\_%'
+          and not exists (select from pg_trigger own where own.tgrelid = leaf.oid
+                          and own.tgname = replace(whole.tgname, 'before_whole', 'partition')) and whole.tgrelid in (
+            select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
+            where d.classid = 'pg_class'::regclass)
+    loop
+        begin
+            execute format('lock table %I.%I in share row exclusive mode nowait', found.schema, found.name);
+            execute format('create trigger %I before truncate on %I.%I for each statement '
+                'execute function rowtide.refuse_partition_truncate(%L, %L)',
+                found.trigger, found.schema, found.name,
+                coalesce(nullif(found.way_out, ''), 'drop what reads the table'), found.table_id::bigint);
+        exception when lock_not_available then
+            null; -- it is in use, so it came with an earlier statement
+        end;
+    end loop;
+    for found in
+        select n.nspname as schema, c.relname as name, own.tgname as trigger
+        from pg_trigger own join pg_class c on c.oid = own.tgrelid join pg_namespace n on n.oid = c.relnamespace
+        where own.tgfoid = to_regprocedure('rowtide.refuse_partition_truncate()')
+                and not exists (select from pg_partition_ancestors(own.tgrelid) above
+                                where above.relid = ((regexp_match(encode(own.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$'))[2])::oid) and ((regexp_match(encode(own.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$'))[2])::oid in (
+            select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
+            where d.classid = 'pg_class'::regclass)
+    loop
+        begin
+            execute format('lock table %I.%I in access exclusive mode nowait', found.schema, found.name);
+            execute format('drop trigger %I on %I.%I', found.trigger, found.schema, found.name);
+        exception when lock_not_available then
+            null;
+        end;
+    end loop;
+
+    end if;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $_$;
+
+
+ALTER FUNCTION rowtide.rowtide_take_in_partitions() OWNER TO postgres;
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: captured_columns; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.captured_columns (
+    object_id bigint NOT NULL,
+    column_name text NOT NULL,
+    column_id integer NOT NULL,
+    column_type text NOT NULL,
+    column_ordinal integer NOT NULL,
+    is_computed boolean NOT NULL
+);
+
+
+ALTER TABLE cdc.captured_columns OWNER TO postgres;
+
+--
+-- Name: cdc_jobs; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.cdc_jobs (
+    job_id text NOT NULL,
+    job_type text NOT NULL,
+    job_name text NOT NULL,
+    maxtrans integer,
+    maxscans integer,
+    continuous boolean,
+    pollinginterval bigint,
+    retention bigint,
+    threshold bigint,
+    schedule text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE cdc.cdc_jobs OWNER TO postgres;
+
+--
+-- Name: COLUMN cdc_jobs.maxtrans; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.maxtrans IS 'transactions per scan; null: no limit';
+
+
+--
+-- Name: COLUMN cdc_jobs.maxscans; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.maxscans IS 'scans per round; null: no limit';
+
+
+--
+-- Name: COLUMN cdc_jobs.pollinginterval; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.pollinginterval IS 'seconds between rounds; null: as needed';
+
+
+--
+-- Name: COLUMN cdc_jobs.retention; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.retention IS 'minutes';
+
+
+--
+-- Name: COLUMN cdc_jobs.threshold; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.threshold IS 'SQL Server''s; rows go with their files';
+
+
+--
+-- Name: COLUMN cdc_jobs.schedule; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cdc_jobs.schedule IS 'as in a crontab; null: with the agent';
+
+
+--
+-- Name: change_tables; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.change_tables (
+    object_id bigint NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    source_object_id bigint NOT NULL,
+    capture_instance text NOT NULL,
+    start_lsn bigint,
+    end_lsn bigint,
+    supports_net_changes boolean NOT NULL,
+    has_drop_pending boolean DEFAULT false NOT NULL,
+    role_name text,
+    index_name text,
+    create_date timestamp with time zone DEFAULT now() NOT NULL,
+    member_id text NOT NULL,
+    refuses_truncate boolean NOT NULL,
+    before_images text NOT NULL
+);
+
+
+ALTER TABLE cdc.change_tables OWNER TO postgres;
+
+--
+-- Name: COLUMN change_tables.start_lsn; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.change_tables.start_lsn IS 'the lake keeps the low endpoint; null here';
+
+
+--
+-- Name: change_tables_object_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.change_tables ALTER COLUMN object_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.change_tables_object_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: cleanup_requests; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.cleanup_requests (
+    request_id bigint NOT NULL,
+    capture_instance text,
+    low_water_mark bigint,
+    retention_us bigint NOT NULL,
+    is_forced boolean NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    requested_by text DEFAULT CURRENT_USER NOT NULL,
+    finished_at timestamp with time zone,
+    outcome text
+);
+
+
+ALTER TABLE cdc.cleanup_requests OWNER TO postgres;
+
+--
+-- Name: COLUMN cleanup_requests.outcome; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.cleanup_requests.outcome IS 'JSON: what was done, or why it was not';
+
+
+--
+-- Name: cleanup_requests_request_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.cleanup_requests ALTER COLUMN request_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.cleanup_requests_request_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: consumer_instances; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.consumer_instances (
+    consumer_name text NOT NULL,
+    capture_instance text NOT NULL,
+    member_id text NOT NULL
+);
+
+
+ALTER TABLE cdc.consumer_instances OWNER TO postgres;
+
+--
+-- Name: COLUMN consumer_instances.member_id; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.consumer_instances.member_id IS 'the instance''s member; enabling the table again makes another';
+
+
+--
+-- Name: consumers; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.consumers (
+    consumer_name text NOT NULL,
+    limit_hours integer NOT NULL,
+    role_name text,
+    acknowledged_lsn bigint,
+    acknowledged_time timestamp with time zone,
+    acknowledged_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE cdc.consumers OWNER TO postgres;
+
+--
+-- Name: COLUMN consumers.limit_hours; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.consumers.limit_hours IS 'so long cleanup waits for it';
+
+
+--
+-- Name: COLUMN consumers.role_name; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.consumers.role_name IS 'whose members may acknowledge, besides the owner';
+
+
+--
+-- Name: COLUMN consumers.acknowledged_lsn; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.consumers.acknowledged_lsn IS 'null before the first acknowledgement';
+
+
+--
+-- Name: COLUMN consumers.acknowledged_time; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.consumers.acknowledged_time IS 'what was committed up to then is acknowledged';
+
+
+--
+-- Name: followed_instances; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.followed_instances (
+    member_id text NOT NULL
+);
+
+
+ALTER TABLE cdc.followed_instances OWNER TO postgres;
+
+--
+-- Name: TABLE followed_instances; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON TABLE cdc.followed_instances IS 'instances that were made for targets that follow columns, and end when others have taken their place';
+
+
+--
+-- Name: index_columns; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.index_columns (
+    object_id bigint NOT NULL,
+    column_name text NOT NULL,
+    index_ordinal integer NOT NULL,
+    column_id integer NOT NULL
+);
+
+
+ALTER TABLE cdc.index_columns OWNER TO postgres;
+
+--
+-- Name: job_history; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.job_history (
+    run_id bigint NOT NULL,
+    job_type text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    ended_at timestamp with time zone,
+    outcome text NOT NULL,
+    retries integer DEFAULT 0 NOT NULL,
+    message text,
+    agent text NOT NULL
+);
+
+
+ALTER TABLE cdc.job_history OWNER TO postgres;
+
+--
+-- Name: COLUMN job_history.agent; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.job_history.agent IS 'the host and process that ran it';
+
+
+--
+-- Name: job_history_run_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.job_history ALTER COLUMN run_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.job_history_run_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: job_requests; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.job_requests (
+    request_id bigint NOT NULL,
+    job_type text NOT NULL,
+    action text NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    requested_by text DEFAULT CURRENT_USER NOT NULL
+);
+
+
+ALTER TABLE cdc.job_requests OWNER TO postgres;
+
+--
+-- Name: COLUMN job_requests.action; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.job_requests.action IS 'start or stop';
+
+
+--
+-- Name: job_requests_request_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.job_requests ALTER COLUMN request_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.job_requests_request_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: log_scan_errors; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE UNLOGGED TABLE cdc.log_scan_errors (
+    session_id bigint NOT NULL,
+    phase_number integer NOT NULL,
+    entry_time timestamp with time zone NOT NULL,
+    error_number integer NOT NULL,
+    error_severity integer NOT NULL,
+    error_state integer NOT NULL,
+    error_message text NOT NULL,
+    start_lsn bigint,
+    begin_lsn bigint,
+    sequence_value bigint
+);
+
+
+ALTER TABLE cdc.log_scan_errors OWNER TO postgres;
+
+--
+-- Name: log_scan_sessions; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE UNLOGGED TABLE cdc.log_scan_sessions (
+    session_id bigint NOT NULL,
+    start_time timestamp with time zone NOT NULL,
+    end_time timestamp with time zone NOT NULL,
+    duration double precision NOT NULL,
+    scan_phase text NOT NULL,
+    error_count bigint NOT NULL,
+    start_lsn bigint,
+    current_lsn bigint,
+    end_lsn bigint,
+    tran_count bigint NOT NULL,
+    last_commit_lsn bigint,
+    last_commit_time timestamp with time zone,
+    log_record_count bigint NOT NULL,
+    schema_change_count bigint NOT NULL,
+    command_count bigint NOT NULL,
+    first_begin_cdc_lsn bigint,
+    last_commit_cdc_lsn bigint,
+    last_commit_cdc_time timestamp with time zone,
+    latency double precision,
+    empty_scan_count bigint NOT NULL,
+    failed_sessions_count bigint NOT NULL,
+    engine text,
+    write_requests bigint,
+    read_requests bigint,
+    transferred_bytes bigint
+);
+
+
+ALTER TABLE cdc.log_scan_sessions OWNER TO postgres;
+
+--
+-- Name: COLUMN log_scan_sessions.session_id; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.log_scan_sessions.session_id IS '0: the sum of all';
+
+
+--
+-- Name: COLUMN log_scan_sessions.write_requests; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.log_scan_sessions.write_requests IS 'PUT and LIST; null: no bucket, or the sum of all';
+
+
+--
+-- Name: mend_requests; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.mend_requests (
+    request_id bigint NOT NULL,
+    capture_instance text NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    requested_by text DEFAULT CURRENT_USER NOT NULL,
+    finished_at timestamp with time zone,
+    outcome text
+);
+
+
+ALTER TABLE cdc.mend_requests OWNER TO postgres;
+
+--
+-- Name: COLUMN mend_requests.outcome; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.mend_requests.outcome IS 'JSON: what was done, or why it was not';
+
+
+--
+-- Name: mend_requests_request_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.mend_requests ALTER COLUMN request_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.mend_requests_request_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: new_tables; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.new_tables (
+    note_id bigint NOT NULL,
+    source_object_id bigint NOT NULL
+);
+
+
+ALTER TABLE cdc.new_tables OWNER TO postgres;
+
+--
+-- Name: TABLE new_tables; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON TABLE cdc.new_tables IS 'of the present transaction alone, which deletes its rows as it commits';
+
+
+--
+-- Name: new_tables_note_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.new_tables ALTER COLUMN note_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.new_tables_note_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: ruled_tables; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.ruled_tables (
+    rule_name text NOT NULL,
+    source_object_id bigint NOT NULL,
+    source_schema text NOT NULL,
+    source_table text NOT NULL,
+    outcome text NOT NULL,
+    reason text,
+    considered_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE cdc.ruled_tables OWNER TO postgres;
+
+--
+-- Name: TABLE ruled_tables; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON TABLE cdc.ruled_tables IS 'tables that a rule has considered: it enables each once';
+
+
+--
+-- Name: COLUMN ruled_tables.outcome; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.ruled_tables.outcome IS 'present: before the rule, or enabled by hand; enabled; failed';
+
+
+--
+-- Name: COLUMN ruled_tables.reason; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.ruled_tables.reason IS 'why it failed';
+
+
+--
+-- Name: snapshots; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.snapshots (
+    request_id bigint NOT NULL,
+    capture_instance text NOT NULL,
+    member_id text NOT NULL,
+    condition text,
+    state text DEFAULT 'requested'::text NOT NULL,
+    is_paused boolean DEFAULT false NOT NULL,
+    is_cancelled boolean DEFAULT false NOT NULL,
+    rows_per_second integer,
+    snapshot bigint,
+    chunks bigint DEFAULT '0'::bigint NOT NULL,
+    of_chunks bigint,
+    copied_rows bigint DEFAULT '0'::bigint NOT NULL,
+    estimated_rows bigint,
+    copied_bytes bigint DEFAULT '0'::bigint NOT NULL,
+    estimated_bytes bigint,
+    rows_a_second bigint,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    requested_by text DEFAULT CURRENT_USER NOT NULL,
+    began_at timestamp with time zone,
+    reported_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    outcome text
+);
+
+
+ALTER TABLE cdc.snapshots OWNER TO postgres;
+
+--
+-- Name: COLUMN snapshots.condition; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.condition IS 'SQL of the rows that are copied; null: all';
+
+
+--
+-- Name: COLUMN snapshots.rows_per_second; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.rows_per_second IS 'null: no limit';
+
+
+--
+-- Name: COLUMN snapshots.snapshot; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.snapshot IS 'its number in the lake, once it is planned';
+
+
+--
+-- Name: COLUMN snapshots.chunks; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.chunks IS 'copied so far';
+
+
+--
+-- Name: COLUMN snapshots.copied_bytes; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.copied_bytes IS 'as the server sent them';
+
+
+--
+-- Name: COLUMN snapshots.estimated_bytes; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.estimated_bytes IS 'of the table at the source';
+
+
+--
+-- Name: COLUMN snapshots.rows_a_second; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.rows_a_second IS 'as last measured';
+
+
+--
+-- Name: COLUMN snapshots.outcome; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.snapshots.outcome IS 'why it waits, began again, or failed';
+
+
+--
+-- Name: snapshots_request_id_seq; Type: SEQUENCE; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.snapshots ALTER COLUMN request_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME cdc.snapshots_request_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: table_rules; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.table_rules (
+    rule_name text NOT NULL,
+    patterns text[] NOT NULL,
+    excluding text[] NOT NULL,
+    included_expression text NOT NULL,
+    excluded_expression text,
+    refuses_truncate boolean NOT NULL,
+    before_images text NOT NULL,
+    role_name text,
+    supports_net_changes boolean,
+    copies_rows boolean NOT NULL,
+    rows_per_second integer,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE cdc.table_rules OWNER TO postgres;
+
+--
+-- Name: TABLE table_rules; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON TABLE cdc.table_rules IS 'new tables that these match are enabled';
+
+
+--
+-- Name: COLUMN table_rules.included_expression; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.table_rules.included_expression IS 'of schema, line break, table: a regular expression';
+
+
+--
+-- Name: COLUMN table_rules.supports_net_changes; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.table_rules.supports_net_changes IS 'null: where there is a key';
+
+
+--
+-- Name: COLUMN table_rules.copies_rows; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.table_rules.copies_rows IS 'whether a snapshot is requested';
+
+
+--
+-- Name: COLUMN table_rules.rows_per_second; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.table_rules.rows_per_second IS 'of the snapshot; null: no limit';
+
+
+--
+-- Name: targets; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.targets (
+    target_name text NOT NULL,
+    target_id text NOT NULL,
+    consumer_name text NOT NULL,
+    kind text NOT NULL,
+    options text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE cdc.targets OWNER TO postgres;
+
+--
+-- Name: COLUMN targets.target_id; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.targets.target_id IS 'under which its tables know what they have';
+
+
+--
+-- Name: COLUMN targets.kind; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.targets.kind IS 'current, history or python:module.Class';
+
+
+--
+-- Name: COLUMN targets.options; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.targets.options IS 'JSON: format, place, columns';
+
+
+--
+-- Name: widened_columns; Type: TABLE; Schema: cdc; Owner: postgres
+--
+
+CREATE TABLE cdc.widened_columns (
+    member_id text,
+    setting text NOT NULL
+);
+
+
+ALTER TABLE cdc.widened_columns OWNER TO postgres;
+
+--
+-- Name: TABLE widened_columns; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON TABLE cdc.widened_columns IS 'what is done with tables of the lake whose columns get wider types';
+
+
+--
+-- Name: COLUMN widened_columns.member_id; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.widened_columns.member_id IS 'null: of instances without a setting of their own';
+
+
+--
+-- Name: COLUMN widened_columns.setting; Type: COMMENT; Schema: cdc; Owner: postgres
+--
+
+COMMENT ON COLUMN cdc.widened_columns.setting IS 'auto, rewrite or mark';
+
+
+--
+-- Name: again; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.again (
+    id integer NOT NULL,
+    name text,
+    added integer
+);
+
+ALTER TABLE ONLY public.again REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.again OWNER TO postgres;
+
+--
+-- Name: bare; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.bare (
+    id integer,
+    name text
+);
+
+ALTER TABLE ONLY public.bare REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.bare OWNER TO postgres;
+
+--
+-- Name: moments; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.moments (
+    id integer NOT NULL,
+    at timestamp without time zone,
+    seen timestamp with time zone,
+    born date,
+    during interval
+);
+
+ALTER TABLE ONLY public.moments REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.moments OWNER TO postgres;
+
+--
+-- Name: notes; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.notes (
+    id integer NOT NULL,
+    title text,
+    body text
+);
+ALTER TABLE ONLY public.notes ALTER COLUMN body SET STORAGE EXTERNAL;
+
+
+ALTER TABLE public.notes OWNER TO postgres;
+
+--
+-- Name: odd, table; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public."odd, table" (
+    id integer NOT NULL,
+    "a, b" text,
+    "per cent %" integer,
+    "größe=" text
+);
+
+ALTER TABLE ONLY public."odd, table" REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public."odd, table" OWNER TO postgres;
+
+--
+-- Name: orders; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.orders (
+    id integer NOT NULL,
+    article text,
+    qty integer
+);
+
+ALTER TABLE ONLY public.orders REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.orders OWNER TO postgres;
+
+--
+-- Name: readings; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.readings (
+    id integer NOT NULL,
+    n integer,
+    price numeric(12,3),
+    day date
+);
+
+ALTER TABLE ONLY public.readings REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.readings OWNER TO postgres;
+
+--
+-- Name: ticks; Type: TABLE; Schema: public; Owner: postgres
+--
+
+CREATE TABLE public.ticks (
+    id integer NOT NULL
+);
+
+ALTER TABLE ONLY public.ticks REPLICA IDENTITY FULL;
+
+
+ALTER TABLE public.ticks OWNER TO postgres;
+
+--
+-- Name: control; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.control (
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    content text NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    written_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+ALTER TABLE rowtide.control OWNER TO postgres;
+
+--
+-- Name: control_id_seq; Type: SEQUENCE; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE rowtide.control ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME rowtide.control_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: dropped_members; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.dropped_members (
+    member_id text NOT NULL,
+    feature text NOT NULL,
+    name text NOT NULL,
+    source_schema text NOT NULL,
+    source_name text NOT NULL,
+    dropped_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE rowtide.dropped_members OWNER TO postgres;
+
+--
+-- Name: TABLE dropped_members; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON TABLE rowtide.dropped_members IS 'members that ended because their tables were dropped, for a month';
+
+
+--
+-- Name: features; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.features (
+    feature text NOT NULL
+);
+
+
+ALTER TABLE rowtide.features OWNER TO postgres;
+
+--
+-- Name: COLUMN features.feature; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.features.feature IS 'for what the log is read: the last one takes the source away';
+
+
+--
+-- Name: identities; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.identities (
+    source_table_id bigint NOT NULL,
+    identity text NOT NULL,
+    identity_index text,
+    captured_table_id bigint NOT NULL
+);
+
+
+ALTER TABLE rowtide.identities OWNER TO postgres;
+
+--
+-- Name: COLUMN identities.identity; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.identities.identity IS 'the replica identity before the first member, put back by the last';
+
+
+--
+-- Name: COLUMN identities.captured_table_id; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.identities.captured_table_id IS 'whose members: the table''s own, or its root''s';
+
+
+--
+-- Name: identities_source_table_id_seq; Type: SEQUENCE; Schema: rowtide; Owner: postgres
+--
+
+CREATE SEQUENCE rowtide.identities_source_table_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+ALTER SEQUENCE rowtide.identities_source_table_id_seq OWNER TO postgres;
+
+--
+-- Name: identities_source_table_id_seq; Type: SEQUENCE OWNED BY; Schema: rowtide; Owner: postgres
+--
+
+ALTER SEQUENCE rowtide.identities_source_table_id_seq OWNED BY rowtide.identities.source_table_id;
+
+
+--
+-- Name: members; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.members (
+    member_id text NOT NULL,
+    feature text NOT NULL,
+    name text NOT NULL,
+    source_table_id bigint NOT NULL,
+    source_schema text NOT NULL,
+    source_name text NOT NULL,
+    publication_entry_id bigint NOT NULL
+);
+
+
+ALTER TABLE rowtide.members OWNER TO postgres;
+
+--
+-- Name: COLUMN members.publication_entry_id; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.members.publication_entry_id IS 'changes when the table is dropped and re-added';
+
+
+--
+-- Name: source; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.source (
+    source_id text NOT NULL,
+    system_identifier text NOT NULL,
+    publication text NOT NULL,
+    publication_id bigint NOT NULL,
+    publication_version text,
+    slot text NOT NULL,
+    log_store text NOT NULL,
+    lake text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+
+ALTER TABLE rowtide.source OWNER TO postgres;
+
+--
+-- Name: COLUMN source.source_id; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.source.source_id IS 'new each time it is made: names everything made under it';
+
+
+--
+-- Name: COLUMN source.publication_version; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.source.publication_version IS 'writer and owner of the publication''s row in the catalogue';
+
+
+--
+-- Name: table_publications; Type: TABLE; Schema: rowtide; Owner: postgres
+--
+
+CREATE TABLE rowtide.table_publications (
+    publication text NOT NULL,
+    publication_entry_id bigint NOT NULL
+);
+
+
+ALTER TABLE rowtide.table_publications OWNER TO postgres;
+
+--
+-- Name: COLUMN table_publications.publication; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.table_publications.publication IS 'of one table alone, beside the publication of all members';
+
+
+--
+-- Name: COLUMN table_publications.publication_entry_id; Type: COMMENT; Schema: rowtide; Owner: postgres
+--
+
+COMMENT ON COLUMN rowtide.table_publications.publication_entry_id IS 'changes when the table is dropped and re-added';
+
+
+--
+-- Name: identities source_table_id; Type: DEFAULT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.identities ALTER COLUMN source_table_id SET DEFAULT nextval('rowtide.identities_source_table_id_seq'::regclass);
+
+
+--
+-- Data for Name: captured_columns; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.captured_columns (object_id, column_name, column_id, column_type, column_ordinal, is_computed) FROM stdin;
+1	id	1	integer	1	f
+1	item	2	text	2	f
+1	qty	3	integer	3	f
+2	id	1	integer	1	f
+2	n	2	smallint	2	f
+2	price	3	numeric(8,2)	3	f
+2	day	4	date	4	f
+3	id	1	integer	1	f
+3	at	2	timestamp without time zone	2	f
+3	seen	3	timestamp with time zone	3	f
+3	born	4	date	4	f
+3	during	5	interval	5	f
+5	id	1	integer	1	f
+6	id	1	integer	1	f
+6	name	2	text	2	f
+7	id	1	integer	1	f
+7	a, b	2	text	2	f
+7	per cent %	3	integer	3	f
+7	größe=	4	text	4	f
+8	id	1	integer	1	f
+8	title	2	text	2	f
+8	body	3	text	3	f
+9	id	1	integer	1	f
+9	qty	3	integer	2	f
+10	id	1	integer	1	f
+10	name	2	text	2	f
+10	added	3	integer	3	f
+\.
+
+
+--
+-- Data for Name: cdc_jobs; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.cdc_jobs (job_id, job_type, job_name, maxtrans, maxscans, continuous, pollinginterval, retention, threshold, schedule, created_at) FROM stdin;
+bd7aa59d-22cc-4256-890a-14df5b54175f	cleanup	cdc.captured_cleanup	\N	\N	\N	\N	10080	1000	0 2 * * *	2026-11-29 15:15:05.748011+00
+ae7349fd-89ef-4f02-a207-3dd4c7a81f36	capture	cdc.captured_capture	700	\N	t	2	\N	\N	\N	2026-11-29 15:15:05.748011+00
+\.
+
+
+--
+-- Data for Name: change_tables; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.change_tables (object_id, version, source_object_id, capture_instance, start_lsn, end_lsn, supports_net_changes, has_drop_pending, role_name, index_name, create_date, member_id, refuses_truncate, before_images) FROM stdin;
+1	0	17193	public_orders	\N	\N	t	f	\N	orders_pkey	2026-11-29 15:15:05.748011+00	1afe0eb3-51ec-44fe-be6e-65dbcc492112	f	full
+2	0	17207	public_readings	\N	\N	t	f	\N	readings_pkey	2026-11-29 15:15:05.891927+00	fddec1ca-cc34-407d-b7ca-1b19d58d3b64	f	full
+3	0	17212	public_moments	\N	\N	t	f	\N	moments_pkey	2026-11-29 15:15:06.0215+00	71737580-929b-439e-860b-ce4c45c64065	f	full
+5	0	17231	public_ticks	\N	\N	t	f	\N	ticks_pkey	2026-11-29 15:15:06.221168+00	96efbb46-f2c2-4cad-90d2-79da15a35e7d	f	full
+6	0	17236	public_bare	\N	\N	f	f	\N	\N	2026-11-29 15:15:06.312813+00	f71320ff-5cd5-43d0-9a3b-38c375f01c83	f	full
+7	0	17200	odd	\N	\N	t	f	\N	odd, table_pkey	2026-11-29 15:15:06.409895+00	c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	f	full
+8	0	17217	public_notes	\N	\N	t	f	\N	notes_pkey	2026-11-29 15:15:06.51547+00	adfaa092-62ab-4a0c-818c-c15c96734974	f	key
+9	0	17193	orders_part	\N	\N	t	f	reporter	orders_pkey	2026-11-29 15:15:06.597431+00	3b922d83-04ae-432e-a374-fcb853b0a60e	f	full
+10	0	17224	public_again	\N	\N	t	f	\N	again_pkey	2026-11-29 15:15:08.871089+00	b668e2b5-0481-4048-8f61-2181d88213cf	f	full
+\.
+
+
+--
+-- Data for Name: cleanup_requests; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.cleanup_requests (request_id, capture_instance, low_water_mark, retention_us, is_forced, requested_at, requested_by, finished_at, outcome) FROM stdin;
+1	public_ticks	45497840	259200000000	t	2026-11-29 15:15:53.752015+00	postgres	2026-11-29 15:16:04.357934+00	{"cleaned":[{"name":"public_ticks","low":"0/2B63DF0","removed_rows":2,"failure":null}],"refusal":null,"values":[],"notes":[]}
+\.
+
+
+--
+-- Data for Name: consumer_instances; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.consumer_instances (consumer_name, capture_instance, member_id) FROM stdin;
+warehouse	public_orders	1afe0eb3-51ec-44fe-be6e-65dbcc492112
+warehouse	orders_part	3b922d83-04ae-432e-a374-fcb853b0a60e
+\.
+
+
+--
+-- Data for Name: consumers; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.consumers (consumer_name, limit_hours, role_name, acknowledged_lsn, acknowledged_time, acknowledged_at, created_at) FROM stdin;
+warehouse	72	reporter	45501728	2026-11-29 15:15:17.20381+00	2026-11-29 15:16:04.679861+00	2026-11-29 15:16:04.478329+00
+\.
+
+
+--
+-- Data for Name: followed_instances; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.followed_instances (member_id) FROM stdin;
+\.
+
+
+--
+-- Data for Name: index_columns; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.index_columns (object_id, column_name, index_ordinal, column_id) FROM stdin;
+1	id	1	1
+2	id	1	1
+3	id	1	1
+5	id	1	1
+7	id	1	1
+8	id	1	1
+9	id	1	1
+10	id	1	1
+\.
+
+
+--
+-- Data for Name: job_history; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.job_history (run_id, job_type, started_at, ended_at, outcome, retries, message, agent) FROM stdin;
+\.
+
+
+--
+-- Data for Name: job_requests; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.job_requests (request_id, job_type, action, requested_at, requested_by) FROM stdin;
+\.
+
+
+--
+-- Data for Name: log_scan_errors; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.log_scan_errors (session_id, phase_number, entry_time, error_number, error_severity, error_state, error_message, start_lsn, begin_lsn, sequence_value) FROM stdin;
+\.
+
+
+--
+-- Data for Name: log_scan_sessions; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.log_scan_sessions (session_id, start_time, end_time, duration, scan_phase, error_count, start_lsn, current_lsn, end_lsn, tran_count, last_commit_lsn, last_commit_time, log_record_count, schema_change_count, command_count, first_begin_cdc_lsn, last_commit_cdc_lsn, last_commit_cdc_time, latency, empty_scan_count, failed_sessions_count, engine, write_requests, read_requests, transferred_bytes) FROM stdin;
+\.
+
+
+--
+-- Data for Name: mend_requests; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.mend_requests (request_id, capture_instance, requested_at, requested_by, finished_at, outcome) FROM stdin;
+\.
+
+
+--
+-- Data for Name: new_tables; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.new_tables (note_id, source_object_id) FROM stdin;
+\.
+
+
+--
+-- Data for Name: ruled_tables; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.ruled_tables (rule_name, source_object_id, source_schema, source_table, outcome, reason, considered_at) FROM stdin;
+\.
+
+
+--
+-- Data for Name: snapshots; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.snapshots (request_id, capture_instance, member_id, condition, state, is_paused, is_cancelled, rows_per_second, snapshot, chunks, of_chunks, copied_rows, estimated_rows, copied_bytes, estimated_bytes, rows_a_second, requested_at, requested_by, began_at, reported_at, finished_at, outcome) FROM stdin;
+1	odd	c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.409895+00	postgres	\N	\N	\N	\N
+2	public_notes	adfaa092-62ab-4a0c-818c-c15c96734974	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.51547+00	postgres	\N	\N	\N	\N
+3	orders_part	3b922d83-04ae-432e-a374-fcb853b0a60e	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.597431+00	postgres	\N	\N	\N	\N
+4	public_again	b668e2b5-0481-4048-8f61-2181d88213cf	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:08.871089+00	postgres	\N	\N	\N	\N
+\.
+
+
+--
+-- Data for Name: table_rules; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.table_rules (rule_name, patterns, excluding, included_expression, excluded_expression, refuses_truncate, before_images, role_name, supports_net_changes, copies_rows, rows_per_second, created_at) FROM stdin;
+\.
+
+
+--
+-- Data for Name: targets; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.targets (target_name, target_id, consumer_name, kind, options, created_at) FROM stdin;
+\.
+
+
+--
+-- Data for Name: widened_columns; Type: TABLE DATA; Schema: cdc; Owner: postgres
+--
+
+COPY cdc.widened_columns (member_id, setting) FROM stdin;
+\.
+
+
+--
+-- Data for Name: again; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.again (id, name, added) FROM stdin;
+1	before	\N
+2	after	5
+\.
+
+
+--
+-- Data for Name: bare; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.bare (id, name) FROM stdin;
+\.
+
+
+--
+-- Data for Name: moments; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.moments (id, at, seen, born, during) FROM stdin;
+1	2026-03-29 02:30:00.000001	2026-03-29 00:30:00+00	0044-03-15	1 mon
+\.
+
+
+--
+-- Data for Name: notes; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.notes (id, title, body) FROM stdin;
+1	second	c4ca4238a0b923820dcc509a6f75849bc81e728d9d4c2f636f067f89cc14862ceccbc87e4b5ce2fe28308fd9f2a7baf3a87ff679a2f3e71d9181a67b7542122ce4da3b7fbbce2345d7772b0674a318d51679091c5a880faf6fb5e6087eb1b2dc8f14e45fceea167a5a36dedd4bea2543c9f0f895fb98ab9159f51fd0297e236d45c48cce2e2d7fbdea1afc51c7c6ad26d3d9446802a44259755d38e6d163e8206512bd43d9caa6e02c990b0a82652dcac20ad4d76fe97759aa27a0c99bff6710c51ce410c124a10e0db5e4b97fc2af39aab3238922bcc25a6f606eb525ffdc569bf31c7ff062936a96d3c8bd1f8f2ff3c74d97b01eae257e44aa9d5bade97baf70efdf2ec9b086079795c442636b55fb6f4922f45568161a8cdf4ad2299f6d231f0e3dad99908345f7439f8ffabdffc498f13708210194c475687be6106a3b843c59dc048e8850243be8079a5c74d079b6d767d2f8ed5d21a44b0e5886680cb937693cfc748049e45d87b8c7d8b9aacd1ff1de774005f8da13f42943881c655f8e296a067a37563370ded05f5a3bf3ec4e732ced3463d06de0ca9a15b615367702e74f10e0327ad868d138f2b4fdd6f033e75ff09dd601bbe69f3510391521896ea9ab1baa0efb9e19094440c317e21b34173cb38f07f89ddbebc2ac9128303fc16a5320fa475530d9583c34fd356ef56364d3f0f495b6ab9dcf8d3b5c6e0b01182be0c5cdcd5072bb1864cdee4d3d6ee369853df766fa44e1ed0ff613f563bd1c383cd30b7c298ab50293adfecb7b1819ca14e7ea6328a42e0eb13d585e4c22a5bfc9e07964f8dddeb95fc584cd965da5771bce93e200c36f7cd9dfd0e5deaad67d8ab4f4c10bf22aa353e27879133cd645920e395fedad7bbbed0eca3fe2e03416a75f4cea9109507cacd8e2f2aefca1d0c6e83f027327d8461063f4ac58a617e62166fc8586dfa4d1bc0e1742c08bf7177163c833dff4b38fc8d2872f1ec66c8349cc7260ae62e3b1396831a8398fd9d4f495e875a2e075a1a4a6e1b9770f67c6a1e7ce56d3d6fa748ab6d9af3fd7642e92efb79421734881b53e1e1b18b6f457c545a9ded88f18ecee47145a72c0c0c7c76d30bd3dcaefc96f40275bdc0a2838023a778dfaecdc212708f721b7889a1158154dfa42caddbd0694a4e9bdc8d82c8d1619ad8176d665453cfb2e55f0a684eceee76fc522773286a895bc8436b53b3a3d6ab90ce0268229151c9bde119f61408e3afb633e50cdf1b20de6f46672b32a1f754ba1c09b3695e0cb6cde7f66f041e16a60928b05a7e228a89c3799093f65e080a295f8076b1c5722a46aa2072b030ba126b2f4b2374f342be9ed447f39f8317fbdb1988ef4c628eba0259144f683a84163b3523afe57c2e008bc8c03afdbd66e7929b125f8597834fa83a4ea5d2f1c4608232e07d3aa3d998e5135fc490ca45c00b1249bbe3554a4fdf6fb3295c76acbf4caaed33c36b1b5fc2cb1735b90b4568125ed6c3f678819b6e058a3f390d88e4c41f2747bfa2f1b5f87db14bfa6bb14875e45bba028a21ed380467cbbc409ec990f19c78c75bd1e06f215e2c420d928d4bf8ce0ff2ec19b37151432bb90e8976aab5298d5da10fe66f21dd2ddea18f00665ce8623e36bd4e3c7c5ad61ab143223efbc24c7d2583be69251d09bf41544a3365a46c9077ebb5e35c3fbd7939d674997cdb4692d34de8633c428dd2c7955ce926456240b2ff0100bde35f4a8d465e6e1edc05f3d8ab658c551d1fe173d08e959397adf34b1d77e88d7f033ab37c30201f73f142449d037028d43ec517d68b6edd3015b3edc9a11367b9778d5d219c5080b9a6a17bef029331cfe9fc289c3ff0af142b6d3bead98a92368d30a9594728bc39aa24be94b319d213ef815416f775098fe977004015c619393db85ed909c13838ff95ccfa94cebd9c7e1249ffc03eb9ded908c236bd1996d2a38a4a9316c49e5a833517c45d310707647966b7343c29048673252e490f7368613985ec49eb8f757ae6439e879bb2a54229abfcfa5649e7003b83dd475529492cc227532d17e56e07902b254dfad1098dce83da57b0395e163467c9dae521bf4b9ec30ad9f68f89b29639786cb62ef812b4ba287f5ee0bc9d43bbf5bbe87fb26657d5ff9020d2abefe558796b99584e2ef524fbf3d9fe611d5a8e90fefdc9ced3d2c21991e3bef5e069713af9fa6caac627ab1ccbdb62ec96e702f07f6425bf899139df5e1059396431415e770c6dd
+\.
+
+
+--
+-- Data for Name: odd, table; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public."odd, table" (id, "a, b", "per cent %", "größe=") FROM stdin;
+1	\N	7	kleiner
+\.
+
+
+--
+-- Data for Name: orders; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.orders (id, article, qty) FROM stdin;
+101	o	1
+102	o	2
+103	o	3
+104	o	4
+105	o	5
+106	o	6
+107	o	7
+108	o	8
+\.
+
+
+--
+-- Data for Name: readings; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.readings (id, n, price, day) FROM stdin;
+1	32767	123456.780	2026-02-28
+2	2147483647	123456789.125	2026-03-01
+\.
+
+
+--
+-- Data for Name: ticks; Type: TABLE DATA; Schema: public; Owner: postgres
+--
+
+COPY public.ticks (id) FROM stdin;
+1
+2
+3
+4
+5
+6
+7
+8
+9
+\.
+
+
+--
+-- Data for Name: control; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.control (id, kind, content, xid, written_at) FROM stdin;
+24	mark		922	2026-11-29 15:15:17.239778+00
+25	mark		940	2026-11-29 15:16:04.839731+00
+\.
+
+
+--
+-- Data for Name: dropped_members; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.dropped_members (member_id, feature, name, source_schema, source_name, dropped_at) FROM stdin;
+\.
+
+
+--
+-- Data for Name: features; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.features (feature) FROM stdin;
+cdc
+\.
+
+
+--
+-- Data for Name: identities; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.identities (source_table_id, identity, identity_index, captured_table_id) FROM stdin;
+17193	d	\N	17193
+17207	d	\N	17207
+17212	d	\N	17212
+17231	d	\N	17231
+17236	d	\N	17236
+17200	d	\N	17200
+17224	d	\N	17224
+\.
+
+
+--
+-- Data for Name: members; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) FROM stdin;
+control	log	control	17291	rowtide	control	17300
+1afe0eb3-51ec-44fe-be6e-65dbcc492112	cdc	public_orders	17193	public	orders	17540
+fddec1ca-cc34-407d-b7ca-1b19d58d3b64	cdc	public_readings	17207	public	readings	17543
+71737580-929b-439e-860b-ce4c45c64065	cdc	public_moments	17212	public	moments	17546
+96efbb46-f2c2-4cad-90d2-79da15a35e7d	cdc	public_ticks	17231	public	ticks	17552
+f71320ff-5cd5-43d0-9a3b-38c375f01c83	cdc	public_bare	17236	public	bare	17555
+c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	cdc	odd	17200	public	odd, table	17558
+adfaa092-62ab-4a0c-818c-c15c96734974	cdc	public_notes	17217	public	notes	17561
+3b922d83-04ae-432e-a374-fcb853b0a60e	cdc	orders_part	17193	public	orders	17540
+b668e2b5-0481-4048-8f61-2181d88213cf	cdc	public_again	17224	public	again	17569
+\.
+
+
+--
+-- Data for Name: source; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.source (source_id, system_identifier, publication, publication_id, publication_version, slot, log_store, lake, created_at) FROM stdin;
+9da9971e-57f1-4040-a51f-4375d1d049cb	7713612106585034378	rowtide_17192	17289	852 10	rowtide_17192	{folder}/lake/log	{folder}/lake	2026-11-29 15:15:05.174089+00
+\.
+
+
+--
+-- Data for Name: table_publications; Type: TABLE DATA; Schema: rowtide; Owner: postgres
+--
+
+COPY rowtide.table_publications (publication, publication_entry_id) FROM stdin;
+rowtide_17192_control	17302
+rowtide_17192_17193	17542
+rowtide_17192_17207	17545
+rowtide_17192_17212	17548
+rowtide_17192_17231	17554
+rowtide_17192_17236	17557
+rowtide_17192_17200	17560
+rowtide_17192_17217	17563
+rowtide_17192_17224	17571
+\.
+
+
+--
+-- Name: change_tables_object_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.change_tables_object_id_seq', 10, true);
+
+
+--
+-- Name: cleanup_requests_request_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.cleanup_requests_request_id_seq', 1, true);
+
+
+--
+-- Name: job_history_run_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.job_history_run_id_seq', 1, false);
+
+
+--
+-- Name: job_requests_request_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.job_requests_request_id_seq', 1, false);
+
+
+--
+-- Name: mend_requests_request_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.mend_requests_request_id_seq', 1, false);
+
+
+--
+-- Name: new_tables_note_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.new_tables_note_id_seq', 1, false);
+
+
+--
+-- Name: snapshots_request_id_seq; Type: SEQUENCE SET; Schema: cdc; Owner: postgres
+--
+
+SELECT pg_catalog.setval('cdc.snapshots_request_id_seq', 4, true);
+
+
+--
+-- Name: control_id_seq; Type: SEQUENCE SET; Schema: rowtide; Owner: postgres
+--
+
+SELECT pg_catalog.setval('rowtide.control_id_seq', 25, true);
+
+
+--
+-- Name: identities_source_table_id_seq; Type: SEQUENCE SET; Schema: rowtide; Owner: postgres
+--
+
+SELECT pg_catalog.setval('rowtide.identities_source_table_id_seq', 1, false);
+
+
+--
+-- Name: captured_columns captured_columns_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.captured_columns
+    ADD CONSTRAINT captured_columns_pkey PRIMARY KEY (object_id, column_ordinal);
+
+
+--
+-- Name: cdc_jobs cdc_jobs_job_type_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.cdc_jobs
+    ADD CONSTRAINT cdc_jobs_job_type_key UNIQUE (job_type);
+
+
+--
+-- Name: cdc_jobs cdc_jobs_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.cdc_jobs
+    ADD CONSTRAINT cdc_jobs_pkey PRIMARY KEY (job_id);
+
+
+--
+-- Name: change_tables change_tables_capture_instance_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.change_tables
+    ADD CONSTRAINT change_tables_capture_instance_key UNIQUE (capture_instance);
+
+
+--
+-- Name: change_tables change_tables_member_id_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.change_tables
+    ADD CONSTRAINT change_tables_member_id_key UNIQUE (member_id);
+
+
+--
+-- Name: change_tables change_tables_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.change_tables
+    ADD CONSTRAINT change_tables_pkey PRIMARY KEY (object_id);
+
+
+--
+-- Name: cleanup_requests cleanup_requests_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.cleanup_requests
+    ADD CONSTRAINT cleanup_requests_pkey PRIMARY KEY (request_id);
+
+
+--
+-- Name: consumer_instances consumer_instances_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.consumer_instances
+    ADD CONSTRAINT consumer_instances_pkey PRIMARY KEY (consumer_name, capture_instance);
+
+
+--
+-- Name: consumers consumers_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.consumers
+    ADD CONSTRAINT consumers_pkey PRIMARY KEY (consumer_name);
+
+
+--
+-- Name: followed_instances followed_instances_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.followed_instances
+    ADD CONSTRAINT followed_instances_pkey PRIMARY KEY (member_id);
+
+
+--
+-- Name: index_columns index_columns_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.index_columns
+    ADD CONSTRAINT index_columns_pkey PRIMARY KEY (object_id, index_ordinal);
+
+
+--
+-- Name: job_history job_history_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.job_history
+    ADD CONSTRAINT job_history_pkey PRIMARY KEY (run_id);
+
+
+--
+-- Name: job_requests job_requests_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.job_requests
+    ADD CONSTRAINT job_requests_pkey PRIMARY KEY (request_id);
+
+
+--
+-- Name: log_scan_errors log_scan_errors_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.log_scan_errors
+    ADD CONSTRAINT log_scan_errors_pkey PRIMARY KEY (session_id);
+
+
+--
+-- Name: log_scan_sessions log_scan_sessions_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.log_scan_sessions
+    ADD CONSTRAINT log_scan_sessions_pkey PRIMARY KEY (session_id);
+
+
+--
+-- Name: mend_requests mend_requests_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.mend_requests
+    ADD CONSTRAINT mend_requests_pkey PRIMARY KEY (request_id);
+
+
+--
+-- Name: new_tables new_tables_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.new_tables
+    ADD CONSTRAINT new_tables_pkey PRIMARY KEY (note_id);
+
+
+--
+-- Name: ruled_tables ruled_tables_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.ruled_tables
+    ADD CONSTRAINT ruled_tables_pkey PRIMARY KEY (rule_name, source_object_id);
+
+
+--
+-- Name: snapshots snapshots_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.snapshots
+    ADD CONSTRAINT snapshots_pkey PRIMARY KEY (request_id);
+
+
+--
+-- Name: table_rules table_rules_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.table_rules
+    ADD CONSTRAINT table_rules_pkey PRIMARY KEY (rule_name);
+
+
+--
+-- Name: targets targets_consumer_name_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.targets
+    ADD CONSTRAINT targets_consumer_name_key UNIQUE (consumer_name);
+
+
+--
+-- Name: targets targets_pkey; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.targets
+    ADD CONSTRAINT targets_pkey PRIMARY KEY (target_name);
+
+
+--
+-- Name: targets targets_target_id_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.targets
+    ADD CONSTRAINT targets_target_id_key UNIQUE (target_id);
+
+
+--
+-- Name: widened_columns widened_columns_member_id_key; Type: CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.widened_columns
+    ADD CONSTRAINT widened_columns_member_id_key UNIQUE (member_id);
+
+
+--
+-- Name: again again_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.again
+    ADD CONSTRAINT again_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: moments moments_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.moments
+    ADD CONSTRAINT moments_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: notes notes_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.notes
+    ADD CONSTRAINT notes_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: odd, table odd, table_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public."odd, table"
+    ADD CONSTRAINT "odd, table_pkey" PRIMARY KEY (id);
+
+
+--
+-- Name: orders orders_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.orders
+    ADD CONSTRAINT orders_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: readings readings_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.readings
+    ADD CONSTRAINT readings_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: ticks ticks_pkey; Type: CONSTRAINT; Schema: public; Owner: postgres
+--
+
+ALTER TABLE ONLY public.ticks
+    ADD CONSTRAINT ticks_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: control control_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.control
+    ADD CONSTRAINT control_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: dropped_members dropped_members_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.dropped_members
+    ADD CONSTRAINT dropped_members_pkey PRIMARY KEY (member_id);
+
+
+--
+-- Name: features features_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.features
+    ADD CONSTRAINT features_pkey PRIMARY KEY (feature);
+
+
+--
+-- Name: identities identities_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.identities
+    ADD CONSTRAINT identities_pkey PRIMARY KEY (source_table_id);
+
+
+--
+-- Name: members members_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.members
+    ADD CONSTRAINT members_pkey PRIMARY KEY (member_id);
+
+
+--
+-- Name: source source_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.source
+    ADD CONSTRAINT source_pkey PRIMARY KEY (source_id);
+
+
+--
+-- Name: table_publications table_publications_pkey; Type: CONSTRAINT; Schema: rowtide; Owner: postgres
+--
+
+ALTER TABLE ONLY rowtide.table_publications
+    ADD CONSTRAINT table_publications_pkey PRIMARY KEY (publication);
+
+
+--
+-- Name: captured_columns captured_columns_object_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.captured_columns
+    ADD CONSTRAINT captured_columns_object_id_fkey FOREIGN KEY (object_id) REFERENCES cdc.change_tables(object_id) ON DELETE CASCADE;
+
+
+--
+-- Name: change_tables change_tables_member_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.change_tables
+    ADD CONSTRAINT change_tables_member_id_fkey FOREIGN KEY (member_id) REFERENCES rowtide.members(member_id) ON DELETE CASCADE;
+
+
+--
+-- Name: consumer_instances consumer_instances_consumer_name_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.consumer_instances
+    ADD CONSTRAINT consumer_instances_consumer_name_fkey FOREIGN KEY (consumer_name) REFERENCES cdc.consumers(consumer_name) ON DELETE CASCADE;
+
+
+--
+-- Name: followed_instances followed_instances_member_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.followed_instances
+    ADD CONSTRAINT followed_instances_member_id_fkey FOREIGN KEY (member_id) REFERENCES rowtide.members(member_id) ON DELETE CASCADE;
+
+
+--
+-- Name: index_columns index_columns_object_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.index_columns
+    ADD CONSTRAINT index_columns_object_id_fkey FOREIGN KEY (object_id) REFERENCES cdc.change_tables(object_id) ON DELETE CASCADE;
+
+
+--
+-- Name: ruled_tables ruled_tables_rule_name_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.ruled_tables
+    ADD CONSTRAINT ruled_tables_rule_name_fkey FOREIGN KEY (rule_name) REFERENCES cdc.table_rules(rule_name) ON DELETE CASCADE;
+
+
+--
+-- Name: snapshots snapshots_member_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.snapshots
+    ADD CONSTRAINT snapshots_member_id_fkey FOREIGN KEY (member_id) REFERENCES rowtide.members(member_id) ON DELETE CASCADE;
+
+
+--
+-- Name: targets targets_consumer_name_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.targets
+    ADD CONSTRAINT targets_consumer_name_fkey FOREIGN KEY (consumer_name) REFERENCES cdc.consumers(consumer_name);
+
+
+--
+-- Name: widened_columns widened_columns_member_id_fkey; Type: FK CONSTRAINT; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE ONLY cdc.widened_columns
+    ADD CONSTRAINT widened_columns_member_id_fkey FOREIGN KEY (member_id) REFERENCES rowtide.members(member_id) ON DELETE CASCADE;
+
+
+--
+-- Name: consumers; Type: ROW SECURITY; Schema: cdc; Owner: postgres
+--
+
+ALTER TABLE cdc.consumers ENABLE ROW LEVEL SECURITY;
+
+--
+-- Name: consumers rowtide_acknowledge; Type: POLICY; Schema: cdc; Owner: postgres
+--
+
+CREATE POLICY rowtide_acknowledge ON cdc.consumers FOR UPDATE USING ((EXISTS ( SELECT
+   FROM pg_roles r
+  WHERE ((r.rolname = consumers.role_name) AND pg_has_role(r.oid, 'member'::text)))));
+
+
+--
+-- Name: consumers rowtide_read; Type: POLICY; Schema: cdc; Owner: postgres
+--
+
+CREATE POLICY rowtide_read ON cdc.consumers FOR SELECT USING (true);
+
+
+--
+-- Name: rowtide_17192; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17193; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17193 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17193 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17200; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17200 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17200 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17207; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17207 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17207 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17212; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17212 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17212 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17217; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17217 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17217 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17224; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17224 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17224 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17231; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17231 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17231 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_17236; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_17236 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_17236 OWNER TO postgres;
+
+--
+-- Name: rowtide_17192_control; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17192_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17192_control OWNER TO postgres;
+
+--
+-- Name: rowtide_17192 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.again;
+
+
+--
+-- Name: rowtide_17192_17224 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17224 ADD TABLE ONLY public.again;
+
+
+--
+-- Name: rowtide_17192 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.bare;
+
+
+--
+-- Name: rowtide_17192_17236 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17236 ADD TABLE ONLY public.bare;
+
+
+--
+-- Name: rowtide_17192 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.moments;
+
+
+--
+-- Name: rowtide_17192_17212 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17212 ADD TABLE ONLY public.moments;
+
+
+--
+-- Name: rowtide_17192 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.notes;
+
+
+--
+-- Name: rowtide_17192_17217 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17217 ADD TABLE ONLY public.notes;
+
+
+--
+-- Name: rowtide_17192 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public."odd, table";
+
+
+--
+-- Name: rowtide_17192_17200 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17200 ADD TABLE ONLY public."odd, table";
+
+
+--
+-- Name: rowtide_17192 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.orders;
+
+
+--
+-- Name: rowtide_17192_17193 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17193 ADD TABLE ONLY public.orders;
+
+
+--
+-- Name: rowtide_17192 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.readings;
+
+
+--
+-- Name: rowtide_17192_17207 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17207 ADD TABLE ONLY public.readings;
+
+
+--
+-- Name: rowtide_17192 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.ticks;
+
+
+--
+-- Name: rowtide_17192_17231 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_17231 ADD TABLE ONLY public.ticks;
+
+
+--
+-- Name: rowtide_17192 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY rowtide.control;
+
+
+--
+-- Name: rowtide_17192_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17192_control ADD TABLE ONLY rowtide.control;
+
+
+--
+-- Name: SCHEMA cdc; Type: ACL; Schema: -; Owner: postgres
+--
+
+GRANT USAGE ON SCHEMA cdc TO PUBLIC;
+
+
+--
+-- Name: SCHEMA rowtide; Type: ACL; Schema: -; Owner: postgres
+--
+
+GRANT USAGE ON SCHEMA rowtide TO PUBLIC;
+
+
+--
+-- Name: FUNCTION refuse_truncate(); Type: ACL; Schema: cdc; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION cdc.refuse_truncate() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rowtide_announce_ddl(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_announce_ddl() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rowtide_announce_drop(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_announce_drop() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rowtide_announce_gone(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_announce_gone() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rowtide_note_rewrite(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_note_rewrite() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rowtide_take_in_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_take_in_partitions() FROM PUBLIC;
+
+
+--
+-- Name: TABLE captured_columns; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.captured_columns TO PUBLIC;
+
+
+--
+-- Name: TABLE change_tables; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.change_tables TO PUBLIC;
+
+
+--
+-- Name: TABLE consumer_instances; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.consumer_instances TO PUBLIC;
+
+
+--
+-- Name: TABLE consumers; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.consumers TO PUBLIC;
+
+
+--
+-- Name: COLUMN consumers.acknowledged_lsn; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT UPDATE(acknowledged_lsn) ON TABLE cdc.consumers TO PUBLIC;
+
+
+--
+-- Name: COLUMN consumers.acknowledged_time; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT UPDATE(acknowledged_time) ON TABLE cdc.consumers TO PUBLIC;
+
+
+--
+-- Name: COLUMN consumers.acknowledged_at; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT UPDATE(acknowledged_at) ON TABLE cdc.consumers TO PUBLIC;
+
+
+--
+-- Name: TABLE index_columns; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.index_columns TO PUBLIC;
+
+
+--
+-- Name: TABLE new_tables; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.new_tables TO PUBLIC;
+
+
+--
+-- Name: TABLE ruled_tables; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.ruled_tables TO PUBLIC;
+
+
+--
+-- Name: TABLE table_rules; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.table_rules TO PUBLIC;
+
+
+--
+-- Name: TABLE targets; Type: ACL; Schema: cdc; Owner: postgres
+--
+
+GRANT SELECT ON TABLE cdc.targets TO PUBLIC;
+
+
+--
+-- Name: TABLE again; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.again TO reporter;
+
+
+--
+-- Name: TABLE bare; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.bare TO reporter;
+
+
+--
+-- Name: TABLE moments; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.moments TO reporter;
+
+
+--
+-- Name: TABLE notes; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.notes TO reporter;
+
+
+--
+-- Name: TABLE "odd, table"; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public."odd, table" TO reporter;
+
+
+--
+-- Name: TABLE orders; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.orders TO reporter;
+
+
+--
+-- Name: TABLE readings; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.readings TO reporter;
+
+
+--
+-- Name: TABLE ticks; Type: ACL; Schema: public; Owner: postgres
+--
+
+GRANT SELECT ON TABLE public.ticks TO reporter;
+
+
+--
+-- Name: TABLE members; Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+GRANT SELECT ON TABLE rowtide.members TO PUBLIC;
+
+
+--
+-- Name: TABLE source; Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+GRANT SELECT ON TABLE rowtide.source TO PUBLIC;
+
+
+--
+-- Name: rowtide_announce_ddl; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_announce_ddl ON ddl_command_end
+         WHEN TAG IN ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE')
+   EXECUTE FUNCTION rowtide.rowtide_announce_ddl();
+
+ALTER EVENT TRIGGER rowtide_announce_ddl ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_announce_ddl OWNER TO postgres;
+
+--
+-- Name: rowtide_announce_drop; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_announce_drop ON sql_drop
+   EXECUTE FUNCTION rowtide.rowtide_announce_drop();
+
+ALTER EVENT TRIGGER rowtide_announce_drop ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_announce_drop OWNER TO postgres;
+
+--
+-- Name: rowtide_announce_gone; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_announce_gone ON sql_drop
+   EXECUTE FUNCTION rowtide.rowtide_announce_gone();
+
+ALTER EVENT TRIGGER rowtide_announce_gone ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_announce_gone OWNER TO postgres;
+
+--
+-- Name: rowtide_note_rewrite; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_note_rewrite ON table_rewrite
+   EXECUTE FUNCTION rowtide.rowtide_note_rewrite();
+
+ALTER EVENT TRIGGER rowtide_note_rewrite ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_note_rewrite OWNER TO postgres;
+
+--
+-- Name: rowtide_take_in_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_take_in_partitions ON ddl_command_end
+         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
+   EXECUTE FUNCTION rowtide.rowtide_take_in_partitions();
+
+ALTER EVENT TRIGGER rowtide_take_in_partitions ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_take_in_partitions OWNER TO postgres;
+
+--
+-- PostgreSQL database dump complete
+--
+
+
