@@ -12,7 +12,7 @@ import pytest
 from rowtide import cli
 from rowtide.cli.commands import COMMANDS
 
-TOP = {"adopt", "check", "health", "demo"}
+TOP = {"adopt", "check", "health", "upgrade", "demo"}
 MODULES = {module: names for modules in COMMANDS.values() for module, names in modules.items()}
 
 

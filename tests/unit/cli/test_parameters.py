@@ -100,7 +100,7 @@ def test_wrong_usage_names_what_is_wrong(arguments: Sequence[str], said: str) ->
     assert said in refused.value.format_message()
 
 
-def test_help_says_how_values_are_written_and_what_they_are_by_default() -> None:
+def test_help_says_how_values_are_written_and_their_defaults() -> None:
     with click.Context(app["add"], info_name="add") as context:
         text = app["add"].get_help(context)
 
