@@ -6,7 +6,6 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,7 +88,7 @@ def describe(result: CheckResult) -> str:
 def fields_of(result: CheckResult) -> tuple[object, ...]:
     """Return the columns of a result."""
     remediation = redact(str(result.remediation)) if result.remediation is not None else None
-    measures = {one.name: _in_json(one.value) for one in result.measures}
+    measures = {one.name: one.value for one in result.measures}
     return (
         str(result.state),
         str(result.code),
@@ -99,10 +98,6 @@ def fields_of(result: CheckResult) -> tuple[object, ...]:
         measures,
         remediation,
     )
-
-
-def _in_json(value: float | datetime) -> float | str:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _describe_remediation(remediation: Remediation | None) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
@@ -73,15 +72,14 @@ class Unit(StrEnum):
     BYTES = "bytes"
     SECONDS = "seconds"
     COUNT = "count"
-    TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value behind a message; times are in UTC, by the clock of the database that was asked."""
+    """A value behind a message."""
 
     name: str
-    value: float | datetime
+    value: float
     unit: Unit
 
 

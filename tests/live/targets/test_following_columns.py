@@ -182,6 +182,8 @@ def test_what_is_not_followed_is_said_with_the_command(captured: CapturedDatabas
     for results in (database.health(), database.check()):
         told = {result.subject for result in results if result.code is Code.TARGET_COLUMNS_UNFOLLOWED}
         assert told == {f"target {name}" for name, note in found.items() if note is not None}
+    (named,) = (one for one in database.check("listed") if one.code is Code.TARGET_COLUMNS_UNFOLLOWED)
+    assert named.subject == "target listed"
     for name in ("listed", "gated", "later"):
         (printed,) = find_runnable(found[name] or "")
         run_line(Command(printed), captured.url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -383,11 +383,35 @@ class DatabaseFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeFacts:
+    """What the lake says of capture instances, and the tables of targets that follow them.
+
+    `outdated` are statements that left no change rows of what they changed, `lost_keys` instances whose keys no longer
+    identify rows.
+    """
+
+    targets: tuple[ListedTarget, ...] | Unread = ()
+    outdated: tuple[ListedChange, ...] | Unread = ()
+    lost_keys: tuple[Instance, ...] | Unread = ()
+
+    def of(self, names: Collection[str]) -> LakeFacts:
+        """Return what is said of some instances."""
+        targets, outdated, lost = self.targets, self.outdated, self.lost_keys
+        return LakeFacts(
+            targets if isinstance(targets, Unread) else tuple(one for one in targets if one.instance in names),
+            outdated if isinstance(outdated, Unread) else tuple(x for x in outdated if x.capture_instance in names),
+            lost if isinstance(lost, Unread) else tuple(one for one in lost if one.capture_instance in names),
+        )
+
+
+NO_LAKE_FACTS = LakeFacts()
+
+
+@dataclass(frozen=True, slots=True)
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
-    `tables` are the captured ones; `outdated` the statements that left no change rows of what they changed,
-    `lost_keys` the instances whose keys no longer identify rows, `rows_left` the damaged tables of disabled instances.
+    `tables` are the captured ones, `rows_left` the damaged tables of disabled instances.
     """
 
     capture: CaptureFacts
@@ -398,9 +422,7 @@ class LogFacts:
     delivery: DeliveryStatus | Unread | None
     articles: ArticlesStatus | Unread | None
     places: tuple[Place, ...]
-    targets: tuple[ListedTarget, ...] | Unread = ()
-    outdated: tuple[ListedChange, ...] | Unread = ()
-    lost_keys: tuple[Instance, ...] | Unread = ()
+    lake: LakeFacts = NO_LAKE_FACTS
     rows_left: tuple[RowsLeft, ...] | Unread = ()
 
 

@@ -29,7 +29,7 @@ from rowtide.diagnosis.postgres.capture import (
     run_reader,
     without_forbidden,
 )
-from rowtide.diagnosis.postgres.facts import CaptureFacts, LogFacts, ServerFacts, TrackingFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import CaptureFacts, LakeFacts, LogFacts, ServerFacts, TrackingFacts, WorkFacts
 from rowtide.diagnosis.postgres.tables import find_in_members
 from rowtide.diagnosis.postgres.tracking import find_losses, tell_unreadable
 from rowtide.diagnosis.quantities import format_bytes
@@ -111,14 +111,7 @@ def _judge_capture(log: LogFacts) -> Iterator[CheckResult]:
         yield from judge_snapshots(log.capturing)
     elif capture.is_enabled:
         yield _unknown(Code.CAPTURE_UNKNOWN, "capture", "how far it is")
-    if isinstance(log.outdated, Unread):
-        yield unknown(Code.SNAPSHOTS_UNKNOWN, "snapshots", log.outdated.error)
-    else:
-        yield from judge_outdated(log.outdated)
-    if isinstance(log.lost_keys, Unread):
-        yield unknown(Code.KEYS_UNKNOWN, "keys", log.lost_keys.error)
-    else:
-        yield from judge_lost_keys(log.lost_keys)
+    yield from judge_lake(log.lake)
     if isinstance(log.rows_left, Unread):
         yield unknown(Code.ROWS_LEFT_UNKNOWN, "disabled instances", log.rows_left.error)
     else:
@@ -136,14 +129,26 @@ def _judge_capture(log: LogFacts) -> Iterator[CheckResult]:
         yield from or_healthy(
             find_in_consumers(capture), CheckResult(Code.CONSUMERS_HEALTHY, State.HEALTHY, "consumers", healthy)
         )
-    if isinstance(log.targets, Unread):
-        yield unknown(Code.TARGETS_UNKNOWN, "targets", log.targets.error)
-    else:
-        yield from judge_targets(log.targets)
     if isinstance(log.cleanup, Unread):
         yield unknown(Code.CLEANUP_UNKNOWN, "cleanup", log.cleanup.error)
     elif log.cleanup is not None:
         yield from judge_cleanup(log.cleanup)
+
+
+def judge_lake(lake: LakeFacts) -> Iterator[CheckResult]:
+    """Judge what the lake says of instances: copies that are outdated, lost keys, and how targets follow them."""
+    if isinstance(lake.outdated, Unread):
+        yield unknown(Code.SNAPSHOTS_UNKNOWN, "snapshots", lake.outdated.error)
+    else:
+        yield from judge_outdated(lake.outdated)
+    if isinstance(lake.lost_keys, Unread):
+        yield unknown(Code.KEYS_UNKNOWN, "keys", lake.lost_keys.error)
+    else:
+        yield from judge_lost_keys(lake.lost_keys)
+    if isinstance(lake.targets, Unread):
+        yield unknown(Code.TARGETS_UNKNOWN, "targets", lake.targets.error)
+    else:
+        yield from judge_targets(lake.targets)
 
 
 def _judge_delivery(log: LogFacts) -> Iterator[CheckResult]:

@@ -17,7 +17,16 @@ from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import read_merge
 from rowtide.diagnosis.postgres.capture_facts import read_capture, read_places
-from rowtide.diagnosis.postgres.facts import CaptureFacts, LogFacts, ServerFacts, TableFacts, TrackingFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import (
+    NO_LAKE_FACTS,
+    CaptureFacts,
+    LakeFacts,
+    LogFacts,
+    ServerFacts,
+    TableFacts,
+    TrackingFacts,
+    WorkFacts,
+)
 from rowtide.diagnosis.postgres.server_facts import is_merged, read_server
 from rowtide.diagnosis.postgres.table_facts import read_table_facts
 from rowtide.diagnosis.postgres.tracking_facts import read_tracking
@@ -122,7 +131,7 @@ def _read_agents(
         tables=read_table_facts(connection, tuple(captured), named=False, captured=captured)
         if tables is None
         else tables,
-        capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(captured)))
+        capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(capture.instances)))
         if captures and state is not None
         else None,
         cleanup=attempt_here(lambda: read_cleanup_status(connection)) if captures else None,
@@ -131,11 +140,14 @@ def _read_agents(
         else None,
         articles=attempt_here(lambda: read_articles_status(connection, state)) if publishes else None,
         places=places if places is not None else read_places(capture) if Area.DISK in areas else (),
-        targets=attempt_here(lambda: lake.list_targets(connection)) if captures else (),
-        outdated=attempt_here(lake.find_outdated) if captures else (),
-        lost_keys=attempt_here(lake.find_lost_keys) if captures else (),
+        lake=lake.read(connection) if captures else NO_LAKE_FACTS,
         rows_left=attempt_here(lake.find_rows_left) if captures else (),
     )
+
+
+def read_lake(connection: Connection, capture: CaptureFacts) -> LakeFacts:
+    """Return what the lake says of instances, and of targets."""
+    return _LakeReading(capture.source.lake, capture.state).read(connection) if capture.is_enabled else NO_LAKE_FACTS
 
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:
@@ -150,18 +162,23 @@ class _LakeReading:
         self._lake = lake
         self._state = state
 
-    def list_targets(self, connection: Connection) -> tuple[ListedTarget, ...]:
-        """Return the tables of targets."""
+    def read(self, connection: Connection) -> LakeFacts:
+        """Return what the lake says of instances and targets."""
+        return LakeFacts(
+            targets=attempt_here(lambda: self._list_targets(connection)),
+            outdated=attempt_here(self._find_outdated),
+            lost_keys=attempt_here(self._find_lost_keys),
+        )
+
+    def _list_targets(self, connection: Connection) -> tuple[ListedTarget, ...]:
         if list_targets(connection):
-            assert self._status is not None
+            _ = self._status  # Requires the lake's tables, without which no target would seem to be late.
         return list_tables(connection, self._lake)
 
-    def find_outdated(self) -> tuple[ListedChange, ...]:
-        """Return the statements that left no change rows of what they changed."""
+    def _find_outdated(self) -> tuple[ListedChange, ...]:
         return self._status.find_outdated()
 
-    def find_lost_keys(self) -> tuple[Instance, ...]:
-        """Return the instances whose keys no longer identify rows."""
+    def _find_lost_keys(self) -> tuple[Instance, ...]:
         return self._status.find_lost_keys()
 
     def find_rows_left(self) -> tuple[RowsLeft, ...]:

@@ -34,8 +34,8 @@ from rowtide.diagnosis.postgres.access_facts import (
 from rowtide.diagnosis.postgres.capture import find_in_capture, without_forbidden
 from rowtide.diagnosis.postgres.capture_facts import find_taken_log_store, read_capture, read_places
 from rowtide.diagnosis.postgres.facts import CaptureFacts, DatabaseFacts, TrackingFacts
-from rowtide.diagnosis.postgres.health import judge
-from rowtide.diagnosis.postgres.reading import complete_work, connected, read_work
+from rowtide.diagnosis.postgres.health import judge, judge_lake
+from rowtide.diagnosis.postgres.reading import complete_work, connected, read_lake, read_work
 from rowtide.diagnosis.postgres.server import find_in_server
 from rowtide.diagnosis.postgres.server_facts import (
     is_used_otherwise,
@@ -186,18 +186,29 @@ def _read_work(connection: Connection, url: str, facts: DatabaseFacts) -> tuple[
     return tuple(judge(complete_work(connection, url, facts.server, capture, tracking, captured, facts.places)))
 
 
+def _judge_tables(connection: Connection, facts: DatabaseFacts) -> tuple[CheckResult, ...]:
+    """Return what became of the copies, keys and targets of the tables that the user named."""
+    capture, named = facts.capture, {table.table.source_id for table in facts.tables}
+    if capture is None:
+        return ()
+    names = {instance.name for instance in capture.instances if instance.source_id in named}
+    return tuple(judge_lake(read_lake(connection, capture).of(names))) if names else ()
+
+
 def _check_as_publisher(
     purpose: Purpose | None, connection: Connection, url: str, tables: Sequence[str], lake: str | None
 ) -> Checked:
     facts = _read(connection, url, tables, lake, purpose)
-    return Checked(find(facts, purpose), facts.role.others, () if tables else _read_work(connection, url, facts))
+    work = _judge_tables(connection, facts) if tables else _read_work(connection, url, facts)
+    return Checked(find(facts, purpose), facts.role.others, work)
 
 
 def _check_as_monitor(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> Checked:
     facts = _read(connection, url, tables, lake, Purpose.MONITOR)
     own = find_for_monitor(facts.role, sees_others=sees_others(connection))
     found = (*find(facts, Purpose.MONITOR), *own)
-    return Checked(found, facts.role.others, () if tables else _read_work(connection, url, facts))
+    work = _judge_tables(connection, facts) if tables else _read_work(connection, url, facts)
+    return Checked(found, facts.role.others, work)
 
 
 def _check_as_reader(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
