@@ -23,9 +23,10 @@ from rowtide.cdc import (
     ChangeDataCapture,
     Changes,
     CleanupOrder,
-    InstanceRequest,
     JobParameters,
     Lake,
+    NewInstance,
+    TablesToEnable,
 )
 from rowtide.merge import (
     MergeReplication,
@@ -75,6 +76,7 @@ with rowtide.connect("postgresql://user@host/shop") as database:
     changes = database.cdc.get_all_changes("public_orders", interval.low, interval.high)
 ```
 
+Options may be named as on the command line, too: `enable_table(…, role="readers")`, as `--role`, is `role_name`.
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
 `rowtide.RowtideError`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and `DataLoss`, all in
 `rowtide`. Each has a `number` ([all errors](errors.md)); the classes are in `rowtide.cdc.errors` and the like.
@@ -102,7 +104,7 @@ SECTIONS = (
         "Change data capture",
         "cdc",
         ChangeDataCapture,
-        (InstanceRequest, BeforeImages, JobParameters, CleanupOrder, ValidityInterval, Window, CommitLsn),
+        (NewInstance, TablesToEnable, BeforeImages, JobParameters, CleanupOrder, ValidityInterval, Window, CommitLsn),
     ),
     Section(
         "Targets",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
-    from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance, TablesRequest, TablesToEnable
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
@@ -72,7 +72,6 @@ __all__ = [
     "HistoricRun",
     "ImageCost",
     "Instance",
-    "InstanceOptions",
     "InstanceRequest",
     "JobOptions",
     "JobParameters",
@@ -86,6 +85,7 @@ __all__ = [
     "ListedSnapshot",
     "MendedTable",
     "MissingTransaction",
+    "NewInstance",
     "Outcome",
     "Publication",
     "PublishedLake",
@@ -97,12 +97,13 @@ __all__ = [
     "ScanFigures",
     "ScanSession",
     "SeenColumn",
-    "SharedOptions",
     "SnapshotProgress",
     "SourceDefinition",
     "Status",
     "TableOutcome",
     "TableRule",
+    "TablesRequest",
+    "TablesToEnable",
     "TransactionUnreadable",
     "Triggers",
     "ValidityInterval",
@@ -135,8 +136,7 @@ _HOMES = {
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
-    "InstanceOptions": "rowtide.cdc.enabling.instances",
-    "InstanceRequest": "rowtide.cdc.enabling.instances",
+    "InstanceRequest": "rowtide.cdc.enabling.requests",
     "JobOptions": "rowtide.cdc.job_functions",
     "JobParameters": "rowtide.cdc.jobs.parameters",
     "JobType": "rowtide.cdc.jobs.parameters",
@@ -149,6 +149,7 @@ _HOMES = {
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
     "MendedTable": "rowtide.cdc.mending.tables",
     "MissingTransaction": "rowtide.cdc.published",
+    "NewInstance": "rowtide.cdc.enabling.requests",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.published_lake",
@@ -160,12 +161,13 @@ _HOMES = {
     "ScanFigures": "rowtide.cdc.scans.sessions",
     "ScanSession": "rowtide.cdc.scans.sessions",
     "SeenColumn": "rowtide.cdc.instances",
-    "SharedOptions": "rowtide.cdc.enabling.instances",
     "SnapshotProgress": "rowtide.cdc.snapshots.progress",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",
     "TableRule": "rowtide.cdc.enabling.table_rules",
+    "TablesRequest": "rowtide.cdc.enabling.requests",
+    "TablesToEnable": "rowtide.cdc.enabling.requests",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
+from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance, TablesRequest, TablesToEnable, parse_widened
 from rowtide.cdc.snapshot_functions import SnapshotFunctions
-from rowtide.cdc.widened_columns import parse_widened
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.cleanup.retention import CleanupOrder
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
-    from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rowtide.core.tables import Widened
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
     from rowtide.databases.postgres.catalogue import ImageCost
-    from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
 
 
@@ -49,18 +48,18 @@ class TableEnabling(ABC):
     @abstractmethod
     def _altering(self) -> AbstractContextManager[Alterations]: ...
 
-    def enable_table(self, table: str, **options: Unpack[InstanceOptions]) -> str:
+    @takes(NewInstance)
+    def enable_table(self, instance: NewInstance) -> str:
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
-        Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
+        With `refuses_truncate` the server refuses to truncate the table,
         as SQL Server does; otherwise truncates are captured. Raises `TableNotFound`, `LockNotObtained`, and what
         refuses the instance's name, columns, index or role: errors of `rowtide.cdc.errors`.
         """
         from rowtide.cdc.enabling import administration
-        from rowtide.cdc.enabling.instances import InstanceRequest
 
         with self._altering() as alterations:
-            return administration.enable_table(alterations, self._name, table, InstanceRequest(**options))
+            return administration.enable_table(alterations, self._name, instance.table, instance)
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
         """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table).
@@ -147,16 +146,8 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         return disable_database(self._engine, self._name, empty_lake)
 
-    def enable_tables(
-        self,
-        patterns: Iterable[str],
-        *,
-        excluding: Iterable[str] = (),
-        with_new_tables: bool = False,
-        wait_s: float = 900.0,
-        on_progress: Callable[[Rounds], None] = lambda _rounds: None,
-        **options: Unpack[SharedOptions],
-    ) -> tuple[TableOutcome, ...]:
+    @takes(TablesToEnable)
+    def enable_tables(self, tables: TablesToEnable) -> tuple[TableOutcome, ...]:
         """Enable many tables by names and patterns such as `public.*`; return what became of each, by schema and name.
 
         `with_new_tables` also makes a rule: tables of these patterns that are created, renamed or moved later are
@@ -168,27 +159,26 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         `RuleWithoutPattern`, `RulePatternIncomplete`.
         """
         from rowtide.cdc.enabling import table_rules, table_sets
-        from rowtide.cdc.enabling.instances import InstanceRequest
 
-        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding), may_be_empty=with_new_tables)
-        request = InstanceRequest(**options)
-        if with_new_tables:
+        chosen = table_sets.TableSet(
+            tuple(tables.patterns), tuple(tables.excluding), may_be_empty=tables.with_new_tables
+        )
+        request = InstanceRequest(**tables.shared)
+        if tables.with_new_tables:
             # First the rule: a table that is created meanwhile is one of both.
             table_rules.make_rule(self._engine, self._name, chosen, request)
-        return table_sets.enable_tables(self._engine, self._name, chosen, request, wait_s, on_progress)
+        return table_sets.enable_tables(self._engine, self._name, chosen, request, tables.wait_s, tables.on_progress)
 
-    def plan_tables(
-        self, patterns: Iterable[str], *, excluding: Iterable[str] = (), **options: Unpack[SharedOptions]
-    ) -> tuple[TableOutcome, ...]:
+    @takes(TablesRequest)
+    def plan_tables(self, tables: TablesRequest) -> tuple[TableOutcome, ...]:
         """Return what `enable_tables` would do, and what full before images of each table cost; takes no locks.
 
         Raises as `enable_tables`.
         """
         from rowtide.cdc.enabling import table_sets
-        from rowtide.cdc.enabling.instances import InstanceRequest
 
-        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding))
-        return table_sets.plan_tables(self._engine, self._name, chosen, InstanceRequest(**options))
+        chosen = table_sets.TableSet(tuple(tables.patterns), tuple(tables.excluding))
+        return table_sets.plan_tables(self._engine, self._name, chosen, InstanceRequest(**tables.shared))
 
     def list_table_rules(self) -> tuple[TableRule, ...]:
         """Return the rules by which new tables are enabled, oldest first."""

@@ -11,18 +11,10 @@ from sqlalchemy import Connection, Executable, delete, insert, select
 from sqlalchemy.schema import CreateTable
 
 from rowtide.cdc.definitions import SCHEMA, widened_columns
-from rowtide.cdc.errors.enabling import WidenedUnknown
 from rowtide.core.tables import Widened
 from rowtide.databases.postgres.catalogue import has_table
 
 _columns = widened_columns.c
-
-
-def parse_widened(setting: str | None) -> Widened | None:
-    """Return a setting by its name; None: none. Raises `WidenedUnknown`."""
-    if setting is not None and setting not in tuple(Widened):
-        raise WidenedUnknown(str(setting))
-    return Widened(setting) if setting is not None else None
 
 
 def read_widened(connection: Connection, member_id: str | None = None) -> Widened:

@@ -12,7 +12,7 @@ from rowtide.core.errors import FileNotReadable
 
 if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.enabling.instances import SharedOptions
+    from rowtide.cdc.enabling.requests import SharedRequest
     from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.databases.postgres.rounds import Rounds
 
@@ -41,7 +41,7 @@ def enable_all(
     excluding: Sequence[str],
     wait_s: float,
     form: Format,
-    options: SharedOptions,
+    request: SharedRequest,
     *,
     with_new_tables: bool,
 ) -> None:
@@ -56,7 +56,7 @@ def enable_all(
                 with_new_tables=with_new_tables,
                 wait_s=wait_s,
                 on_progress=on_progress,
-                **options,
+                **request.shared,
             )
     except KeyboardInterrupt:
         notes.print("Interrupted: the same command goes on with the tables that are not enabled.")
@@ -75,12 +75,12 @@ def enable_all(
 
 
 def list_planned(
-    cdc: ChangeDataCapture, patterns: Sequence[str], excluding: Sequence[str], form: Format, options: SharedOptions
+    cdc: ChangeDataCapture, patterns: Sequence[str], excluding: Sequence[str], form: Format, request: SharedRequest
 ) -> None:
     """List what would be enabled. Raises the error of the first table that could not be."""
     from rowtide.cdc.enabling.table_sets import TableOutcome
 
-    planned = cdc.plan_tables(patterns, excluding=excluding, **options)
+    planned = cdc.plan_tables(patterns, excluding=excluding, **request.shared)
     print_listed(TableOutcome, planned, form, _PLANNED)
     _raise_first(planned)
 

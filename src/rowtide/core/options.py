@@ -7,10 +7,10 @@ The command line makes its parameters from them, and a method its keywords (`tak
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
 
 MOST_DAYS = 36_500
 """A hundred years; more would be a typing error, and exceed the range of dates."""
@@ -79,7 +79,10 @@ class Method(Protocol[Fields, Options_contra, Result_co]):
 def takes(
     options: Callable[Fields, Options],
 ) -> Callable[[Callable[[Any, Options], Result]], Method[Fields, Options, Result]]:
-    """Let a method that takes an object of options take its fields, too: as arguments, with their defaults."""
+    """Let a method that takes an object of options take its fields, too: as arguments, with their defaults.
+
+    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called.
+    """
 
     def decorate(method: Callable[[Any, Options], Result]) -> Any:
         @wraps(method)
@@ -88,12 +91,31 @@ def takes(
                 case (given,) if not named and isinstance(given, options):  # type: ignore[arg-type]
                     return method(self, given)
                 case _:
-                    return method(self, options(*arguments, **named))
+                    return method(self, options(*arguments, **_by_field(options, named)))
 
         call.__signature__ = _signature(method, options)  # type: ignore[attr-defined]
         return call
 
     return decorate
+
+
+def _by_field(options: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values by the names of fields. Raises `TypeError` if one is given by both of its names."""
+    if named.keys() <= options.__dataclass_fields__.keys():
+        return named
+    said = {name: get_args(kind)[1:] for name, kind in get_type_hints(options, include_extras=True).items()}
+    fields = {_name_of(one): name for name, all_said in said.items() for one in all_said if isinstance(one, Option)}
+    found: dict[str, Any] = {}
+    for name, value in named.items():
+        field = name if name in said else fields.get(name, name)
+        if field in found:
+            raise TypeError(f"{field} is given twice, as {name} too")
+        found[field] = value
+    return found
+
+
+def _name_of(option: Option) -> str:
+    return option.flag.split(", ")[0].split("/")[0].removeprefix("--").replace("-", "_")
 
 
 def _signature(method: Callable[..., Any], options: Callable[..., Any]) -> inspect.Signature:

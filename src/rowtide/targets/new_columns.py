@@ -17,8 +17,9 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.cdc import access
 from rowtide.cdc.definitions import EnabledTable, list_enabled, read_captured_columns, require_complete
 from rowtide.cdc.enabling.followed_instances import list_superseded
-from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
+from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance
 from rowtide.cdc.enabling.postgres import plan_disable_briefly, plan_enable_table, repeat_request
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, read_first_definition
 from rowtide.cdc.queries.published_lake import PublishedLake

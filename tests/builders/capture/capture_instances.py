@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowtide.cdc.enabling.instances import InstanceRequest, as_member, define_instance
+from rowtide.cdc.enabling.instances import as_member, define_instance
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
@@ -84,7 +85,9 @@ def instance(
     before_images: BeforeImages = BeforeImages.FULL,
     **options: Any,
 ) -> Instance:
-    request = InstanceRequest(name, tuple(columns) or None, before_images=before_images, **options)
+    request = InstanceRequest(
+        capture_instance=name, columns=tuple(columns) or None, before_images=before_images, **options
+    )
     return define_instance(table or source_table(), request, member_id)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.schema import CreateSchema
 from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.enabling import joining_triggers, postgres, truncation
-from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.widened_columns import read_widened, set_of_database

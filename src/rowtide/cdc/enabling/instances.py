@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
 
 from rowtide.cdc.definitions import FEATURE, EnabledTable
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.cdc.errors.enabling import (
-    BeforeImagesUnknown,
     ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,
@@ -28,8 +26,7 @@ from rowtide.cdc.errors.enabling import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
-from rowtide.cdc.widened_columns import parse_widened
-from rowtide.core.tables import BeforeImages, Widened
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 
@@ -40,56 +37,6 @@ _NAME = re.compile(r"[\w-]+")
 RESERVED_NAMES = frozenset(
     f"__${name}" for name in ["start_lsn", "end_lsn", "seqval", "operation", "update_mask", "absent_mask", "exact"]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceRequest:
-    """The options of a new instance.
-
-    A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
-    the before images in the log, the gating role whose members may read the changes (None: all roles that may select
-    the columns), the unique index that identifies rows (None: the primary key's), whether net changes are supported
-    (None: if there is a key), whether the rows that the table has already are copied, how many of them a second at
-    most (None: no limit), and what is done with its tables when columns get wider types (None: as the database says).
-    """
-
-    capture_instance: str | None = None
-    columns: tuple[str, ...] | None = None
-    refuses_truncate: bool = False
-    before_images: BeforeImages = BeforeImages.FULL
-    role_name: str | None = None
-    index_name: str | None = None
-    supports_net_changes: bool | None = None
-    snapshot: bool = True
-    rows_per_second: int | None = None
-    widened: Widened | None = None
-
-    def __post_init__(self) -> None:
-        """Take before images and settings by their names too. Raises `BeforeImagesUnknown`, `WidenedUnknown`."""
-        object.__setattr__(self, "widened", parse_widened(self.widened))
-        if self.before_images not in tuple(BeforeImages):
-            raise BeforeImagesUnknown(str(self.before_images))
-        object.__setattr__(self, "before_images", BeforeImages(self.before_images))
-
-
-class SharedOptions(TypedDict, total=False):
-    """The fields of an `InstanceRequest` that many tables can share, as arguments."""
-
-    refuses_truncate: bool
-    before_images: BeforeImages
-    role_name: str | None
-    supports_net_changes: bool | None
-    snapshot: bool
-    rows_per_second: int | None
-    widened: Widened | None
-
-
-class InstanceOptions(SharedOptions, total=False):
-    """The fields of an `InstanceRequest`, as arguments."""
-
-    capture_instance: str | None
-    columns: tuple[str, ...] | None
-    index_name: str | None
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:

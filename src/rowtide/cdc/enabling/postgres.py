@@ -11,13 +11,13 @@ from rowtide.cdc.access import plan_gating_role
 from rowtide.cdc.definitions import EnabledTable, forget_step, list_enabled, read_captured_columns, record_steps
 from rowtide.cdc.enabling.followed_instances import list_followed, mark_steps
 from rowtide.cdc.enabling.instances import (
-    InstanceRequest,
     as_member,
     define_instance,
     require_distinct_names,
     require_room,
     require_same_key,
 )
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors.querying import InstanceUnknown

@@ -14,8 +14,8 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.cdc import access
 from rowtide.cdc.definitions import SCHEMA, read_source, require_complete, ruled_tables, table_rules
 from rowtide.cdc.enabling import joining_triggers
-from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.joining_triggers import Joining
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_patterns import TablePattern, as_expression, is_pattern, parse_pattern
 from rowtide.cdc.enabling.table_sets import TableSet
 from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown

@@ -12,7 +12,7 @@ from rowtide.cdc import access
 from rowtide.cdc.access import plan_gating_role
 from rowtide.cdc.definitions import EnabledTable, list_enabled
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_patterns import is_pattern, parse_pattern
 from rowtide.cdc.errors.enabling import NoTableMatches
 from rowtide.core.errors import RowtideError

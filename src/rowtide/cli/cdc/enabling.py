@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.cli.cdc.snapshots import RowsPerSecond
+from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
-from rowtide.core.column_lists import parse_column_list
 from rowtide.core.options import Argument, Option
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
 
 app = CommandTable()
 
@@ -105,48 +104,15 @@ def enable_table(
     excluding: Annotated[
         list[str] | None, Option("--except", help="Not these: names or patterns. May be repeated.")
     ] = None,
-    capture_instance: Annotated[str | None, Option(help="Its name; default: schema_table. Of one table.")] = None,
-    role: Annotated[
-        str | None,
-        Option(help="Gating role: only its members may read the changes; made if it is not there."),
-    ] = None,
-    index: Annotated[
-        str | None,
-        Option(help="Unique index that identifies rows; default: that of the primary key. Of one table."),
-    ] = None,
-    listed: Annotated[
-        str | None,
-        Option(
-            "--columns",
-            help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.',
-        ),
-    ] = None,
     truncate: Annotated[
         Truncate, Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
-    before_images: Annotated[
-        BeforeImages, Option(help="What the log carries of a row before its change: all of it, or its key.")
-    ] = BeforeImages.FULL,
     wait: Annotated[
         float, Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
     ] = 900,
-    rows_per_second: RowsPerSecond = None,
-    widened: Annotated[
-        Widened | None, Option(help="As of enable-db, for this table; default: as the database says.")
-    ] = None,
     form: ListingFormat = Format.TABLE,
     *,
-    net_changes: Annotated[
-        bool | None,
-        Option(
-            "--net-changes/--no-net-changes",
-            help="Whether it has net changes; default: if it has a key.",
-            show_default=False,
-        ),
-    ] = None,
-    snapshot: Annotated[
-        bool, Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
-    ] = True,
+    instance: InstanceRequest,
     with_new_tables: Annotated[
         bool,
         Option("--with-new-tables", help="Also those of the patterns that are created later: see table-rules."),
@@ -164,38 +130,26 @@ def enable_table(
     Of many tables those that are enabled already are skipped, and one that fails does not stop the others. Each is
     locked for a moment only; one that is in use is waited for. `--dry-run` lists them.
     """
-    shared: SharedOptions = {
-        "refuses_truncate": truncate is Truncate.REFUSE,
-        "before_images": before_images,
-        "role_name": role,
-        "supports_net_changes": net_changes,
-        "snapshot": snapshot,
-        "rows_per_second": rows_per_second,
-        "widened": widened,
-    }
+    request = replace(instance, refuses_truncate=truncate is Truncate.REFUSE)
     patterns = collect_patterns(tables or [], schema or [], file)
     if not patterns:
         raise click.BadParameter("name a table, a --schema or a --file")
     cdc = connect(db).cdc
     if with_new_tables or not _is_one(patterns, excluding):
-        if not capture_instance is index is listed is None:
+        of_one = (request.capture_instance, request.index_name, request.columns)
+        if any(given is not None for given in of_one):
             raise click.BadParameter("--capture-instance, --index and --columns are options of one table")
         if dry_run:
-            list_planned(cdc, patterns, excluding or [], form, shared)
+            list_planned(cdc, patterns, excluding or [], form, request)
         else:
-            enable_all(cdc, patterns, excluding or [], wait, form, shared, with_new_tables=with_new_tables)
+            enable_all(cdc, patterns, excluding or [], wait, form, request, with_new_tables=with_new_tables)
         return
-    options: InstanceOptions = {
-        **shared,
-        "capture_instance": capture_instance,
-        "columns": parse_column_list(listed) if listed is not None else None,
-        "index_name": index,
-    }
+    new = request.of(patterns[0])
     if dry_run:
         with printed(cdc.rehearsal()) as rehearsal:
-            rehearsal.enable_table(patterns[0], **options)
+            rehearsal.enable_table(new)
         return
-    _enable_one(cdc, patterns[0], options)
+    _enable_one(cdc, new)
 
 
 def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
@@ -205,12 +159,12 @@ def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
     return len(patterns) == 1 and not excluding and not is_pattern(patterns[0])
 
 
-def _enable_one(cdc: ChangeDataCapture, table: str, options: InstanceOptions) -> None:
-    name = cdc.enable_table(table, **options)
-    copying = " `rowtide cdc run` copies the rows that are there." if options.get("snapshot") else ""
+def _enable_one(cdc: ChangeDataCapture, new: NewInstance) -> None:
+    table, name = new.table, cdc.enable_table(new)
+    copying = " `rowtide cdc run` copies the rows that are there." if new.snapshot else ""
     notes.print(f"Enabled: capture instance {name}.{copying}", soft_wrap=True)
     print_child_tables(table, cdc.find_child_tables(table), "captured")
-    cost = cdc.find_image_cost(table) if options.get("before_images") is BeforeImages.FULL else None
+    cost = cdc.find_image_cost(table) if new.before_images is BeforeImages.FULL else None
     if cost is not None:
         notes.print(
             f"From now on every update and delete logs the old row with its large values ({', '.join(cost.columns)}), "

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import click
 
+from rowtide.cdc.enabling.requests import RowsPerSecond
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.core.options import MOST_ROWS, Argument, Option
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -26,7 +27,6 @@ _LISTED_SNAPSHOT = {
     "outcome": "outcome",
 }
 Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or capture instance.")]
-RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")]
 
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import count
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
-from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
+from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.errors.enabling import (
     ColumnNameReserved,
     InstanceNameInvalid,
@@ -131,7 +132,7 @@ def find_refusals(facts: TableFacts) -> Iterator[CheckResult]:
 
 def refuse_kind(table: SourceTable) -> RowtideError | None:
     """Return what a table would be refused with whatever its columns, None where it would not."""
-    refusal = _refusal(replace(table, columns=()), InstanceRequest(_ANY_NAME))
+    refusal = _refusal(replace(table, columns=()), InstanceRequest(capture_instance=_ANY_NAME))
     # Its columns were taken away here.
     return None if isinstance(refusal, NoColumns) and table.columns else refusal
 
@@ -173,7 +174,7 @@ def _find_refused_columns(facts: TableFacts) -> Iterator[CheckResult]:
 
 
 def _refuse_column(table: SourceTable, column: SourceColumn) -> RowtideError | None:
-    return _refusal(replace(table, columns=(column,)), InstanceRequest(_ANY_NAME))
+    return _refusal(replace(table, columns=(column,)), InstanceRequest(capture_instance=_ANY_NAME))
 
 
 def _refusal(table: SourceTable, request: InstanceRequest) -> RowtideError | None:

@@ -10,7 +10,8 @@ from hypothesis.strategies import text
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable
-from rowtide.cdc.enabling.instances import InstanceRequest, as_member, require_room
+from rowtide.cdc.enabling.instances import as_member, require_room
+from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
     BeforeImagesUnknown,

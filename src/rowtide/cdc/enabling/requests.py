@@ -1,0 +1,105 @@
+"""What is asked for when tables are enabled, as commands and methods take it. Light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Annotated, Any
+
+from rowtide.cdc.errors.enabling import BeforeImagesUnknown, WidenedUnknown
+from rowtide.core.options import MOST_ROWS, Option
+from rowtide.core.tables import BeforeImages, Widened
+
+RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")]
+
+
+def parse_widened(setting: str | None) -> Widened | None:
+    """Return a setting by its name; None: none. Raises `WidenedUnknown`."""
+    if setting is not None and setting not in tuple(Widened):
+        raise WidenedUnknown(str(setting))
+    return Widened(setting) if setting is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRequest:
+    """The options of new instances that those of many tables can share."""
+
+    refuses_truncate: bool = False
+    """Whether the server refuses to truncate the table, as SQL Server does; else truncates are captured."""
+    role_name: Annotated[
+        str | None,
+        Option("--role", help="Gating role: only its members may read the changes; made if it is not there."),
+    ] = None
+    """None: all roles that may select the columns."""
+    before_images: Annotated[
+        BeforeImages, Option(help="What the log carries of a row before its change: all of it, or its key.")
+    ] = BeforeImages.FULL
+    rows_per_second: RowsPerSecond = None
+    widened: Annotated[
+        Widened | None, Option(help="As of enable-db, for this table; default: as the database says.")
+    ] = None
+    supports_net_changes: Annotated[
+        bool | None,
+        Option("--net-changes/--no-net-changes", help="Whether it has net changes; default: if it has a key."),
+    ] = None
+    snapshot: Annotated[
+        bool, Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
+    ] = True
+
+    def __post_init__(self) -> None:
+        """Take before images and settings by their names too. Raises `BeforeImagesUnknown`, `WidenedUnknown`."""
+        object.__setattr__(self, "widened", parse_widened(self.widened))
+        if self.before_images not in tuple(BeforeImages):
+            raise BeforeImagesUnknown(str(self.before_images))
+        object.__setattr__(self, "before_images", BeforeImages(self.before_images))
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """These options, as arguments."""
+        return {one.name: getattr(self, one.name) for one in fields(SharedRequest)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRequest(SharedRequest):
+    """The options of a new instance."""
+
+    capture_instance: Annotated[str | None, Option(help="Its name; default: schema_table. Of one table.")] = None
+    index_name: Annotated[
+        str | None,
+        Option("--index", help="Unique index that identifies rows; default: that of the primary key. Of one table."),
+    ] = None
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Option(help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.'),
+    ] = None
+
+    def of(self, table: str) -> NewInstance:
+        """Return the request for a table."""
+        return NewInstance(table, **{one.name: getattr(self, one.name) for one in fields(InstanceRequest)})
+
+
+@dataclass(frozen=True, slots=True)
+class NewInstance(InstanceRequest):
+    """A table as it is enabled (SQL Server: sp_cdc_enable_table)."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablesRequest(SharedRequest):
+    """Many tables, by names and patterns such as `public.*`."""
+
+    patterns: Iterable[str]
+    _: KW_ONLY
+    excluding: Iterable[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TablesToEnable(TablesRequest):
+    """Many tables as they are enabled."""
+
+    _: KW_ONLY
+    with_new_tables: bool = False
+    wait_s: float = 900.0
+    on_progress: Callable[[Any], None] = lambda _rounds: None
+    """Called with `Rounds`: how many tables are done, and what the others wait for."""
