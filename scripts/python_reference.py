@@ -60,7 +60,15 @@ from rowtide.targets import (
     Targets,
     Truncation,
 )
-from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking import (
+    ChangeTracking,
+    PurgeType,
+    StampIndex,
+    Storage,
+    TrackingKeyType,
+    TrackingOptions,
+    TrackingRequest,
+)
 from rowtide.tracking.spark import ChangeFrames, read_changes
 
 HEAD = """# Python API
@@ -150,6 +158,7 @@ SECTIONS = (
         "tracking",
         ChangeTracking,
         (
+            TrackingRequest,
             TrackingKeyType,
             TrackingOptions,
             Storage,

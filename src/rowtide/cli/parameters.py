@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
 
-from rowtide.cli.value_types import COLUMN_LIST, PAIR, Choice, metavar_of, value_type
+from rowtide.cli.value_types import COLUMN_LIST, PAIR, Choice, Flags, metavar_of, value_type
 from rowtide.core.options import Argument, Option
 
 
@@ -59,7 +59,9 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     attributes: dict[str, Any] = {"type": reader, "help": said.help}
     attributes["callback"] = _finishing(gather, default, said)
     if gather is None and default is not MISSING:
-        attributes["default"] = reader.write(default) if isinstance(reader, Choice) and default is not None else default
+        attributes["default"] = default
+        if default is not None and isinstance(reader, Choice | Flags):
+            attributes["default"] = reader.write(default)
     if isinstance(said, Argument):
         is_optional = default is not MISSING
         metavar = said.metavar or name.upper()

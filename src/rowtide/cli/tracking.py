@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
-from functools import reduce
 from itertools import groupby
 from math import isfinite, isnan
-from operator import or_
 from typing import Annotated
 from uuid import UUID
 
@@ -24,9 +23,10 @@ from rowtide.cli.output.statements import printed, tell
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import MOST_DAYS, Argument, Option
-from rowtide.tracking import Change, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking import Change, PurgeType, TrackingOptions
 from rowtide.tracking.api import TrackingEnabling
 from rowtide.tracking.connecting import open_tracking
+from rowtide.tracking.options import TrackingRequest
 
 app = CommandTable()
 purge = CommandTable()
@@ -46,28 +46,11 @@ class ChangesFormat(StrEnum):
 
 
 @app.command(epilog="Example: rowtide tracking enable orders --db sqlite:///field.db")
-def enable(
-    db: AnyDb,
-    table: Table,
-    key: Annotated[
-        TrackingKeyType, Option(help="What identifies rows: the primary key, or the unique column rowguid.")
-    ] = TrackingKeyType.PRIMARY_KEY,
-    options: Annotated[str, Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
-    storage: Annotated[
-        Storage, Option(help="Stamps in the row, three columns more; or in a table beside it.")
-    ] = Storage.ROW,
-    index: Annotated[
-        StampIndex | None,
-        Option(help="On the stamps; PostgreSQL: page ranges (brin) or rows (btree).", show_default="the database's"),
-    ] = None,
-    *,
-    dry_run: DryRun = False,
-) -> None:
+def enable(db: AnyDb, asked: TrackingRequest, *, dry_run: DryRun = False) -> None:
     """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking)."""
-    operations = _parse_options(options)
-    with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {table} ...") as progress:
-        tracking.enable_tracking(table, key, operations, storage=storage, index=index, on_progress=progress.update)
-    tell(f"Enabled: {table}.", dry_run=dry_run)
+    with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {asked.table} ...") as progress:
+        tracking.enable_tracking(replace(asked, on_progress=progress.update))
+    tell(f"Enabled: {asked.table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
@@ -179,14 +162,6 @@ def _altering(db: str, *, dry_run: bool) -> Iterator[TrackingEnabling]:
         opened = printed(tracking.rehearsal()) if dry_run else nullcontext(tracking)
         with opened as enabling:
             yield enabling
-
-
-def _parse_options(text: str) -> TrackingOptions:
-    known = {option.name.lower(): option for option in TrackingOptions if option.name}
-    unknown = [name for name in _names(text) if name not in known]
-    if unknown:
-        raise click.BadParameter(f"{unknown[0]} is none of {', '.join(known)}", param_hint="--options")
-    return reduce(or_, (known[name] for name in _names(text)), TrackingOptions(0))
 
 
 def _as_text(options: TrackingOptions) -> str:

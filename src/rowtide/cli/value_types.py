@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, Flag
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -36,6 +38,30 @@ class Choice(click.Choice[Enum]):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return what the help shows for a value."""
         return f"<{'|'.join(self.normalize_choice(choice, ctx) for choice in self.choices)}>"
+
+
+class Flags(click.ParamType[Flag]):
+    """Several flags by their names, separated by commas."""
+
+    name = "str"
+
+    def __init__(self, kind: type[Flag]) -> None:
+        self._known = {str(flag.name).lower(): flag for flag in kind}
+        self._none = kind(0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Flag:
+        """Find them by their names."""
+        if isinstance(value, Flag):
+            return value
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        for name in names:
+            if name not in self._known:
+                self.fail(f"{name} is none of {', '.join(self._known)}", param, ctx)
+        return reduce(or_, (self._known[name] for name in names), self._none)
+
+    def write(self, flags: Flag) -> str:
+        """Return flags as they are written."""
+        return ",".join(name for name, flag in self._known.items() if flag in flags)
 
 
 class ColumnList(click.ParamType[tuple[str, ...]]):
@@ -87,6 +113,8 @@ _RANGES: Mapping[Any, Any] = {int: click.IntRange, float: click.FloatRange}
 
 def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
     """Return what reads one value of a type, within its bounds."""
+    if issubclass(kind, Flag):
+        return Flags(kind)
     if issubclass(kind, Enum):
         return Choice(kind, by_number=isinstance(said, Option) and said.by_number)
     if isinstance(said, Option) and (said.min is not None or said.max is not None):

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from rowtide.core.anchors import Anchor
     from rowtide.tracking.api import ChangeTracking, TrackingRehearsal
     from rowtide.tracking.changes import Change, Changes, Operation, OwnTransaction
-    from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+    from rowtide.tracking.options import (
+        PurgeType,
+        StampIndex,
+        Storage,
+        TrackedTable,
+        TrackingKeyType,
+        TrackingOptions,
+        TrackingRequest,
+    )
 
 __all__ = [
     "Anchor",
@@ -26,6 +34,7 @@ __all__ = [
     "TrackingKeyType",
     "TrackingOptions",
     "TrackingRehearsal",
+    "TrackingRequest",
 ]
 
 _HOMES = {
@@ -42,6 +51,7 @@ _HOMES = {
     "TrackingKeyType": "rowtide.tracking.options",
     "TrackingOptions": "rowtide.tracking.options",
     "TrackingRehearsal": "rowtide.tracking.api",
+    "TrackingRequest": "rowtide.tracking.options",
 }
 
 if not TYPE_CHECKING:

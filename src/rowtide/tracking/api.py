@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.options import takes
 from rowtide.databases.kinds import find_kind_of_driver
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import (
-    Enabling,
     PurgeType,
-    StampIndex,
-    Storage,
     TrackedTable,
-    TrackingKeyType,
     TrackingOptions,
+    TrackingRequest,
 )
 
 if TYPE_CHECKING:
@@ -39,22 +37,15 @@ class TrackingEnabling:
 
     _database: TrackedDatabase
 
-    def enable_tracking(
-        self,
-        table: str,
-        key_type: TrackingKeyType = TrackingKeyType.PRIMARY_KEY,
-        options: TrackingOptions = TrackingOptions.ALL,
-        *,
-        storage: Storage = Storage.ROW,
-        index: StampIndex | None = None,
-        on_progress: Callable[[str], None] = lambda _message: None,
-    ) -> TrackedTable:
+    @takes(TrackingRequest)
+    def enable_tracking(self, asked: TrackingRequest) -> TrackedTable:
         """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking).
 
-        `index` None is the database's default: BRIN on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
+        Raises `NothingToTrack`, `IndexNotOffered`,
         `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`, `LockNotObtained`.
         """
-        return self._database.enable_tracking(Enabling(_named(table), key_type, options, storage, index), on_progress)
+        _named(asked.table)
+        return self._database.enable_tracking(asked, asked.on_progress)
 
     def disable_tracking(self, table: str) -> None:
         """Stop tracking a table; remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum, Flag, StrEnum
+from typing import Annotated
+
+from rowtide.core.options import Argument, Option
 
 
 class TrackingKeyType(StrEnum):
@@ -50,14 +54,24 @@ class StampIndex(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Enabling:
-    """A table and how to track it; without an index, with the database's default."""
+class TrackingRequest:
+    """A table and how to track it."""
 
-    table: str
-    key_type: TrackingKeyType
-    options: TrackingOptions
-    storage: Storage
-    index: StampIndex | None
+    table: Annotated[str, Argument(metavar="TABLE", help="a table of the database")]
+    key_type: Annotated[
+        TrackingKeyType, Option("--key", help="What identifies rows: the primary key, or the unique column rowguid.")
+    ] = TrackingKeyType.PRIMARY_KEY
+    options: Annotated[TrackingOptions, Option(help="Tracked operations, separated by commas.")] = TrackingOptions.ALL
+    _: KW_ONLY
+    storage: Annotated[Storage, Option(help="Stamps in the row, three columns more; or in a table beside it.")] = (
+        Storage.ROW
+    )
+    index: Annotated[
+        StampIndex | None,
+        Option(help="On the stamps; PostgreSQL: page ranges (brin) or rows (btree).", show_default="the database's"),
+    ] = None
+    """None: the database's default, BRIN on PostgreSQL."""
+    on_progress: Callable[[str], None] = lambda _message: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from enum import StrEnum
+from enum import Flag, IntEnum, StrEnum
 from typing import Annotated
 
 import click
@@ -19,6 +19,21 @@ class Kind(StrEnum):
 
     ROUND = "round-one"
     FLAT = "flat-one"
+
+
+class Size(IntEnum):
+    """A number that has a name."""
+
+    VERY_SMALL = 0
+    LARGE = 1
+
+
+class Colour(Flag):
+    """What may be mixed."""
+
+    RED = 1
+    BLUE = 2
+    ALL = 3
 
 
 def even(number: int) -> int:
@@ -41,6 +56,9 @@ class Choices:
         default_factory=dict
     )
     size: Annotated[int, Option(help="Its size.", min=0, max=10, check=even)] = 4
+    by_name: Annotated[Size, Option(help="A size.")] = Size.VERY_SMALL
+    by_number: Annotated[Size, Option(help="A size.", by_number=True)] = Size.VERY_SMALL
+    colours: Annotated[Colour, Option(help="Colours.")] = Colour.ALL
     is_flat: Annotated[bool, Option("--flat", help="Whether it is flat.")] = False
     kept: str = "kept"
 
@@ -66,6 +84,7 @@ def test_what_is_not_given_has_the_defaults_of_the_fields() -> None:
 
 def test_each_value_becomes_what_its_type_says() -> None:
     given = ["a", "b", "c", "--kind", "flat-one", "--columns", '"x,y",z', "--rename", "p=q=r", "--rename", "s=t"]
+    given += ["--by-name", "large", "--by-number", "1", "--colours", "blue"]
 
     assert run(*given, "--size", "6", "--flat", "--also", "it") == (
         "it",
@@ -76,6 +95,9 @@ def test_each_value_becomes_what_its_type_says() -> None:
             columns=("x,y", "z"),
             renamed={"p": "q=r", "s": "t"},
             size=6,
+            by_name=Size.LARGE,
+            by_number=Size.LARGE,
+            colours=Colour.BLUE,
             is_flat=True,
         ),
     )
@@ -86,6 +108,9 @@ def test_each_value_becomes_what_its_type_says() -> None:
     [
         ([], "Missing argument 'NAME'"),
         (["a", "--kind", "flat"], "'flat' is not one of 'round-one', 'flat-one'"),
+        (["a", "--by-name", "0"], "'0' is not one of 'very-small', 'large'"),
+        (["a", "--by-number", "2"], "'2' is not one of '0', '1'"),
+        (["a", "--colours", "red,green"], "green is none of red, blue"),
         (["a", "--rename", "p"], "p is not written NAME=VALUE"),
         (["a", "--size", "12"], "12 is not in the range 0<=x<=10"),
         (["a", "--size", "many"], "'many' is not a valid integer"),
@@ -102,9 +127,12 @@ def test_wrong_usage_names_what_is_wrong(arguments: Sequence[str], said: str) ->
 
 def test_help_says_how_values_are_written_and_their_defaults() -> None:
     with click.Context(app["add"], info_name="add") as context:
-        text = app["add"].get_help(context)
+        text = " ".join(app["add"].get_help(context).split())
 
-    assert text.splitlines()[0] == "Usage: add [OPTIONS] NAME [PART]..."
-    assert "--kind <round-one|flat-one>  Its kind." in text
-    assert "--rename OLD=NEW             A name." in text
-    assert "--size <int>                 Its size.  [default: 4; 0<=x<=10]" in text
+    assert text.startswith("Usage: add [OPTIONS] NAME [PART]... ")
+    assert "--kind <round-one|flat-one> Its kind." in text
+    assert "--rename OLD=NEW A name." in text
+    assert "--size <int> Its size. [default: 4; 0<=x<=10]" in text
+    assert "--by-name <very-small|large> A size. [default: very-small]" in text
+    assert "--by-number <0|1> A size. [default: 0]" in text
+    assert "--colours <str> Colours. [default: red,blue]" in text

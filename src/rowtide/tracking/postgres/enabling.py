@@ -16,7 +16,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
-from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable, TrackingKeyType
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingRequest
 from rowtide.tracking.postgres import system_tables
 from rowtide.tracking.postgres.side_stamps import find_blocker
 from rowtide.tracking.postgres.stamps import stamps_of
@@ -49,7 +49,7 @@ _INDEX_FORMS = {
 }
 
 
-def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
+def enable(alterations: Alterations, asked: TrackingRequest) -> TrackedTable:
     """Track a table from now on; a repeat completes an interrupted call.
 
     Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
@@ -98,7 +98,7 @@ def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
     return not (is_theirs or table.kind is TableKind.PARTITIONED)
 
 
-def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject | None:
+def _find_lacking_rowguid(connection: Connection, *, asked: TrackingRequest) -> Subject | None:
     """Return the table if its key is a column that must be added first."""
     table = find_trackable(connection, asked.table)
     if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
@@ -108,7 +108,7 @@ def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject
     return Subject(table, (), asked.options, asked.storage)
 
 
-def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tuple[TrackedTable, Subject]:
+def _begin(connection: Connection, *, asked: TrackingRequest, has_new_key: bool) -> tuple[TrackedTable, Subject]:
     execute_all(connection, system_tables.CREATIONS)
     table = find_trackable(connection, asked.table)
     found = find_tracked(connection, table)

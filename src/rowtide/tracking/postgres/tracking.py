@@ -18,7 +18,7 @@ from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
-from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
+from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
 from rowtide.tracking.postgres.subjects import list_outdated
 
@@ -31,7 +31,7 @@ class Tracking:
         self._connection = connection
         self._engine = open_engine_beside(connection)
 
-    def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
+    def enable_tracking(self, asked: TrackingRequest, on_progress: Callable[[str], None]) -> TrackedTable:
         with self._altering(on_progress) as alterations:
             return enabling.enable(alterations, asked)
 

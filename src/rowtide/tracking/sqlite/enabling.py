@@ -15,7 +15,7 @@ from rowtide.tracking.errors import (
     TrackedAlready,
     TrackingOutdated,
 )
-from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite.stamps import removals_of_dropped
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.subjects import get_table, stamps_of, subject_of
@@ -39,7 +39,7 @@ _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""
 
 
-def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
+def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTable:
     """Track a table from now on.
 
     Raises `NothingToTrack`, `IndexNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,

@@ -13,7 +13,7 @@ from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehe
 from rowtide.databases.sqlite.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
-from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
+from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
 from rowtide.tracking.sqlite.system_tables import require_tracking
 
@@ -25,7 +25,7 @@ class Tracking:
         self.transaction_bsn: int | None = None
         self._connection = connection
 
-    def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
+    def enable_tracking(self, asked: TrackingRequest, on_progress: Callable[[str], None]) -> TrackedTable:
         on_progress(f"Enabling {asked.table} ...")
         with self._altering() as own:
             return enabling.enable(own, asked)
