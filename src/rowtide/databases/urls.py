@@ -34,6 +34,7 @@ _KEYWORD = re.compile(
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 _PLAIN_PATH = re.compile(r"[^:@=?&\s]+")
+_NO_TEXT = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 
 
 class Rendered(Protocol):
@@ -140,7 +141,7 @@ def _text_of(url: object) -> str:
 def _require_text(text: str) -> None:
     if not text.strip():
         raise UrlNotRead("it is empty")
-    if any(ord(character) < ord(" ") or "\ud800" <= character <= "\udfff" for character in text):
+    if _NO_TEXT.search(text):
         raise UrlNotRead("it has control characters, or bytes that are not UTF-8")
 
 

@@ -139,6 +139,7 @@ class CapturedDatabase(LoggedDatabase):
     awaited: CommitLsn | None = None
     """What `copy_tables` has covered: `capture` publishes that far."""
 
+    @keeping_sessions()
     def copy_tables(self, limits: CopyLimits = USUAL_LIMITS) -> None:
         """Capture, copy the tables of which snapshots are requested, and publish that: as `cdc run --once`."""
         self.capture()
@@ -190,6 +191,7 @@ class CapturedDatabase(LoggedDatabase):
             runner.close()
             self.awaited = runner.awaited or self.awaited
 
+    @keeping_sessions()
     def capture(self, *, most_row_bytes: int | None = None) -> None:
         """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
         target = self.mark()

@@ -13,6 +13,7 @@ from builders.replication.replicated_databases import PUBLICATION, Publishing
 from builders.values.typed_tables import pinned_session
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable
 from rowtide.databases.sqlite.quoting import quote
@@ -58,6 +59,7 @@ class ReplicatedFile(Publishing):
 
     subscriber: FileSubscriber
 
+    @keeping_sessions()
     def begin(self, *definitions: str, at_file: Sequence[str] | None = None, **articles: Any) -> None:
         """As `publish`; and subscribe the file, which has the tables as they are declared for SQLite, or `at_file`."""
         self.publish(*definitions, **articles)
