@@ -1,4 +1,4 @@
-"""Recordings of what earlier versions stored, opened in new folders; `scripts/record_fixtures.py` makes them."""
+"""Recordings of what builds of each format stored, opened in new folders; `scripts/record_fixtures.py` makes them."""
 
 from __future__ import annotations
 

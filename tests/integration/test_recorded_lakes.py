@@ -1,4 +1,4 @@
-"""Lakes that earlier versions wrote: each reader finds in them what it found then."""
+"""Lakes that builds of each format wrote: each reader finds in them what it found then."""
 
 from __future__ import annotations
 

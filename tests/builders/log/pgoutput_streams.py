@@ -27,7 +27,7 @@ def member(source_id: int = 16384, columns: Sequence[str] = ("a", "b"), member_i
 
 
 def message(kind: Announcement, content: bytes | str) -> bytes:
-    """Return an announcement as an earlier build wrote it."""
+    """Return a logical message that is named as an announcement: it announces nothing."""
     return wire.logical_message(f"rowtide.{kind}", content)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from rowtide.log import reader
 from rowtide.log.announcements import ControlRow
-from rowtide.log.errors import HistoryDiverged, SlotAdvanced, SlotMissing
+from rowtide.log.errors import SlotAdvanced, SlotMissing
 from rowtide.log.membership import Heartbeat
 from rowtide.log.opening import open_log_reader
 
@@ -88,18 +87,3 @@ def test_an_emptied_table_makes_no_copy(item: LoggedDatabase) -> None:
     item.execute("truncate rowtide.control restart identity")
     require_next_row_read(item, 2, epoch=0)
     require_next_row_read(item, 3, epoch=0)
-
-
-def test_a_range_of_an_earlier_build_knows_no_row(item: LoggedDatabase) -> None:
-    item.read_log()
-    newest = max((Path(item.cdc.get_source().log_store) / "manifest").glob("0*.json"))
-    while '"range_appended"' not in newest.read_text():
-        newest = newest.with_name(f"{int(newest.stem) - 1:020}.json")
-    # As an earlier build left the table: its marks deleted others'.
-    item.execute("delete from rowtide.control where kind = 'mark'")
-    with pytest.raises(HistoryDiverged, match="RT-2107: .* it did not write the row"):
-        item.read_log()
-    entry = json.loads(newest.read_text())
-    del entry["control_row"]
-    newest.write_text(json.dumps(entry))
-    require_next_row_read(item, 2, epoch=0)
