@@ -63,6 +63,7 @@ WHY: Sequence[tuple[str, str]] = (
     (r"table rowtide_subscriber.MSorigins", "Marks delivered transactions; it has a secret."),
     (r"table rowtide_subscriber.*", "Progress, definitions and kept conflicts of a subscriber."),
     (r"table rowtide_merge.*", "Metadata of a merge node: generations, lineages, subscriptions, sessions."),
+    (r"view .*rowtide_format", "The number of the format of what is in the schema."),
     (r"view rowtide_merge.*", "The metadata under SQL Server's names and columns."),
     (r"table rowtide_tracking.*", "Anchors, tombstones, and stamps that are beside their rows."),
     (r"sequence .*", "Numbers of the tables."),

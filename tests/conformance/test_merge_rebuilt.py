@@ -162,7 +162,7 @@ def test_a_recreated_table_with_fewer_rows_loses_nothing(merged: Merge) -> None:
 
 @pytest.mark.exhaustive
 def test_rows_without_a_hash_are_kept_as_conflicts(merged: Merge) -> None:
-    """As in a subscriber of an earlier build."""
+    """As after a schema change that was left to the subscriber's user."""
     device = begin(merged)
     prefix = "" if isinstance(device, FileMember) else "rowtide_merge."
     device.execute_as_agent(f'delete from {prefix}"MSmerge_row_hashes"')

@@ -196,22 +196,3 @@ def test_programs_still_learn_what_is_refused(merged: Merge) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="rowguid"):
         program.execute("update customer set rowguid = 'x' where id = 1")
     require(merged, customer=[(1, "e1", "a"), (2, "e2", "b"), (3, "e3", "c")])
-
-
-def test_an_earlier_builds_triggers_are_renewed(merged: Merge) -> None:
-    program = begin(merged)
-    names = program.execute("select name from sqlite_master where type = 'trigger' and name like 'MSmerge%displaced%'")
-    later = [*(name for (name,) in names), *(name.replace("ins_displaced", "replaced") for (name,) in names)]
-    program.execute(*(f"drop trigger if exists {name}" for name in later), "drop view MSmerge_form")
-    # Its triggers noted whatever a new row conflicted with, gone or not.
-    noted = "insert into MSmerge_log (tablenick, rowguid, kind) select {}, rowguid, 4 from customer where id = {}"
-    found = program.execute("select name from sqlite_master where type = 'trigger' and tbl_name = 'customer'")
-    nickname = next(name.rpartition("_")[2] for (name,) in found if name.startswith("MSmerge_ins_"))
-    program.execute(noted.format(nickname, 2), noted.format(nickname, 3))
-    trigger = f"MSmerge_del_{nickname}"
-    text = program.execute(f"select sql from sqlite_master where name = '{trigger}'")[0][0]
-    program.execute(f"drop trigger {trigger}", "delete from customer where id = 3", text)
-    merged.settle()
-    program.execute("replace into customer (id, email, name) values (1, 'e1', 'A2')")
-
-    require(merged, customer=[(1, "e1", "A2"), (2, "e2", "b")], orders=[(10, 1, "n"), (20, 2, "m")])

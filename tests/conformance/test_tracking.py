@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import combinations
 from uuid import UUID, uuid4
 
 import pytest
 
-from builders.commands.hints import run_printed
+from builders.formats import NEWER, NEWER_READABLE, forgetting, recording
 from builders.tracking.tracked_databases import TrackedDatabase
 from rowtide.core.anchors import UnknownAnchor
+from rowtide.core.formats import FormatNewer, FormatUnnumbered
 from rowtide.tracking import Anchor, Operation, PurgeType, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import (
     AnchorTooOld,
@@ -23,7 +25,6 @@ from rowtide.tracking.errors import (
     TrackedAlready,
     TrackingKeyMissing,
     TrackingLost,
-    TrackingOutdated,
     TransactionOpen,
 )
 
@@ -728,27 +729,44 @@ def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDa
     assert tracked.catalogue() == before
 
 
-def test_database_of_an_older_format_is_upgraded_keeping_anchors(tracked: TrackedDatabase) -> None:
-    tracked.run("insert into t (id) values (1)")
-    tracked.run_as_rowtide(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 0')
-    tracked.drop_a_trigger()
-    with pytest.raises(TrackingOutdated) as outdated:
-        tracked.changes()
+def test_a_newer_format_is_read_where_it_may_be(tracked: TrackedDatabase) -> None:
+    tracked.changes()
+    tracked.run("insert into t (id) values (1)", *recording(tracked.format_view, NEWER_READABLE))
+    before = tracked.ask(f"select * from {tracked.system_table('__sysAnchors')}")
+    writers: tuple[Callable[[], object], ...] = (
+        tracked.changes,
+        lambda: tracked.tracking.enable_tracking("u"),
+        lambda: tracked.tracking.disable_tracking("t"),
+        lambda: tracked.tracking.resume_tracking("t"),
+        lambda: tracked.tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0),
+        lambda: tracked.tracking.purge_transaction_sequence_data(PurgeType.TIME_BASED, 0),
+        lambda: tracked.tracking.transaction().__enter__(),
+    )
+    for write in writers:
+        with pytest.raises(FormatNewer, match="format 2"):
+            write()
+    assert [one.name for one in tracked.tracking.list_tracked()] == [tracked.full_name("t")]
+    assert tracked.seen is not None
+    assert tracked.tracking.changed_since("t", [1], tracked.seen)
+    tracked.run(*recording(tracked.format_view, NEWER))
+    with pytest.raises(FormatNewer):
+        tracked.tracking.list_tracked()
+    assert tracked.ask(f"select * from {tracked.system_table('__sysAnchors')}") == before
 
-    run_printed(outdated.value, tracked.address)
-    assert tracked.changes() == [("insert", 1, None, None)]
-    tracked.run("delete from t")
-    assert tracked.changes() == [("delete", 1)]
-    assert tracked.tracking.upgrade_public_tracking() == ()
 
-
-def test_a_database_of_a_newer_form_is_refused(tracked: TrackedDatabase) -> None:
-    tracked.run_as_rowtide(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 99')
-
-    with pytest.raises(TrackingOutdated):
-        tracked.tracking.upgrade_public_tracking()
-    with pytest.raises(TrackingOutdated):
-        tracked.changes()
+def test_what_has_no_format_is_refused_until_disabled(untracked: TrackedDatabase) -> None:
+    before = untracked.catalogue()
+    untracked.enable()
+    untracked.run(forgetting(untracked.format_view))
+    made = untracked.catalogue()
+    for use in (untracked.changes, untracked.tracking.list_tracked, lambda: untracked.tracking.enable_tracking("u")):
+        with pytest.raises(FormatUnnumbered):
+            use()
+    assert untracked.catalogue() == made
+    untracked.tracking.disable_tracking("t")
+    assert untracked.catalogue() == before
+    untracked.enable()
+    assert untracked.changes() == []
 
 
 # Packed keys.

@@ -31,7 +31,9 @@ from sqlalchemy import (
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
+from rowtide.core.formats import Format
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, is_begun
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
@@ -240,11 +242,13 @@ def are_begun(connection: Connection) -> bool:
     return is_begun(connection, SCHEMA, change_tables.name, made_with=captured_columns.name)
 
 
-def read_source(connection: Connection, database: str) -> SourceDefinition:
+def read_source(
+    connection: Connection, database: str, require: Requirement = Format.require_writable
+) -> SourceDefinition:
     """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`,
-    `DefinitionsIncomplete`.
+    `DefinitionsIncomplete`; as `require` for another format.
     """
-    source = catalogue.read_source(connection, database)
+    source = catalogue.read_source(connection, database, require)
     if not are_begun(connection):
         raise DatabaseNotEnabled(name_of(database))
     if not are_made(connection):

@@ -21,6 +21,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core import mask
+from rowtide.core.formats import Format
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, for_reading
@@ -115,7 +116,10 @@ class ChangeFunctions(LakeFunctions):
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read and the connection's role may read."""
         with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
+            lake, reader = (
+                read_source(connection, self._name, Format.require_readable).lake,
+                read_role_access(connection),
+            )
         recorded = PublishedLake(lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
 
@@ -151,7 +155,7 @@ class ChangeFunctions(LakeFunctions):
         recorded = self.list_recorded_instances() if with_start_lsn else ()
         lows = {one.instance.capture_instance: one.lsn for one in recorded}
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name)
+            read_source(connection, self._name, Format.require_readable)
             return introspection.list_instances(connection, source_schema, source_name, lows)
 
     def get_captured_columns(self, capture_instance: str) -> tuple[ListedColumn, ...]:
@@ -160,7 +164,7 @@ class ChangeFunctions(LakeFunctions):
         Raises `InstanceNotReadable`.
         """
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name)
+            read_source(connection, self._name, Format.require_readable)
             return introspection.list_columns(connection, capture_instance)
 
     def generate_wrapper(
@@ -189,7 +193,10 @@ class ChangeFunctions(LakeFunctions):
     def _readable_table(self, table: str) -> tuple[str, list[str]]:
         """Return the lake's place, and the names of a table's instances, oldest first, which may be read."""
         with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
+            lake, reader = (
+                read_source(connection, self._name, Format.require_readable).lake,
+                read_role_access(connection),
+            )
             names = name_instances(connection, table)
         for name in names:
             reader.require(name)

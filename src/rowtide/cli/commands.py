@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "merge.tables": ("table", "make-generation", "enum-changes", "get-metadata", "dummy-update"),
     },
     "tracking": {
-        "tracking": ("enable", "disable", "resume", "options", "upgrade", "changes", "purge"),
+        "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
     },
 }
 """By feature and module of this package."""

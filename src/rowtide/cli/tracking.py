@@ -86,17 +86,6 @@ def options(
     print_rows(names, rows, form, show=show_fact)
 
 
-@app.command(epilog="Example: rowtide tracking upgrade --db sqlite:///field.db")
-def upgrade(db: AnyDb, *, dry_run: DryRun = False) -> None:
-    """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
-
-    (SQL Server Compact: UpgradePublicTracking.)
-    """
-    with _altering(db, dry_run=dry_run) as tracking:
-        upgraded = tracking.upgrade_public_tracking()
-    tell(f"Upgraded: {', '.join(upgraded)}." if upgraded else "Nothing is older.", dry_run=dry_run)
-
-
 @app.command(
     epilog="Example: rowtide tracking changes orders,items --since 7-1f0c… --format jsonl --db sqlite:///field.db"
 )

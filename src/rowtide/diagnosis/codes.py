@@ -210,7 +210,7 @@ class Code(Enum):
     MERGE_ARTICLES_HEALTHY = Area.MERGE, "Columns and triggers of all merged tables are there."
     MERGE_UNKNOWN = Area.MERGE, "How merge stands could not be found out."
 
-    TRACKING_OUTDATED = Area.TRACKING, "Another version of rowtide created the triggers of tracked tables."
+    TRACKING_OUTDATED = Area.TRACKING, "What is tracked has a format that this version does not use."
     TRACKING_LOST = Area.TRACKING, "A table's tracking is lost."
     TRACKED_WRITES_FAIL = Area.TRACKING, "Writes of a tracked table fail: its triggers name columns that are gone."
     TOMBSTONES_MANY = Area.TRACKING, "A tracked table has many old tombstones."

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rowtide.core.errors import RowtideError
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_duration, format_names
+from rowtide.diagnosis.quantities import format_duration
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
@@ -14,6 +15,7 @@ from rowtide.diagnosis.result import (
     Remediation,
     State,
     count,
+    of_error,
     one_after_another,
     or_healthy,
     shell,
@@ -64,22 +66,10 @@ MANY_TOMBSTONES = 100_000
 _DAY_S = 86_400.0
 
 
-def find_outdated(forms: Mapping[str, int], form: int) -> Iterator[CheckResult]:
-    """Judge the forms of tables, by their names, beside the one that this version writes."""
-    older = tuple(name for name, found in forms.items() if found < form)
-    newer = tuple(name for name, found in forms.items() if found > form)
-    if older:
-        message = (
-            f"an older rowtide tracked {format_names(older)}: tracking continues when their triggers are re-created"
-        )
-        yield CheckResult(
-            Code.TRACKING_OUTDATED, State.FAILING, "tracking", message, shell("rowtide", "tracking", "upgrade")
-        )
-    if newer:
-        message = f"a newer rowtide tracked {format_names(newer)}"
-        yield CheckResult(
-            Code.TRACKING_OUTDATED, State.FAILING, "tracking", message, Advice("Use a rowtide that is as new.")
-        )
+def find_refusal(refusal: RowtideError | None) -> Iterator[CheckResult]:
+    """Say why this build does not use what is tracked, if it does not: its format is another one."""
+    if refusal is not None:
+        yield of_error(Code.TRACKING_OUTDATED, State.FAILING, "tracking", refusal)
 
 
 def find_in_tracked(facts: TrackedFacts) -> Iterator[CheckResult]:
@@ -157,10 +147,10 @@ def _judge_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> CheckRes
 
 
 def judge_tracking(
-    outdated: Iterable[CheckResult], tables: Iterable[tuple[TrackedFacts, Sequence[CheckResult]]]
+    refusal: Iterable[CheckResult], tables: Iterable[tuple[TrackedFacts, Sequence[CheckResult]]]
 ) -> Iterator[CheckResult]:
-    """Judge tables with what was found in each; `outdated`: what was found in those that another version tracks."""
-    yield from without_notes(outdated)
+    """Judge tables with what was found in each; `refusal`: why this build does not use them."""
+    yield from without_notes(refusal)
     for facts, findings in tables:
         message = f"it is tracked; tombstones: {facts.tombstones.count:,}"
         measures = (count("tombstones", facts.tombstones.count),)

@@ -21,6 +21,8 @@ from sqlalchemy import (
     select,
 )
 
+from rowtide.core.formats import Format
+from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
 from rowtide.log import announcements, source_definition
@@ -117,9 +119,12 @@ _FIRST_FEATURE = "cdc"
 """The feature of sources that were made before this table existed: only enabling capture made them."""
 
 
-def find_source(connection: Connection) -> SourceDefinition | None:
-    """Return the definition of this database's source, None if there is none. Raises `DatabaseCopied`."""
-    return source_definition.find_source(running_through(connection), connection.engine.url.database or "")
+def find_source(connection: Connection, require: Requirement = Format.require_writable) -> SourceDefinition | None:
+    """Return the definition of this database's source, None if there is none.
+
+    Raises `DatabaseCopied`; as `require` for another format.
+    """
+    return source_definition.find_source(running_through(connection), connection.engine.url.database or "", require)
 
 
 def find_original(connection: Connection, source: SourceDefinition) -> str | None:
@@ -134,9 +139,11 @@ def find_recorded(connection: Connection) -> SourceDefinition | None:
     return source_definition.find_recorded(running_through(connection))
 
 
-def read_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return the definition of this database's source. Raises `DatabaseNotEnabled`, `DatabaseCopied`."""
-    source = find_source(connection)
+def read_source(
+    connection: Connection, database: str, require: Requirement = Format.require_writable
+) -> SourceDefinition:
+    """Return the definition of this database's source. Raises `DatabaseNotEnabled`, and as `find_source`."""
+    source = find_source(connection, require)
     if source is None:
         raise DatabaseNotEnabled(name_of(database))
     return source

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from rowtide.databases.postgres.text_queries import Run, is_begun
+from rowtide.core.formats import Format
+from rowtide.databases.format_views import Requirement, parse_definition
+from rowtide.databases.format_views import require as require_format
+from rowtide.databases.postgres.formats import recorded_definition
+from rowtide.databases.postgres.text_queries import Run
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied
+
+FORMAT = Format("publisher's metadata")
+"""The format of the schemas `rowtide` and `cdc`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +34,13 @@ class SourceDefinition:
         return int(self.slot.rpartition("_")[2])
 
 
-def find_source(run: Run, database: str) -> SourceDefinition | None:
+def find_source(run: Run, database: str, require: Requirement = Format.require_writable) -> SourceDefinition | None:
     """Return the definition of this database's source, None if there is none.
 
-    The recorded identity is compared with the database's here and nowhere else. Raises `DatabaseCopied`.
+    The recorded identity is compared with the database's here and nowhere else. Raises `DatabaseCopied`, and as
+    `find_recorded`.
     """
-    source = find_recorded(run)
+    source = find_recorded(run, require)
     if source is not None:
         original = find_original(run, source)
         if original is not None:
@@ -52,16 +60,25 @@ def find_original(run: Run, source: SourceDefinition) -> str | None:
     return f'database "{here.recorded_name}" of this server'
 
 
-def find_recorded(run: Run) -> SourceDefinition | None:
+def find_recorded(run: Run, require: Requirement = Format.require_writable) -> SourceDefinition | None:
     """Return the source that is recorded here, whether it is this database's or that of the database it was copied
-    from.
+    from. Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for the format.
     """
-    if not is_begun(run, SCHEMA, "source", made_with="members"):
+    (state,) = run(_STATE)
+    if not state.is_there:
         return None
+    require_format(require, FORMAT, state.place, parse_definition(state.definition))
     rows = run(f"select {', '.join(field.name for field in fields(SourceDefinition))} from {SCHEMA}.source")  # noqa: S608
     return SourceDefinition(*rows[0]) if rows else None
 
 
+# One of both tables may have been dropped since: then a query of it says so.
+_STATE = f"""
+select exists (
+           select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+           where n.nspname = '{SCHEMA}' and c.relname in ('source', 'members') and c.relkind in ('r', 'p')) as is_there,
+       current_database()::text as place, {recorded_definition(SCHEMA)} as definition
+"""  # noqa: S608
 _HERE = """
 select (select system_identifier::text from pg_control_system()) as system_identifier, d.oid::bigint as database_id,
        (select datname::text from pg_database where oid = :recorded) as recorded_name

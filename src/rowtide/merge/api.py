@@ -196,11 +196,11 @@ class MergeReplication(MergePublishing, MergeInspection):
         `ChangesNotUploaded`, and what `reinitialize` raises.
         """
         name = address(subscriber)
-        with self._open_hub(publication) as hub:
+        with self._open_hub(publication, removes=not upload_first) as hub:
             if ignore_subscriber:
                 drop_subscription(hub, None, publication, name)
                 return None
-            with open_node(subscriber, limits) as node:
+            with open_node(subscriber, limits, removes=not upload_first) as node:
                 summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
                 if upload_first and (unsent := list_unsent(hub, node, publication)):
                     raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))

@@ -87,7 +87,7 @@ class ArticleColumn:
     """A published column; `type_text` is the PostgreSQL name of its values' type, on every database.
 
     `number` identifies it in all definitions of its article, also when it is renamed; a number is given once. `attnum`
-    is the hub's catalogue's, where that numbers columns. Earlier builds stored neither.
+    is the hub's catalogue's, where that numbers columns.
     """
 
     name: str
@@ -388,15 +388,14 @@ class Article:
             unique_columns=tuple(fields.pop("unique_columns")),
             join_filters=tuple(_decode_join(**join) for join in fields.pop("join_filters")),
             partition_options=PartitionOptions(fields.pop("partition_options")),
-            references=tuple(_reference(**each) for each in fields.pop("references", ())),
-            subscriber_upload_options=UploadOptions(fields.pop("subscriber_upload_options", UploadOptions.ALLOWED)),
-            on_unseen_children=UnseenChildren(fields.pop("on_unseen_children", UnseenChildren.REFUSE)),
+            references=tuple(_reference(**each) for each in fields.pop("references")),
+            subscriber_upload_options=UploadOptions(fields.pop("subscriber_upload_options")),
+            on_unseen_children=UnseenChildren(fields.pop("on_unseen_children")),
             **fields,
         )
 
 
-def _decode_join(*, filter_type: int = FilterType.JOIN, **fields: Any) -> JoinFilter:
-    """Read a join filter's fields; one of an earlier version has only its parent and condition."""
+def _decode_join(*, filter_type: int, **fields: Any) -> JoinFilter:
     return JoinFilter(**fields, filter_type=FilterType(filter_type))
 
 

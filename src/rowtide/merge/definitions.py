@@ -7,9 +7,6 @@ and tombstones are created by each database's own statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -26,8 +23,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import UUID
-from sqlalchemy.engine.interfaces import Dialect
-from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, ExecutableDDLElement
 
 SCHEMA = "rowtide_merge"
 """The tables' schema, on databases that have schemas."""
@@ -274,23 +269,3 @@ article_history = Table(
     Column("rows_retried", Integer, nullable=False),
     Column("duration", Float, nullable=False),
 )
-
-
-def complete(present: Mapping[str, Set[str]], dialect: Dialect, schema: str | None = None) -> Iterator[str]:
-    """Yield the statements that create the tables and columns which an earlier build did not have.
-
-    `present` has the columns of each table that is there, `schema` is the tables' schema, if there are schemas.
-    """
-    named_here: dict[str, Any] = (
-        {"schema_translate_map": {None: schema}, "render_schema_translate": True} if schema else {}
-    )
-    for table in metadata.sorted_tables:
-        if table.name not in present:
-            creations: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
-            for creation in creations:
-                yield str(creation.compile(dialect=dialect, **named_here)).strip()
-            continue
-        named = f'{schema}."{table.name}"' if schema else f'"{table.name}"'
-        for column in table.columns:
-            if column.name not in present[table.name]:
-                yield f"alter table {named} add column {CreateColumn(column).compile(dialect=dialect)}"

@@ -133,7 +133,7 @@ class SubscriptionSettings:
 
     @classmethod
     def decode(cls, stored: str | None) -> SubscriptionSettings:
-        """Return settings that were stored, maybe by an earlier build, which had fewer."""
+        """Return the settings of what `encode` returned."""
         if stored is None:
             return cls()
         values = json.loads(stored)

@@ -58,14 +58,6 @@ class TrackingEnabling:
         """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as enabling."""
         return self._database.resume_tracking(_named(table))
 
-    def upgrade_public_tracking(self) -> tuple[str, ...]:
-        """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
-
-        Returns their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` for tables tracked by
-        a later version.
-        """
-        return self._database.upgrade_public_tracking()
-
 
 class TrackingRehearsal(TrackingEnabling):
     """The same calls without effect; `statements` has what they would run."""
@@ -88,7 +80,7 @@ class ChangeTracking(TrackingEnabling):
         self._database = _load_part(connection).Tracking(connection)
 
     def rehearsal(self) -> TrackingRehearsal:
-        """Return an object that enables, disables, resumes and upgrades without effect, and has the statements."""
+        """Return an object that enables, disables and resumes without effect, and has the statements."""
         return TrackingRehearsal(self._connection)
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:

@@ -155,17 +155,6 @@ class InvalidTombstoneKey(Invalid):
 
 
 @numbered
-class TrackingOutdated(RowtideError):
-    """The database was tracked by another version of rowtide."""
-
-    number = 6108
-    fact = "this database is tracked in form {found}; this rowtide writes form {needed}"
-    hint = "Run `rowtide tracking upgrade` if it is older; if it is newer, use a newer rowtide."
-    found: int
-    needed: int
-
-
-@numbered
 class TrackedPlanCallsCode(Denied):
     """An index, check, statistics or partition key of a tracked table calls a function that the planner runs."""
 

@@ -124,7 +124,7 @@ def tracking(**changes: Any) -> TrackingFacts:
         is_readable=True,
         has_commit_times=True,
         whole_publications=(),
-        forms={},
+        refusal=None,
         tables=(),
         candidates=(),
     )

@@ -82,6 +82,11 @@ class TrackedDatabase(ABC):
     def system_table(self, name: str) -> str:
         """Return the name of a table of tracking, as SQL has it."""
 
+    @property
+    @abstractmethod
+    def format_view(self) -> str:
+        """Return the view that records the format, as SQL has it."""
+
     @abstractmethod
     def full_name(self, table: str) -> str:
         """Return the name under which a table is tracked."""
@@ -127,6 +132,10 @@ class TrackedFile(TrackedDatabase):
 
     def system_table(self, name: str) -> str:
         return name
+
+    @property
+    def format_view(self) -> str:
+        return "__sysFormat"
 
     def full_name(self, table: str) -> str:
         return table
@@ -186,6 +195,10 @@ class TrackedPostgres(TrackedDatabase):
 
     def system_table(self, name: str) -> str:
         return f'rowtide_tracking."{name}"'
+
+    @property
+    def format_view(self) -> str:
+        return self.system_table("rowtide_format")
 
     def full_name(self, table: str) -> str:
         return f"public.{table}"

@@ -1,6 +1,6 @@
 """What an earlier build made lacks something: a check says so, and what it prints completes it.
 
-That of tracking is tried with tracking (`test_what_another_version_tracks_is_upgraded`), in files, too.
+Functions and triggers have no format: those of another build are replaced by this one's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_a_log_of_publications_gets_its_triggers_by_another(logged: LoggedDataba
     assert matching(check(logged), "event triggers") == []
 
 
-def test_a_hub_of_an_earlier_build_is_completed_by_its_owner(
+def test_a_hubs_functions_of_another_build_are_replaced(
     logged: LoggedDatabase, make_role: Callable[[str], str]
 ) -> None:
     role = make_role("login in role pg_read_all_data")
@@ -74,14 +74,14 @@ def test_a_hub_of_an_earlier_build_is_completed_by_its_owner(
     logged.execute(f"grant usage on schema rowtide_merge to {quote(role)}")
     assert matching(connect(watching).check(), "of another build") == []
     logged.execute("comment on schema rowtide_merge is 'rowtide merge of another build'")
-    outdated = only(connect(watching).check(), "are of another build, and cannot be completed")
+    outdated = only(connect(watching).check(), "are of another build, and cannot be replaced")
     assert str(outdated.remediation).endswith(NodeOutdated.hint)
     run_line(printed_command(outdated), logged.url)
     assert matching(connect(watching).check(), "of another build") == []
     logged.execute("drop schema rowtide_merge cascade", f"drop owned by {quote(role)}")
 
 
-def test_a_device_of_an_earlier_build_is_completed(logged: LoggedDatabase, tmp_path: Path) -> None:
+def test_a_devices_triggers_of_another_build_are_replaced(logged: LoggedDatabase, tmp_path: Path) -> None:
     logged.execute(ITEM)
     device = f"sqlite:///{tmp_path}/device.db"
     merge = connect(logged.url).merge

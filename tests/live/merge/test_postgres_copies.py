@@ -122,10 +122,3 @@ def test_a_copy_on_another_server_ends_nothing_before_it_has_met(
         with pytest.raises(NodeCopied, match="of another server"):
             copied_hub.drop_subscription(PUBLICATION, subscriber)
         require_changes_still_merged(merged)
-
-
-def test_metadata_of_an_earlier_build_gain_a_place_when_synced(home: EmbeddedServer, merged: Merge) -> None:
-    merged.hub.execute('alter table rowtide_merge."MSmerge_replinfo" drop column place')
-    merged.sync()
-    with copy_of(home, hub_of(merged)) as copy, pytest.raises(NodeCopied):
-        MergeReplication(copy).sync(PUBLICATION, merged.subscribers[0].url)

@@ -124,7 +124,6 @@ RUN_BY = {
     "TrackedAlready": _FILES,
     "TrackedTableGone": _FILES,
     "TrackingLost": _SERVER,
-    "TrackingOutdated": "conformance/test_tracking.py::test_database_of_an_older_format_is_upgraded_keeping_anchors",
     "TwoInstancesExist": _SERVER,
     "UploadNotComparable": f"{_MERGE}_lifecycle.py::test_expired_subscriber_blocks_no_purge_and_cannot_upload",
     "ValidationFailed": _SERVER,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders.commands.check_facts import TRACKED
+from rowtide.core.formats import FormatUnnumbered
 from rowtide.diagnosis.result import Advice, State
 from rowtide.diagnosis.tracked_tables import (
     MANY_TOMBSTONES,
@@ -14,7 +15,7 @@ from rowtide.diagnosis.tracked_tables import (
     TrackingLoss,
     enable,
     find_in_tracked,
-    find_outdated,
+    find_refusal,
     move_beside,
 )
 from rowtide.tracking.options import StampIndex, Storage, TrackingKeyType, TrackingOptions
@@ -24,7 +25,7 @@ WHOLE = TrackedFacts(TRACKED, None, NO_TOMBSTONES)
 
 def test_correctly_tracked_table_has_no_findings() -> None:
     assert list(find_in_tracked(WHOLE)) == []
-    assert list(find_outdated({}, 1)) == []
+    assert list(find_refusal(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -66,11 +67,10 @@ def test_tombstones_are_warned_of_when_a_purge_would_take_many() -> None:
     assert str(finding.remediation) == "rowtide tracking purge tombstones public.t1 --days 30"
 
 
-def test_forms_of_other_versions_are_distinguished() -> None:
-    older, newer = find_outdated({"a": 1, "b": 3, "c": 1, "d": 2}, 2)
-    assert (older.state, str(older.remediation)) == (State.FAILING, "rowtide tracking upgrade")
-    assert "tracked a, c:" in older.message
-    assert newer.message == "a newer rowtide tracked b"
+def test_why_what_is_tracked_is_not_used_is_said() -> None:
+    (finding,) = find_refusal(FormatUnnumbered("change tracking", "shop"))
+    assert finding.state is State.FAILING
+    assert 'at "shop" was written before' in finding.message
 
 
 def test_a_printed_command_has_what_is_not_as_usual() -> None:

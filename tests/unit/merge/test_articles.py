@@ -24,12 +24,6 @@ def test_join_filters_are_stored_whole() -> None:
     assert Article.decode(article.encode()).join_filters[0].filter_type is FilterType.BOTH
 
 
-def test_join_filters_of_earlier_builds_are_read() -> None:
-    stored = json.loads(CHILD.encode()) | {"join_filters": [{"parent": "parent", "condition": "true"}]}
-
-    assert Article.decode(json.dumps(stored)).join_filters == (JoinFilter("parent", "true"),)
-
-
 @pytest.mark.parametrize("newer", [{"sharding": "hash"}, {"subscriber_upload_options": 9}])
 def test_definitions_of_newer_builds_are_named(newer: dict[str, object]) -> None:
     stored = json.loads(CHILD.encode()) | newer

@@ -19,6 +19,7 @@ from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.tables import Widened
+from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
@@ -147,7 +148,8 @@ def disable_table(alterations: Alterations, database: str, table: str, capture_i
     def plan(connection: Connection) -> Sequence[Executable]:
         return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
 
-    run_membership_change(alterations, table, plan)
+    with removing():
+        run_membership_change(alterations, table, plan)
 
 
 def require_alone(connection: Connection) -> None:

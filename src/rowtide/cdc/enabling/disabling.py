@@ -17,6 +17,7 @@ from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
+from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
@@ -64,7 +65,7 @@ class Disabling:
 
 def find_disabling(engine: Engine, database: str) -> Disabling:
     """Return what `disable_database` would remove. Raises `DatabaseNotEnabled`, `NotOwner`, `LogStillRead`."""
-    with translated(), engine.connect() as connection:
+    with removing(), translated(), engine.connect() as connection:
         return _find(connection, database)
 
 
@@ -77,6 +78,7 @@ def disable_database(
     than the owner (`NotOwner`). A repeat after a crash removes what is left.
     """
     with (
+        removing(),
         translated(),
         AdvisoryLease.take(engine, "lake"),
         AdvisoryLease.take(engine, "log"),

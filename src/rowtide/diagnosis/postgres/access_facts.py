@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 from rowtide.cdc import definitions
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.errors.access import ReadingDenied
+from rowtide.core.formats import Format
 from rowtide.core.places import local_path
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
@@ -90,7 +91,7 @@ def read_reader(connection: Connection, role: RoleFacts, names: Sequence[str]) -
     chosen = set(named) if names else {row.source_object_id for row in captured}
     instances = {row.capture_instance for row in captured if row.source_object_id in chosen}
     access = read_role_access(connection)
-    source = find_source(connection)
+    source = find_source(connection, Format.require_readable)
     lake = local_path(source.lake) if source is not None else None
     uncaptured = chosen - {row.source_object_id for row in captured}
     return ReaderFacts(

@@ -327,7 +327,7 @@ class CandidateFacts:
 class TrackingFacts:
     """What is tracked in the database; `is_readable`: the role may read that.
 
-    `forms` are those of tables whose triggers another version wrote, by name; then nothing else is known of tables.
+    `refusal` says why this build does not use what is there; then nothing else is known of tables.
     `whole_publications` are those of all tables.
     """
 
@@ -335,7 +335,7 @@ class TrackingFacts:
     is_readable: bool
     has_commit_times: bool
     whole_publications: tuple[str, ...]
-    forms: Mapping[str, int]
+    refusal: RowtideError | None
     tables: tuple[TrackedTableFacts, ...]
     candidates: tuple[CandidateFacts, ...]
 

@@ -45,10 +45,9 @@ from rowtide.diagnosis.result import (
     unknown,
     without_notes,
 )
-from rowtide.diagnosis.tracked_tables import find_outdated, judge_tracking
+from rowtide.diagnosis.tracked_tables import find_refusal, judge_tracking
 from rowtide.log.errors import DatabaseCopied
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
-from rowtide.tracking.postgres.system_tables import FORM
 
 
 def judge(facts: WorkFacts) -> Iterator[CheckResult]:
@@ -177,11 +176,11 @@ def _judge_tracking(tracking: TrackingFacts | Unread) -> Iterator[CheckResult]:
         yield tell_unreadable()
     else:
         tables = [(table.base, tuple(find_losses(table))) for table in tracking.tables]
-        yield from judge_tracking(find_outdated(tracking.forms, FORM), tables)
+        yield from judge_tracking(find_refusal(tracking.refusal), tables)
 
 
 def _is_tracked(tracking: TrackingFacts | Unread) -> bool:
-    return isinstance(tracking, Unread) or not tracking.is_readable or bool(tracking.tables or tracking.forms)
+    return isinstance(tracking, Unread) or not tracking.is_readable or bool(tracking.tables or tracking.refusal)
 
 
 def _describe_slot(capture: CaptureFacts) -> CheckResult:

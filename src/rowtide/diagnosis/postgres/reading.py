@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.cdc.definitions import READER as CAPTURE_READER
 from rowtide.cdc.status import read_capture_status, read_cleanup_status
+from rowtide.core.formats import Format
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.diagnosis.capture import ReadingFacts
@@ -75,7 +76,7 @@ def read_log(connection: Connection, url: str, *, may_stream: bool) -> CaptureFa
     """Return what reads the log, None where nothing does."""
 
     def read() -> CaptureFacts | None:
-        source = find_source(connection)
+        source = find_source(connection, Format.require_readable)
         return read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
 
     return attempt_here(read)

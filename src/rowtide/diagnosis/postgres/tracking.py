@@ -36,7 +36,7 @@ from rowtide.diagnosis.tracked_tables import (
     TrackingLoss,
     enable,
     find_in_tracked,
-    find_outdated,
+    find_refusal,
     move_beside,
     remediate_loss,
     subject_of,
@@ -45,7 +45,6 @@ from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.side_stamps import find_blocker
 from rowtide.tracking.postgres.subject import CHANGE_BSN
-from rowtide.tracking.postgres.system_tables import FORM
 
 BIG_TABLE_BYTES = 1 << 30
 """Of smaller ones all ranges are soon read."""
@@ -61,7 +60,7 @@ def find_in_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
         yield from _find_in_server(facts, tracking)
     if tracking.tables or tracking.candidates:
         yield from _find_whole_publications(tracking)
-    yield from find_outdated(tracking.forms, FORM)
+    yield from find_refusal(tracking.refusal)
     for table in tracking.tables:
         yield from _find_in_tracked(table)
     for candidate in tracking.candidates:

@@ -22,7 +22,7 @@ from rowtide.tracking.postgres.new_partitions import find_known
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import find_present, is_trackable, with_key
-from rowtide.tracking.postgres.system_tables import FORM, TOMBSTONES, list_forms, list_tracked, read_as_made
+from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, list_tracked, read_as_made
 from rowtide.tracking.postgres.verification import GROWN, find_damage
 
 _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
@@ -34,21 +34,20 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
     `publication` is the one of capture; other publications of a table are listed.
     """
     may_read = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
-    forms = list_forms(connection) if may_read else {}
-    others = {name: form for name, form in forms.items() if form != FORM}
-    tracked = list_tracked(connection) if may_read and not others else ()
+    refusal = find_refusal(connection) if may_read else None
+    tracked = list_tracked(connection) if may_read and refusal is None else ()
     present = {one.name: find_present(connection, one)[1] for one in tracked}
     known = {table.source_id for table in present.values() if table is not None}
     chosen = [one for one in tracked if not named or getattr(present[one.name], "source_id", None) in named]
     candidates = read_tables(connection, [source_id for source_id in named if source_id not in known])
     return TrackingFacts(
-        is_there=may_read is False or bool(forms),
+        is_there=may_read is not None,
         is_readable=may_read is not False,
         has_commit_times=bool(connection.execute(text(_COMMIT_TIMES)).scalar()),
         whole_publications=tuple(connection.execute(text(_WHOLE_PUBLICATIONS)).scalars()),
-        forms=others,
+        refusal=refusal,
         tables=tuple(_read_tracked(connection, chosen, present, publication)),
-        candidates=tuple(_read_candidate(connection, table, publication) for table in candidates if not others),
+        candidates=tuple(_read_candidate(connection, table, publication) for table in candidates if refusal is None),
     )
 
 

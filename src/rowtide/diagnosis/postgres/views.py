@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.core.errors import RowtideError
+from rowtide.core.formats import Format
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, find_in_places, find_taken, read_place
@@ -266,7 +267,7 @@ _UNREAD_TRACKING = TrackingFacts(
     is_readable=True,
     has_commit_times=True,
     whole_publications=(),
-    forms={},
+    refusal=None,
     tables=(),
     candidates=(),
 )
@@ -274,7 +275,7 @@ _UNREAD_TRACKING = TrackingFacts(
 
 def _find_source(connection: Connection) -> tuple[SourceDefinition | None, DatabaseCopied | None]:
     try:
-        return find_source(connection), None
+        return find_source(connection, Format.require_readable), None
     except DatabaseCopied as copied:
         return None, copied
 

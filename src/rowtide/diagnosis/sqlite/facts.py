@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rowtide.core.errors import RowtideError
 from rowtide.databases.sqlite.catalogue import Table
 from rowtide.diagnosis.tracked_tables import TrackedFacts
 from rowtide.tracking.options import TrackedTable
@@ -50,7 +51,7 @@ class TableFacts:
 class FileFacts:
     """Everything that is judged.
 
-    `forms` are those of tables whose triggers another version wrote, by name. `untrackable` are relations that the
+    `refusal` says why this build does not use what is tracked. `untrackable` are relations that the
     user named, with their kinds; `virtual_tables` are looked at where nobody named any. `journal_mode` is None of a
     database in memory. Others than its user may read the file at `path` by its `mode`, None of a database in memory;
     one that `is_subscriber`, of a publication or of merge, was made by rowtide as a rule.
@@ -60,7 +61,7 @@ class FileFacts:
     mode: int | None
     is_subscriber: bool
     journal_mode: str | None
-    forms: Mapping[str, int]
+    refusal: RowtideError | None
     tracked: tuple[TrackedFacts, ...]
     tables: tuple[TableFacts, ...]
     untrackable: Mapping[str, str]

@@ -17,7 +17,7 @@ from rowtide.replication.targets.sqlite.progress import SUBSCRIPTIONS
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
 from rowtide.tracking.sqlite.subjects import key_of
-from rowtide.tracking.sqlite.system_tables import FORM, TOMBSTONES, has_tracked_objects, list_forms, list_tracked
+from rowtide.tracking.sqlite.system_tables import TOMBSTONES, find_refusal, list_tracked
 from rowtide.tracking.sqlite.verification import find_loss
 
 _TABLE = "table"
@@ -31,8 +31,8 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
     Raises `TableToTrackNotFound`.
     """
     relations = list_relations(connection)
-    forms = read_other_forms(connection)
-    tracked = {one.name: one for one in list_tracked(connection)} if not forms else {}
+    refusal = find_refusal(connection)
+    tracked = {one.name: one for one in list_tracked(connection)} if refusal is None else {}
     chosen = tuple(_choose(names, relations, tracked))
     is_named = bool(names)
     path = path_of(connection)
@@ -41,7 +41,7 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
         mode=Path(path).stat().st_mode if path != IN_MEMORY else None,
         is_subscriber=_is_subscriber(connection, relations),
         journal_mode=_read_journal_mode(connection),
-        forms=forms,
+        refusal=refusal,
         tracked=tuple(_read_tracked(connection, [one for one in tracked.values() if one.name in chosen])),
         tables=tuple(_read_tables(connection, [name for name in chosen if relations.get(name) == _TABLE], tracked)),
         untrackable={name: relations[name] for name in chosen if is_named and relations.get(name, _TABLE) != _TABLE},
@@ -59,13 +59,8 @@ def _is_subscriber(connection: sqlite3.Connection, relations: Collection[str]) -
     return connection.execute(hubs).fetchone() is not None
 
 
-def read_other_forms(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return the tables whose triggers another version wrote, with the forms of these."""
-    return {name: form for name, form in list_forms(connection).items() if form != FORM}
-
-
 def read_all_tracked(connection: sqlite3.Connection) -> tuple[TrackedFacts, ...]:
-    """Return the facts of all tracked tables, which have the form of this version."""
+    """Return the facts of all tracked tables, which have a format that this build reads."""
     return tuple(_read_tracked(connection, list_tracked(connection)))
 
 
@@ -87,7 +82,7 @@ def _read_journal_mode(connection: sqlite3.Connection) -> str | None:
 
 
 def _read_tracked(connection: sqlite3.Connection, tracked: Sequence[TrackedTable]) -> Iterator[TrackedFacts]:
-    tombstones = _read_tombstones(connection) if has_tracked_objects(connection) else {}
+    tombstones = _read_tombstones(connection) if tracked else {}
     for one in tracked:
         yield TrackedFacts(one, _read_loss(connection, one), tombstones.get(one.name, NO_TOMBSTONES))
 

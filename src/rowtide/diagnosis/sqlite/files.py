@@ -10,10 +10,9 @@ from rowtide.diagnosis.places import OTHERS
 from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, State
 from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts
-from rowtide.diagnosis.tracked_tables import enable, find_in_tracked, find_outdated, move_beside
+from rowtide.diagnosis.tracked_tables import enable, find_in_tracked, find_refusal, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
 from rowtide.tracking.sqlite.subjects import key_of
-from rowtide.tracking.sqlite.system_tables import FORM
 
 
 def find_in_table(facts: TableFacts) -> Iterator[CheckResult]:
@@ -85,12 +84,12 @@ def find_in_file(facts: FileFacts) -> Iterator[CheckResult]:
     yield from _find_untrackable(facts)
     yield from _find_journal(facts)
     yield from _find_readers(facts)
-    yield from find_outdated(facts.forms, FORM)
+    yield from find_refusal(facts.refusal)
     for tracked in facts.tracked:
         yield from find_in_tracked(tracked)
     lost = {tracked.tracked.name for tracked in facts.tracked if tracked.loss is not None}
     for table in facts.tables:
-        if table.table.name not in lost and table.table.name not in facts.forms:
+        if table.table.name not in lost and facts.refusal is None:
             yield from find_in_table(table)
 
 

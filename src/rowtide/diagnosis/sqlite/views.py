@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rowtide.core.errors import RowtideError
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
 from rowtide.databases.sqlite.errors import translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
@@ -16,17 +17,17 @@ from rowtide.diagnosis.merge import MergeFacts, judge_merge, read_merge
 from rowtide.diagnosis.places import Place, judge_place, read_place
 from rowtide.diagnosis.purpose import Checked, Purpose
 from rowtide.diagnosis.result import CheckResult, Unread, attempt, by_state, nothing_enabled, unknown
-from rowtide.diagnosis.sqlite.file_facts import read_all_tracked, read_file, read_other_forms
+from rowtide.diagnosis.sqlite.file_facts import read_all_tracked, read_file
 from rowtide.diagnosis.sqlite.files import find_in_file
-from rowtide.diagnosis.tracked_tables import TrackedFacts, find_in_tracked, find_outdated, judge_tracking
-from rowtide.tracking.sqlite.system_tables import FORM
+from rowtide.diagnosis.tracked_tables import TrackedFacts, find_in_tracked, find_refusal, judge_tracking
+from rowtide.tracking.sqlite import system_tables
 
 
 @dataclass(frozen=True, slots=True)
 class WorkFacts:
     """What rowtide does in a file; `place` is its folder, None for a database in memory."""
 
-    other_forms: Mapping[str, int]
+    refusal: RowtideError | None
     tracked: tuple[TrackedFacts, ...]
     merge: MergeFacts | Unread | None
     place: Place | None
@@ -35,10 +36,10 @@ class WorkFacts:
 def read_health(url: str, _areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how what is tracked and merged in a file works, and its disk. Raises `FileNotOpened`, `SqliteTooOld`."""
     with _opened(url) as connection:
-        other_forms = read_other_forms(connection)
-        tracked = read_all_tracked(connection) if not other_forms else ()
+        refusal = system_tables.find_refusal(connection)
+        tracked = read_all_tracked(connection) if refusal is None else ()
         path = path_of(connection)
-    return tuple(judge(_complete(url, path, other_forms, tracked)))
+    return tuple(judge(_complete(url, path, refusal, tracked)))
 
 
 def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None) -> Checked:
@@ -54,7 +55,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
         if purpose is Purpose.PUBLISHER:
             raise NotAPublisher(path_of(connection))
         facts = read_file(connection, tables)
-    work = () if tables else tuple(judge(_complete(url, facts.path, facts.forms, facts.tracked)))
+    work = () if tables else tuple(judge(_complete(url, facts.path, facts.refusal, facts.tracked)))
     if purpose is not None and not tables:
         tracked = {one.tracked.name for one in facts.tracked}
         tables_left = tuple(table for table in facts.tables if table.table.name in tracked)
@@ -64,10 +65,10 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
 
 def judge(facts: WorkFacts) -> Iterator[CheckResult]:
     """Return how what rowtide does in a file works. Pure."""
-    if not (facts.other_forms or facts.tracked or facts.merge):
+    if not (facts.refusal or facts.tracked or facts.merge):
         yield nothing_enabled()
-    outdated = find_outdated(facts.other_forms, FORM)
-    yield from judge_tracking(outdated, [(one, tuple(find_in_tracked(one))) for one in facts.tracked])
+    tables = [(one, tuple(find_in_tracked(one))) for one in facts.tracked]
+    yield from judge_tracking(find_refusal(facts.refusal), tables)
     if isinstance(facts.merge, Unread):
         yield unknown(Code.MERGE_UNKNOWN, "merge", facts.merge.error)
     elif facts.merge is not None:
@@ -84,10 +85,10 @@ def _opened(url: str) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _complete(url: str, path: str, forms: Mapping[str, int], tracked: tuple[TrackedFacts, ...]) -> WorkFacts:
+def _complete(url: str, path: str, refusal: RowtideError | None, tracked: tuple[TrackedFacts, ...]) -> WorkFacts:
     folder = str(Path(path).parent) if path != IN_MEMORY else None
     return WorkFacts(
-        other_forms=forms,
+        refusal=refusal,
         tracked=tracked,
         merge=attempt(lambda: read_merge(url)),
         place=read_place("disk", folder, was_made=True) if folder is not None else None,

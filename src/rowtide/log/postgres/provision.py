@@ -23,6 +23,8 @@ from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.formats import format_creation
+from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
@@ -32,7 +34,7 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
-from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.source_definition import FORMAT, SourceDefinition
 from rowtide.log.store.entries import Opened, Source
 from rowtide.log.store.location import open_store, probe_store
 from rowtide.log.store.manifest import Manifest
@@ -223,6 +225,7 @@ def _record_source(
     require_free_schema(connection, catalogue.SCHEMA)
     connection.execute(CreateSchema(catalogue.SCHEMA))
     create_tables(connection, catalogue.metadata)
+    connection.execute(statement(format_creation(catalogue.SCHEMA, FORMAT)))
     name = slot.publication_name(server.database_id)
     prepare(place, server, name)
     source = SourceDefinition(

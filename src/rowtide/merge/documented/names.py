@@ -31,7 +31,7 @@ GENERATION_MAPPINGS: Final = "MSmerge_generation_partition_mappings"
 MAPPINGS: Final = (CURRENT_MAPPINGS, PAST_MAPPINGS, GENERATION_MAPPINGS)
 """The views that evaluate filters, by reading the merged tables themselves."""
 
-RENAMED: Final = {
+STORED_BELOW: Final = {
     "MSmerge_contents": CONTENTS,
     "MSmerge_tombstone": TOMBSTONE,
     "MSmerge_genhistory": genhistory.name,
@@ -41,7 +41,7 @@ RENAMED: Final = {
     "sysmergearticles": articles.name,
     "sysmergesubscriptions": subscriptions.name,
 }
-"""The names that stored tables had in earlier builds, when they had those of the documented ones, with today's."""
+"""The tables below views that have their rows, by the views' names."""
 
 STORED: Final = {
     table.name: table
@@ -52,4 +52,4 @@ STORED: Final = {
 
 def view_names() -> Sequence[str]:
     """Return the names of all documented tables that are views."""
-    return (*RENAMED, "sysmergesubsetfilters", PAST_MAPPINGS, GENERATION_MAPPINGS)
+    return (*STORED_BELOW, "sysmergesubsetfilters", PAST_MAPPINGS, GENERATION_MAPPINGS)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         OwnersDiffer,
         PlannedCodeOfOwner,
         SessionReplaced,
+        UnsentByOtherBuild,
     )
     from rowtide.merge.errors.publishing import (
         ArticleTableNotFound,
@@ -181,6 +182,7 @@ __all__ = [
     "SubscriptionsLeft",
     "TableNotAltered",
     "TablesUnfit",
+    "UnsentByOtherBuild",
     "UnsupportedColumnType",
     "UploadNotComparable",
     "UploadOptionsRefused",
@@ -230,6 +232,7 @@ _HOMES = {
     "NodeBusy": "rowtide.merge.errors.nodes",
     "NodeCopied": "rowtide.merge.errors.nodes",
     "NodeOutdated": "rowtide.merge.errors.nodes",
+    "UnsentByOtherBuild": "rowtide.merge.errors.nodes",
     "DeferredCodeOfOwner": "rowtide.merge.errors.nodes",
     "OwnerNotHeld": "rowtide.merge.errors.nodes",
     "OwnersDiffer": "rowtide.merge.errors.nodes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Denied, Retryable, RowtideError, numbered
+from rowtide.core.errors import DataLoss, Denied, Invalid, Retryable, RowtideError, numbered
 from rowtide.core.row_values import Said
 
 
@@ -126,11 +126,24 @@ class GenerationRefused(DataLoss):
 
 
 @numbered
+class UnsentByOtherBuild(Invalid):
+    """A subscriber's file was written before formats had numbers, and has changes that its publisher does not have."""
+
+    number = 8177
+    fact = "{name} was written before formats had numbers, and has changes that its publisher has not received"
+    hint = (
+        "Nothing was changed. Synchronise it with the build of rowtide that wrote it; then drop its subscription, and "
+        "subscribe it again with this one."
+    )
+    name: str
+
+
+@numbered
 class NodeOutdated(RowtideError):
-    """The node's metadata are of another build, and may not be completed with this connection."""
+    """The node's views and functions are of another build, and may not be replaced with this connection."""
 
     number = 8080
-    fact = "the metadata of {name} are of another build, and cannot be completed: {reason}"
+    fact = "the views and functions of {name} are of another build, and cannot be replaced: {reason}"
     hint = (
         "Run `rowtide merge status` once on the primary, as the role that owns the metadata, or with rights to write."
     )

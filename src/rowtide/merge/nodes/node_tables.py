@@ -131,7 +131,7 @@ class NodeTables(Protocol):
         """Create the metadata tables that do not exist."""
 
     def is_prepared(self) -> bool:
-        """Whether the metadata tables exist; those of an earlier build are completed. Raises `NodeOutdated`."""
+        """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None

@@ -22,7 +22,7 @@ def write_shape(parts: Iterable[Part]) -> str:
 
 
 def read_shape(article: Article) -> tuple[Part, ...]:
-    """Read what `write_shape` wrote; nothing if an earlier build stored the definition."""
+    """Read what `write_shape` wrote."""
     return tuple(
         Part(PartKind(kind), name, sql, type_text=type_text, statement=statement)
         for kind, name, sql, type_text, statement in json.loads(article.shape or "[]")
@@ -161,22 +161,9 @@ class TableChange:
         terms = [column.name, column.type_text, "" if column.is_nullable else "not null"]
         return " ".join(filter(None, [*terms, "" if default is None else f"default {default.sql}"]))
 
-    @property
-    def _parts_before(self) -> tuple[Part, ...]:
-        if self.before.shape:
-            return read_shape(self.before)
-        # An earlier build did not store them: what there is was there, but for what belongs to new columns.
-        new = {column.name for column in self.added}
-        old = {now: was for was, now in self.renamed.items()}
-        return tuple(
-            Part(part.kind, old.get(part.name, part.name), part.sql, type_text=part.type_text)
-            for part in read_shape(self.after)
-            if part.name not in new
-        )
-
     def _was(self, kind: PartKind) -> Mapping[str, str]:
         renamed = self.renamed
-        return {renamed.get(part.name, part.name): part.sql for part in self._parts_before if part.kind is kind}
+        return {renamed.get(part.name, part.name): part.sql for part in read_shape(self.before) if part.kind is kind}
 
     def _now(self, kind: PartKind) -> Mapping[str, str]:
         return {part.name: part.sql for part in read_shape(self.after) if part.kind is kind}

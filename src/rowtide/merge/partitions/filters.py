@@ -199,7 +199,7 @@ def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Exp
 
 @contextmanager
 def _stored() -> Iterator[None]:
-    """Parse stored filters; an earlier version accepted some that are refused now."""
+    """Parse stored filters; another version may have accepted some that this one refuses."""
     try:
         yield
     except FilterRefused as error:

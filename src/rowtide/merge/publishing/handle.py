@@ -43,13 +43,13 @@ class MergePublishing(MergeHandle):
     """Publications and articles of a hub."""
 
     @contextmanager
-    def _altering(self, publication: str | None = None) -> Iterator[Node]:
-        with self._opened(publication) as hub:
+    def _altering(self, publication: str | None = None, *, removes: bool = False) -> Iterator[Node]:
+        with self._opened(publication, removes=removes) as hub:
             yield hub
             _renew_views(hub)
 
-    def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
-        return open_node(self.url) if publication is None else self._open_hub(publication)
+    def _opened(self, publication: str | None, *, removes: bool) -> AbstractContextManager[Node]:
+        return open_node(self.url) if publication is None else self._open_hub(publication, removes=removes)
 
     def add_publication(
         self,
@@ -190,7 +190,7 @@ class MergePublishing(MergeHandle):
 
         Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
         """
-        with self._altering(name) as hub:
+        with self._altering(name, removes=True) as hub:
             drop_publication(hub, name)
 
 
@@ -202,8 +202,8 @@ class MergeRehearsal(MergePublishing):
         self.statements: list[str] = []
 
     @contextmanager
-    def _altering(self, publication: str | None = None) -> Iterator[Node]:
-        with self._opened(publication) as hub, hub.rehearsing(self.statements):
+    def _altering(self, publication: str | None = None, *, removes: bool = False) -> Iterator[Node]:
+        with self._opened(publication, removes=removes) as hub, hub.rehearsing(self.statements):
             yield hub
             _renew_views(hub)
 

@@ -34,8 +34,6 @@ class Logged(IntEnum):
     INSERTED = 1
     UPDATED = 2
     DELETED = 3
-    DISPLACED = 4
-    """Another row was written that conflicts with it: earlier builds' triggers did not know whether it is gone."""
     REPLACED = 5
     """REPLACE wrote this row in place of another one, whose rowguid it has now; of a SQLite file."""
     KEPT = 6

@@ -136,7 +136,7 @@ class Article:
     joined_at: int = 0
     """Of one that joined a subscription: the subscription's position then. As a subscriber has it."""
     generated: tuple[GeneratedColumn, ...] = ()
-    """Of the generated columns those that are stored; none of an article that an earlier build recorded."""
+    """Of the generated columns those that are stored."""
 
     @property
     def qualified_name(self) -> str:

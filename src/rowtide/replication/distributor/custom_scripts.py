@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, delete, insert, select
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.distributor.definitions import articles, metadata
-from rowtide.replication.distributor.location import distributor, schema_of
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.publishing import CustomScriptInvalid
 
 custom_scripts = Table(
@@ -50,7 +49,6 @@ class CustomScript:
 
 def register(connection: Connection, article_id: str, script: CustomScript | None, start: Position) -> None:
     """Record an article's script, or that it has none, from a position on, in the caller's transaction."""
-    custom_scripts.create(distributor(connection), checkfirst=True)
     columns = custom_scripts.c
     later = (columns.article_id == article_id) & (columns.from_seqno >= start.value)
     distributor(connection).execute(delete(custom_scripts).where(later))
@@ -62,8 +60,6 @@ def register(connection: Connection, article_id: str, script: CustomScript | Non
 
 def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> CustomScript | None:
     """Return an article's script for the schema changes of a transaction; None if it has none."""
-    if not has_table(distributor(connection), schema_of(connection), custom_scripts.name):
-        return None
     columns = custom_scripts.c
     until = (columns.article_id == article_id) & (columns.from_seqno <= lsn.value)
     query = select(columns.name, columns.script).where(until).order_by(columns.from_seqno.desc()).limit(1)
@@ -73,8 +69,6 @@ def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> Cust
 
 def list_scripts(connection: Connection) -> dict[str, str]:
     """Return the name of each article's newest script, by article id."""
-    if not has_table(distributor(connection), schema_of(connection), custom_scripts.name):
-        return {}
     columns = custom_scripts.c
     rows = distributor(connection).execute(select(columns.article_id, columns.name).order_by(columns.from_seqno))
     newest = {row.article_id: row.name for row in rows}

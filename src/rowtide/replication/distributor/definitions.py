@@ -12,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ColumnElement,
     Connection,
     DateTime,
     ForeignKey,
@@ -22,12 +21,12 @@ from sqlalchemy import (
     Table,
     Text,
     func,
-    literal_column,
     text,
 )
 
-from rowtide.databases.postgres.catalogue import is_begun, list_columns
-from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.core.formats import Format
+from rowtide.databases.format_views import Requirement, parse_definition, require
+from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.replication.distributor.location import (
     SCHEMA,
     distributor,
@@ -127,19 +126,7 @@ subscriptions = Table(
     Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("definition", Text, comment="JSON: the article as the subscriber has it; null: as MSarticles has it"),
 )
-_NEW_COLUMNS = (
-    (publications.name, "replicate_ddl", "boolean not null default true"),
-    (publications.name, "latency_threshold_s", "integer"),
-    (publications.name, "expiration_threshold", "integer"),
-    (subscriptions.name, "definition", "text"),
-    (agents.name, "settings", "text"),
-    (agents.name, "forwards", "boolean not null default true"),
-    (agents.name, "joins", "integer"),
-    (agents.name, "replaces", "text"),
-    (agents.name, "if_exists", "text"),
-    (agents.name, "ready_at", "bigint"),
-)
-"""Columns that the tables of an earlier build lack."""
+FORMAT = Format("distribution database")
 
 
 def is_made(connection: Connection) -> bool:
@@ -156,43 +143,31 @@ def is_made(connection: Connection) -> bool:
 
 
 def is_there(connection: Connection) -> bool:
-    """Return whether the distribution database has its tables."""
-    return is_begun(distributor(connection), schema_of(connection), publications.name, made_with=agents.name)
+    """Return whether the distribution database has its tables. Raises `FormatNewer`, `FormatOutdated`."""
+    return _look(connection, Format.require_readable)
 
 
-def complete(connection: Connection) -> None:
-    """Add the columns that the tables of an earlier build lack, in the caller's transaction."""
-    tables = {name for name, *_ in _NEW_COLUMNS}
-    present = {name: list_columns(distributor(connection), schema_of(connection), name) for name in tables}
-    for name, added, definition in _NEW_COLUMNS:
-        if added not in present[name]:
-            altering = f"alter table {quote_qualified(schema_of(connection), name)} add column {added} {definition}"
-            distributor(connection).execute(statement(altering))
+def require_writable(connection: Connection) -> None:
+    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to the distribution database."""
+    _look(connection, Format.require_writable)
 
 
-# Columns that the table of an earlier build lacks are looked up in its whole row.
+def _look(connection: Connection, requirement: Requirement) -> bool:
+    """One of two tables may have been dropped since: then a query of it says so.
 
-REPLICATES_DDL: ColumnElement[bool] = literal_column(
-    """coalesce((to_jsonb("MSpublications") ->> 'replicate_ddl')::boolean, true)""", Boolean
-).label("replicate_ddl")
+    What has no format is the publisher's metadata, too, which is refused before (`find_source`).
+    """
+    schema = schema_of(connection)
+    state = distributor(connection).execute(text(_STATE.format(recorded_definition(schema))), {"schema": schema}).one()
+    stored = parse_definition(state.definition)
+    if state.is_there and stored is not None:
+        require(requirement, FORMAT, f"{state.place}, schema {schema}", stored)
+    return bool(state.is_there)
 
-LATENCY_THRESHOLD, EXPIRATION_THRESHOLD = (
-    literal_column(f"""(to_jsonb("MSpublications") ->> '{name}')::int""", Integer).label(name)
-    for name in ("latency_threshold_s", "expiration_threshold")
-)
 
-FORWARDS: ColumnElement[bool] = literal_column(
-    """coalesce((to_jsonb("MSdistribution_agents") ->> 'forwards')::boolean, true)""", Boolean
-).label("forwards")
-"""An earlier build's subscriptions deliver everything."""
-
-OWN_DEFINITION: ColumnElement[str] = literal_column("""to_jsonb("MSsubscriptions") ->> 'definition'""", Text)
-"""An article as the subscriber has it; null: as it is recorded for later ones."""
-
-SETTINGS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents") ->> 'settings'""", Text).label(
-    "settings"
-)
-"""A subscription's settings as stored; null in the table of an earlier build."""
-
-JOINS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents") ->> 'joins'""", Text)
-"""The agent that an article's agent joins; null of a subscription's own, and in the table of an earlier build."""
+_STATE = f"""
+select exists (
+           select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = :schema
+           and c.relname in ('{publications.name}', '{agents.name}') and c.relkind in ('r', 'p')) as is_there,
+       current_database()::text as place, {{}} as definition
+"""  # noqa: S608

@@ -29,19 +29,17 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.articles.changes import CallChange, decode_change, encode_change
-from rowtide.replication.distributor import definitions, subscription_records
+from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import (
-    JOINS,
     SubscriptionState,
     agents,
     metadata,
     publications,
     subscriptions,
 )
-from rowtide.replication.distributor.location import distributor, schema_of
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -69,13 +67,6 @@ _COPIED = (
     agents.c.settings,
     agents.c.forwards,
 )
-
-
-def ensure_made(connection: Connection) -> None:
-    """Add what the tables of an earlier build lack, in the caller's transaction."""
-    definitions.complete(connection)
-    for table in (detached, changes):
-        table.create(distributor(connection), checkfirst=True)
 
 
 def join_steps(
@@ -158,8 +149,6 @@ def resume_step(agent_id: int) -> Executable:
 
 def list_changes(connection: Connection, agent_id: int) -> Sequence[PendingChange]:
     """Return the changes of articles that a subscription has still to follow, oldest first."""
-    if not has_table(distributor(connection), schema_of(connection), changes.name):
-        return ()
     query = select(changes).where(changes.c.agent_id == agent_id).order_by(changes.c.id)
     return tuple(
         PendingChange(row.id, row.article_id, Position(row.from_position), decode_change(row.change))
@@ -174,8 +163,6 @@ def forget_change(connection: Connection, change_id: int) -> None:
 
 def list_detached(connection: Connection, agent_id: int) -> Sequence[tuple[str, Article]]:
     """Return the articles of which a subscriber still has procedures, each with the guid by which it knows them."""
-    if not has_table(distributor(connection), schema_of(connection), detached.name):
-        return ()
     query = select(detached.c.subscription_guid, detached.c.definition).where(detached.c.agent_id == agent_id)
     return tuple((guid, decode_article(definition)) for guid, definition in distributor(connection).execute(query))
 
@@ -192,7 +179,7 @@ def lock_articles(connection: Connection, publication: str) -> None:
     known = select(agents.c.id).join(publications, publications.c.publication_id == agents.c.publication_id)
     of_publication = known.where(publications.c.publication == publication).order_by(agents.c.id)
     # Those that join come last: while a subscription is locked, none is added to it.
-    for query in (of_publication.where(JOINS.is_(None)), of_publication):
+    for query in (of_publication.where(agents.c.joins.is_(None)), of_publication):
         distributor(connection).execute(query.with_for_update(of=agents, key_share=True))
 
 

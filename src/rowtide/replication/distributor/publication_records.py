@@ -12,12 +12,10 @@ from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
-    EXPIRATION_THRESHOLD,
-    LATENCY_THRESHOLD,
     articles,
-    complete,
     is_made,
     publications,
+    require_writable,
     subscriptions,
 )
 from rowtide.replication.distributor.location import distributor
@@ -72,7 +70,7 @@ BY_DEFAULT = Thresholds()
 
 def read_thresholds(connection: Connection) -> dict[str, Thresholds]:
     """Return the thresholds of all publications."""
-    query = select(publications.c.publication, LATENCY_THRESHOLD, EXPIRATION_THRESHOLD)
+    query = select(publications.c.publication, publications.c.latency_threshold_s, publications.c.expiration_threshold)
     return {name: Thresholds(*values) for name, *values in distributor(connection).execute(query)}
 
 
@@ -90,7 +88,7 @@ def change_thresholds(
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         publication_id = get_publication(connection, publication)
-        complete(connection)
+        require_writable(connection)
         if values:
             of_one = update(publications).where(publications.c.publication_id == publication_id)
             distributor(connection).execute(of_one.values(**values))

@@ -15,9 +15,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.distributor.definitions import agents, metadata, publications
-from rowtide.replication.distributor.location import distributor, schema_of
+from rowtide.replication.distributor.location import distributor
 
 repairs = Table(
     "MSrepairs",
@@ -70,7 +69,6 @@ def encode(row: RepairedRow) -> str:
 
 def add(connection: Connection, agent_id: int, records: Sequence[tuple[str, int, str]]) -> None:
     """Record rows of repairs, given by repair, ordinal and encoded row. Idempotent."""
-    repairs.create(distributor(connection), checkfirst=True)
     for repair_id, ordinal, record in records:
         values = {**json.loads(record), "repair_id": repair_id, "ordinal": ordinal, "agent_id": agent_id}
         values["time"] = datetime.fromisoformat(values["time"])
@@ -79,8 +77,6 @@ def add(connection: Connection, agent_id: int, records: Sequence[tuple[str, int,
 
 def list_repairs(connection: Connection, publication: str | None = None) -> Sequence[RepairedRow]:
     """Return what was repaired at the subscribers of one or all publications, newest first."""
-    if not has_table(distributor(connection), schema_of(connection), repairs.name):
-        return ()
     query = (
         select(repairs, publications.c.publication, agents.c.subscriber)
         .join(agents, agents.c.id == repairs.c.agent_id)

@@ -23,10 +23,9 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distributor.definitions import metadata, publications
-from rowtide.replication.distributor.location import distributor, schema_of
+from rowtide.replication.distributor.location import distributor
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +51,8 @@ schema_articles = Table(
 )
 
 
-def ensure_made(connection: Connection) -> None:
-    """Create the table of schema-only articles, which a database of an earlier build lacks."""
-    schema_articles.create(distributor(connection), checkfirst=True)
-
-
-def is_made(connection: Connection) -> bool:
-    """Return whether the database has the table."""
-    return has_table(distributor(connection), schema_of(connection), schema_articles.name)
-
-
 def list_schema_articles(connection: Connection, publication_id: int) -> tuple[SchemaArticle, ...]:
     """Return the schema-only articles of a publication, by name."""
-    if not is_made(connection):
-        return ()
     columns = schema_articles.c
     query = select(
         columns.article_id, columns.type, columns.source_object_id, columns.source_owner, columns.source_object

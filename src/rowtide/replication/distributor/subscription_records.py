@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Executable,
     RowMapping,
-    Text,
     delete,
     func,
     insert,
-    literal_column,
     select,
     update,
 )
@@ -22,16 +19,12 @@ from sqlalchemy import (
 from rowtide.core.lsn import Position
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
-    FORWARDS,
-    OWN_DEFINITION,
-    REPLICATES_DDL,
-    SETTINGS,
     SubscriptionState,
     agents,
     articles,
-    complete,
     is_made,
     publications,
+    require_writable,
     subscriptions,
 )
 from rowtide.replication.distributor.location import distributor
@@ -86,7 +79,7 @@ def record_followed(connection: Connection, agent_id: int, followed: Sequence[Ar
     changed = [article for article in followed if article != known[article.article_id]]
     if not changed:
         return
-    complete(connection)
+    require_writable(connection)
     for article in changed:
         renew_article(connection, article)
         distributor(connection).execute(hold_article_step(agent_id, article))
@@ -123,7 +116,7 @@ def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:
     """Return the articles that subscribers have otherwise than as they are for later ones, with their agents."""
     if not is_made(connection):
         return ()
-    query = select(subscriptions.c.agent_id, OWN_DEFINITION).where(OWN_DEFINITION.is_not(None))
+    query = select(subscriptions.c.agent_id, subscriptions.c.definition).where(subscriptions.c.definition.is_not(None))
     return tuple(
         (agent_id, decode_article(definition)) for agent_id, definition in distributor(connection).execute(query)
     )
@@ -132,7 +125,7 @@ def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:
 def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...]:
     """Return the articles of a subscription, as its subscriber has them."""
     query = (
-        select(func.coalesce(OWN_DEFINITION, articles.c.definition))
+        select(func.coalesce(subscriptions.c.definition, articles.c.definition))
         .join(subscriptions, subscriptions.c.article_id == articles.c.article_id)
         .where(subscriptions.c.agent_id == agent_id)
     )
@@ -144,17 +137,11 @@ def get_held(connection: Connection, agent_id: int, article_id: str) -> Article:
     return next(held for held in list_subscribed(connection, agent_id) if held.article_id == article_id)
 
 
-_JOINING: Sequence[ColumnElement[str]] = tuple(
-    literal_column(f"""to_jsonb("MSdistribution_agents") ->> '{name}'""", Text).label(name)
-    for name in ("joins", "if_exists", "ready_at")
-)
-
-
 def add_subscription(
     connection: Connection, publication_id: int, subscription: Subscription, sync_type: SyncType
 ) -> None:
     """Record a subscription to all articles of a publication, in the caller's transaction."""
-    complete(connection)
+    require_writable(connection)
     values = {
         "publication_id": publication_id,
         "subscriber": subscription.subscriber,
@@ -189,10 +176,12 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             subscriptions.c.status,
             agents.c.resumptions,
             agents.c.constraints,
-            REPLICATES_DDL,
-            FORWARDS,
-            SETTINGS,
-            *_JOINING,
+            publications.c.replicate_ddl,
+            agents.c.forwards,
+            agents.c.settings,
+            agents.c.joins,
+            agents.c.if_exists,
+            agents.c.ready_at,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
         .outerjoin(subscriptions, subscriptions.c.agent_id == agents.c.id)
@@ -232,9 +221,9 @@ def _read(row: RowMapping) -> Subscription:
         replicates_ddl=row["replicate_ddl"],
         forwards=row["forwards"],
         settings=SubscriptionSettings.decode(row["settings"]),
-        joins=None if row["joins"] is None else int(row["joins"]),
+        joins=row["joins"],
         if_exists=IfExists(row["if_exists"] or IfExists.DROP),
-        ready_at=None if row["ready_at"] is None else Position(int(row["ready_at"])),
+        ready_at=None if row["ready_at"] is None else Position(row["ready_at"]),
     )
 
 
@@ -256,7 +245,7 @@ def set_status(connection: Connection, agent_id: int, status: SubscriptionState)
 
 def set_settings(connection: Connection, agent_id: int, settings: SubscriptionSettings) -> None:
     """Record a subscription's settings, in the caller's transaction; a run takes them on within a second."""
-    complete(connection)
+    require_writable(connection)
     distributor(connection).execute(update(agents).where(agents.c.id == agent_id).values(settings=settings.encode()))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
 
+from rowtide.core.formats import Format
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableVersion
@@ -55,7 +56,7 @@ def browse_commands(
     delivery would stop.
     """
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database)
+        source = read_source(connection, database, Format.require_readable)
         articles = _find_articles(connection, publication, article)
     store = open_store(source.log_store)
     state = open_own_manifest(source, store).state

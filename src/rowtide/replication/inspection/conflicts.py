@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
+from rowtide.core.formats import Format
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
@@ -21,7 +22,7 @@ def list_conflicts(engine: Engine, url: str, publication: str | None, subscriber
     """
     wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
     with translated(), engine.connect() as connection:
-        read_source(connection, url)
+        read_source(connection, url, Format.require_readable)
         if publication is not None:
             publication_records.get_publication(connection, publication)
         known = subscription_records.list_subscriptions(connection, publication)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 
+from rowtide.core.formats import Format
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import decode_article
@@ -125,14 +126,14 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
                 publications.c.publication,
                 agents.c.subscriber,
                 agents.c.constraints,
-                definitions.SETTINGS,
-                definitions.FORWARDS,
+                agents.c.settings,
+                agents.c.forwards,
                 func.array_agg(articles.c.article).label("articles"),
                 func.min(subscriptions.c.sync_type).label("sync_type"),
                 func.min(subscriptions.c.subscription_time).label("subscribed_at"),
             )
             .select_from(agents.join(publications).join(subscriptions).join(articles, delivered))
-            .where(definitions.JOINS.is_(None))
+            .where(agents.c.joins.is_(None))
             .group_by(publications.c.publication, agents.c.id)
         )
         known = {(row.publication, row.subscriber): row for row in distributor(connection).execute(query)}
@@ -158,7 +159,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
 
 
 def _is_published(connection: Connection, database: str, publication: str | None = None) -> bool:
-    read_source(connection, database)
+    read_source(connection, database, Format.require_readable)
     if publication is not None:
         publication_records.get_publication(connection, publication)
     return definitions.is_made(connection)

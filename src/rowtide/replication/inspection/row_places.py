@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Engine
 
+from rowtide.core.formats import Format
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
@@ -88,7 +89,7 @@ def find_row(engine: Engine, url: str, table: str, key: Sequence[str]) -> Iterat
     Raises `ArticleUnknown`, `RowKeyInvalid`, and as comparing does.
     """
     with translated(), engine.connect() as connection:
-        read_source(connection, url)
+        read_source(connection, url, Format.require_readable)
         known = publication_records.list_all_articles(connection)
         subscriptions = subscription_records.list_subscriptions(connection)
         articles = publication_records.find_named(connection, known, table)

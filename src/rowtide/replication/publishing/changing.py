@@ -23,7 +23,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
 from rowtide.replication.articles.changes import ArticleChange, call_change, changed, needs_copy
-from rowtide.replication.distributor import joining, publication_records, subscription_records
+from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
 from rowtide.replication.distributor.publication_locks import begin_changing
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
@@ -110,7 +110,7 @@ def _plan(
         members.append(membership.unregister_step(after.article_id))
         members += membership.join_steps(source, table, as_member(after), after.before_images, publishing=publishing)
         announcing.append(membership.announce_enabled(as_member(after)))
-    joining.ensure_made(connection)
+    definitions.require_writable(connection)
     records = list(publication_records.change_article_steps(before, after))
     since = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
     for subscription in planned.subscriptions:

@@ -11,6 +11,7 @@ from sqlalchemy.schema import DropSchema
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.errors import TransactionAborted, translated
+from rowtide.databases.postgres.formats import format_creation
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
@@ -69,6 +70,7 @@ def make_tables(connection: Connection, schema: str) -> None:
         connection.execute(statement(creation))
     (metadata,) = {module.metadata for module in _MODULES}
     create_tables(connection, metadata)
+    connection.execute(statement(format_creation(schema, definitions.FORMAT)))
 
 
 def move_distribution(engine: Engine, database: str, url: str) -> int | None:
@@ -124,8 +126,7 @@ def _has_tables(target: Connection, place: Place) -> bool:
 def _copy(connection: Connection, target: Connection, schema: str) -> int:
     """Copy all rows, which nobody changes until the caller's transaction ends; return their number."""
     source = distributor(connection)
-    make_tables(source, schema_of(connection))
-    definitions.complete(connection)
+    definitions.require_writable(connection)
     tables: Sequence[Table] = definitions.metadata.sorted_tables
     locked = ", ".join(quote_qualified(schema_of(connection), table.name) for table in tables)
     source.execute(text(f"lock table {locked} in exclusive mode"))

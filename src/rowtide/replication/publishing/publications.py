@@ -12,6 +12,7 @@ from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.names import require_name
+from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
@@ -91,8 +92,8 @@ def add_publication(
 
 def _make_distribution_database(connection: Connection) -> None:
     """Create the missing tables of the distribution database."""
+    definitions.require_writable(connection)
     make_tables(distributor(connection), schema_of(connection))
-    definitions.complete(connection)
     retention.record_defaults(connection)
 
 
@@ -103,7 +104,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
     `SubscriptionBeingAdded`, `LockNotObtained`, and `LeaseHeld` if a process reads the log to be removed. A repeat
     after a crash completes it.
     """
-    with translated(), take_source(engine), begin_dropping(engine, name):
+    with removing(), translated(), take_source(engine), begin_dropping(engine, name):
         with engine.connect() as connection:
             find_source(connection)
             was_forgotten = _is_forgotten(connection)
@@ -261,7 +262,7 @@ def _join_subscriptions(
     """Return the steps that let a new article join the publication's subscriptions."""
     known = [one for one in subscription_records.list_subscriptions(connection, publication) if one.joins is None]
     if known:
-        joining.ensure_made(connection)
+        definitions.require_writable(connection)
     return [step for one in known for step in joining.join_steps(one, article.article_id, if_exists)]
 
 
@@ -330,7 +331,7 @@ def _leave_subscriptions(connection: Connection, publication: str, article: Arti
     known = {one.agent_id: one for one in subscription_records.list_subscriptions(connection, publication)}
     holders = [one for one in known.values() if article.article_id in one.starts]
     if holders:
-        joining.ensure_made(connection)
+        definitions.require_writable(connection)
     return [
         step
         for holder in holders

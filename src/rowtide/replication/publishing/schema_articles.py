@@ -12,7 +12,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.search_path import USERS_SCHEMAS
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.types import ArticleType
-from rowtide.replication.distributor import publication_records, schema_articles, subscription_records
+from rowtide.replication.distributor import definitions, publication_records, schema_articles, subscription_records
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.errors.publishing import ExecutionsNotLogged, ObjectNotFound, SchemaArticleUsesUnpublished
@@ -66,7 +66,7 @@ def _add(connection: Connection, database: str, publication: str, name: str, wan
     if missing:
         raise SchemaArticleUsesUnpublished(article.type.value.replace("-", " "), article.name, ", ".join(missing))
     if article.source_id not in {each.source_id for each in known}:
-        schema_articles.ensure_made(connection)
+        definitions.require_writable(connection)
         distributor(connection).execute(schema_articles.add_step(publication_id, article))
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.distributor import joining, publication_records, subscription_records
+from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.publisher import read_source
@@ -24,7 +24,7 @@ def reinitialize_article(
     """
     with translated(), engine.begin() as connection:
         read_source(connection, database)
-        joining.ensure_made(connection)
+        definitions.require_writable(connection)
         article = publication_records.get_article(connection, publication, table)
         if article in publication_records.list_dropped(connection):
             raise PublishedTableDropped(article.qualified_name)

@@ -23,7 +23,13 @@ from rowtide.replication.articles.articles import Article, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.distributor import joining, publication_records, schema_articles, subscription_records
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    schema_articles,
+    subscription_records,
+)
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.schema_articles import SchemaArticle
@@ -236,7 +242,7 @@ def copy_again(engine: Engine, holder: Subscription, held: Article) -> bool:
     Returns false if it has left already: it was dropped meanwhile, or is copied again.
     """
     with translated(), engine.begin() as connection:
-        joining.ensure_made(connection)
+        definitions.require_writable(connection)
         into = joining.lock(connection, holder.joins or holder.agent_id)
         now = joining.lock(connection, holder.agent_id)
         if into is None or now is None or held.article_id not in now.starts:

@@ -108,7 +108,7 @@ def _require_nothing_lost(
 
 
 def _delivers_unknown(wanted: DatabaseIdentity, publisher: DatabaseIdentity, table: str) -> bool:
-    """Whether the subscriber delivers a table here by a subscription whose originators an earlier build left out."""
+    """Whether the subscriber delivers a table here by a subscription that records no originators."""
     return any(
         publisher.receives[guid].databases is None and table in delivered.tables
         for guid, delivered in wanted.delivers.items()

@@ -13,6 +13,7 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
@@ -160,7 +161,7 @@ def renew(
         now = article if table is None else as_now(state, article, table)
         renewed.append(article if now == article else replace(now, defined_at=mark.value))
     if renewed != list(known):
-        definitions.complete(connection)
+        definitions.require_writable(connection)
         for article in renewed:
             publication_records.renew_article(connection, article)
     return tuple(renewed)
@@ -289,6 +290,20 @@ def drop_subscription(
     copy that was not finished. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
+    with removing():
+        _drop(
+            engine,
+            database,
+            publication,
+            subscriber,
+            ignore_subscriber=ignore_subscriber,
+            is_added_again=is_added_again,
+        )
+
+
+def _drop(
+    engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool, is_added_again: bool
+) -> None:
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:

@@ -36,7 +36,7 @@ class Originators:
 class Received:
     """What a subscription delivers to a database: changes that `databases` have made, to tables, from `publisher`.
 
-    All None: it is of an earlier build, which did not record it.
+    All None: the database does not record it.
     """
 
     publisher: str | None

@@ -1,13 +1,14 @@
-"""Enable, disable, resume and upgrade tracking of a PostgreSQL table."""
+"""Enable, disable and resume tracking of a PostgreSQL table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.formats import Format
+from rowtide.databases.format_views import removable
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import read_table
@@ -25,18 +26,16 @@ from rowtide.tracking.postgres.subjects import (
     find_present,
     find_trackable,
     find_tracked,
-    subject_of,
     with_key,
 )
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
+    has_tracked_objects,
     list_tracked,
-    note_loss,
     remove_tracked,
-    set_form,
 )
 from rowtide.tracking.postgres.trigger_text import PREFIX
-from rowtide.tracking.postgres.verification import put_as_it_is, read_now, require_sound
+from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"
 """Comment on a column `rowguid` that tracking added, and drops again."""
@@ -68,7 +67,7 @@ def enable(alterations: Alterations, asked: TrackingRequest) -> TrackedTable:
 def disable(alterations: Alterations, name: str) -> None:
     """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
 
-    Raises `NotTracked`, `LockNotObtained`.
+    So is what was made before formats had numbers. Raises `NotTracked`, `LockNotObtained`.
     """
     alterations.run(name, partial(_end, name=name))
 
@@ -78,12 +77,6 @@ def resume(alterations: Alterations, name: str) -> TrackedTable:
     tracked, subject = alterations.run(name, partial(_begin_again, name=name))
     _build_stamp_index(alterations, tracked, subject)
     return tracked
-
-
-def upgrade(alterations: Alterations, names: Sequence[str]) -> None:
-    """Recreate the triggers of tables of an older form; anchors stay valid. Raises `LockNotObtained`."""
-    for name in names:
-        alterations.run(name, partial(_upgrade, name=name))
 
 
 def stamp_index_of(subject: Subject) -> tuple[str, str]:
@@ -100,6 +93,7 @@ def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
 
 def _find_lacking_rowguid(connection: Connection, *, asked: TrackingRequest) -> Subject | None:
     """Return the table if its key is a column that must be added first."""
+    has_tracked_objects(connection, Format.require_writable)
     table = find_trackable(connection, asked.table)
     if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
         return None
@@ -135,7 +129,7 @@ def _unfinished(connection: Connection, subject: Subject) -> Subject:
 
 
 def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Subject]:
-    before = get_tracked(connection, name)
+    before = get_tracked(connection, name, Format.require_writable)
     table = _take_down(connection, before)
     if table is None:
         raise TableToTrackNotFound(before.name)
@@ -147,27 +141,14 @@ def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Su
     return tracked, subject
 
 
-def _upgrade(connection: Connection, *, name: str) -> None:
-    set_form(connection, name)
-    tracked = get_tracked(connection, name)
-    source_id, table = find_present(connection, tracked)
-    _remove_triggers(connection, source_id, table)
-    is_same = table is not None and table.source_id == source_id
-    if is_same:
-        _set_up(connection, tracked, subject_of(connection, tracked))
-    if not is_same or tracked.lost_time is not None or clock.is_of_other_history(connection):
-        # New triggers do not make up for what was lost before, nor for the stamps of a restored copy.
-        note_loss(connection, name, tracked.lost_time or read_now(connection))
-
-
 def _end(connection: Connection, *, name: str) -> None:
-    tracked = get_tracked(connection, name)
+    tracked = get_tracked(connection, name, removable)
     table = _take_down(connection, tracked)
     if table is not None and is_made_here(connection, table, MAKER):
         quoted = quote_qualified(table.schema, table.name)
         connection.execute(statement(f"alter table {quoted} drop column {ROWGUID}"))
     remove_tracked(connection, tracked.name)
-    if not list_tracked(connection):
+    if not list_tracked(connection, removable):
         connection.execute(statement(f"drop schema {clock.SCHEMA} cascade"))
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Engine, text
 
+from rowtide.core.formats import Format
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Committing, execute_all
 from rowtide.databases.postgres.clock import unseen
@@ -27,7 +28,8 @@ def take_in_partitions(connection: Connection, engine: Engine) -> None:
     this adds those for truncates. Before that, a truncate removes only rows that no anchor has seen. Raises
     `LockNotObtained`.
     """
-    names = connection.execute(text(_GROWN)).scalars().all() if has_tracked_objects(connection) else []
+    is_tracking = has_tracked_objects(connection, Format.require_writable)
+    names = connection.execute(text(_GROWN)).scalars().all() if is_tracking else []
     connection.commit()
     for name in names:
         Committing(engine).run(name, partial(_take_in, name=name))

@@ -14,10 +14,10 @@ from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
-from rowtide.tracking.errors import TableToTrackNotFound, TrackedPlanCallsCode, TrackingKeyMissing, TrackingOutdated
+from rowtide.tracking.errors import TableToTrackNotFound, TrackedPlanCallsCode, TrackingKeyMissing
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_as_made
+from rowtide.tracking.postgres.system_tables import list_tracked, read_as_made
 
 _TRACKABLE = (TableKind.ORDINARY, TableKind.PARTITIONED)
 _KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}, not null"}
@@ -65,15 +65,6 @@ def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, So
         return source_id, find_table(connection, tracked.name)
     except TableNotFound:
         return source_id, by_id
-
-
-def list_outdated(connection: Connection) -> tuple[str, ...]:
-    """Return the tables tracked by an older version. Raises `TrackingOutdated` if a newer version tracks one."""
-    forms = list_forms(connection)
-    newer = [form for form in forms.values() if form > FORM]
-    if newer:
-        raise TrackingOutdated(newer[0], FORM)
-    return tuple(name for name, form in forms.items() if form < FORM)
 
 
 def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:

@@ -7,16 +7,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from rowtide.core.errors import RowtideError
+from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
+from rowtide.databases.format_views import Requirement, parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
-from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
+from rowtide.databases.postgres.formats import format_creation, recorded_definition
+from rowtide.tracking.errors import NothingTracked, NotTracked
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
 TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
 TRACKED_OBJECTS = f'{clock.SCHEMA}."__sysOCSTrackedObjects"'
-FORM = 2
-"""The version of the triggers' form that this version writes."""
+FORMAT = Format("change tracking of the database")
+"""The format of the schema, and of the triggers of the tracked tables."""
 
 _TOMBSTONE_COLUMNS = (
     '"__sysTN" text not null, "__sysDeleteTxBsn" bigint not null, "__sysInsertTxBsn" bigint, '
@@ -27,7 +31,7 @@ _OBJECT_COLUMNS = (
     '"__sysOptions" int not null, "__sysStorage" text not null, "__sysIndex" text not null, '
     '"__sysMinValidCsn" bigint not null, '
     '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysKey" text[] not null, '
-    '"__sysParts" bigint[] not null, "__sysForm" int not null'
+    '"__sysParts" bigint[] not null'
 )
 # Tombstones come in the order of their numbers, near enough: an index of ranges costs a delete nothing.
 _TOMBSTONE_INDEX = (
@@ -50,36 +54,51 @@ CREATIONS = (
     _identify(TOMBSTONES),
     _identify(TRUNCATIONS),
     f"create table if not exists {TRACKED_OBJECTS} ({_OBJECT_COLUMNS})",
+    format_creation(clock.SCHEMA, FORMAT),
 )
 """The statements that create the clock and the tables if they do not exist."""
 
 
-def has_tracked_objects(connection: Connection) -> bool:
-    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing."""
-    found = "select coalesce(to_regclass(:name), to_regclass(:made_with))"
+def has_tracked_objects(connection: Connection, require: Requirement = Format.require_readable) -> bool:
+    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
+
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for its format.
+    """
     names = {"name": TRACKED_OBJECTS, "made_with": TOMBSTONES}
-    return connection.execute(text(found), names).scalar() is not None
+    database, found, definition = connection.execute(text(_STATE), names).one()
+    if found is not None:
+        require(FORMAT, database, parse_definition(definition))
+    return found is not None
+
+
+def find_refusal(connection: Connection) -> RowtideError | None:
+    """Return why this build does not read what is tracked; None if it does."""
+    try:
+        has_tracked_objects(connection)
+    except (FormatNewer, FormatOutdated, FormatUnnumbered) as refusal:
+        return refusal
+    return None
 
 
 def require_tracking(connection: Connection) -> None:
-    """Raise `NothingTracked` if no table is tracked."""
-    if not has_tracked_objects(connection):
+    """Raise `NothingTracked` if no table is tracked; as `Format.require_writable` for another format."""
+    if not has_tracked_objects(connection, Format.require_writable):
         raise NothingTracked
 
 
-def list_tracked(connection: Connection) -> tuple[TrackedTable, ...]:
-    """Return all tracked tables by name. Raises `TrackingOutdated`."""
-    if not has_tracked_objects(connection):
+def list_tracked(connection: Connection, require: Requirement = Format.require_readable) -> tuple[TrackedTable, ...]:
+    """Return all tracked tables by name. Raises as `require` for another format."""
+    if not has_tracked_objects(connection, require):
         return ()
     return tuple(map(_tracked, connection.execute(text(f'{_SELECT} order by "__sysTN"'))))
 
 
-def get_tracked(connection: Connection, name: str) -> TrackedTable:
+def get_tracked(connection: Connection, name: str, require: Requirement = Format.require_readable) -> TrackedTable:
     """Return a tracked table by the name that a user gives, its current one or that when it was enabled.
 
-    Raises `NotTracked`, `TrackingOutdated`.
+    Raises `NotTracked`; as `require` for another format.
     """
-    if not has_tracked_objects(connection):
+    if not has_tracked_objects(connection, require):
         raise NotTracked(name)
     by_name = text(f"""{_SELECT} where "__sysTN" = any(:names) or "__sysTableId" = :source_id
         order by "__sysTableId" is distinct from :source_id, array_position(:names, "__sysTN")""")
@@ -88,20 +107,6 @@ def get_tracked(connection: Connection, name: str) -> TrackedTable:
     if not rows:
         raise NotTracked(name)
     return _tracked(rows[0])
-
-
-def list_forms(connection: Connection) -> dict[str, int]:
-    """Return the form of each tracked table's triggers."""
-    if not has_tracked_objects(connection):
-        return {}
-    statement = f'select "__sysTN" as name, "__sysForm" as form from {TRACKED_OBJECTS} order by 1'
-    return {row.name: row.form for row in connection.execute(text(statement))}
-
-
-def set_form(connection: Connection, name: str) -> None:
-    """Record that a table's triggers have this version's form, in the caller's transaction."""
-    statement = f'update {TRACKED_OBJECTS} set "__sysForm" = :form where "__sysTN" = :name'
-    connection.execute(text(statement), {"form": FORM, "name": name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +137,11 @@ def put_tracked(connection: Connection, tracked: TrackedTable, made: AsMade) -> 
         text(
             f"insert into {TRACKED_OBJECTS} values "
             "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :key, "
-            ":parts, :form) "
+            ":parts) "
             'on conflict ("__sysTN") do update set "__sysTableId" = excluded."__sysTableId", '
             '"__sysMinValidCsn" = excluded."__sysMinValidCsn", "__sysLostTime" = null, '
             '"__sysSignature" = excluded."__sysSignature", "__sysKey" = excluded."__sysKey", '
-            '"__sysParts" = excluded."__sysParts", "__sysForm" = excluded."__sysForm"'
+            '"__sysParts" = excluded."__sysParts"'
         ),
         {
             "name": tracked.name,
@@ -149,7 +154,6 @@ def put_tracked(connection: Connection, tracked: TrackedTable, made: AsMade) -> 
             "signature": made.signature,
             "key": list(made.key),
             "parts": list(made.parts),
-            "form": FORM,
         },
     )
 
@@ -191,17 +195,19 @@ def remove_tracked(connection: Connection, name: str) -> None:
         connection.execute(text(f'delete from {table} where "__sysTN" = :name'), {"name": name})
 
 
+_STATE = f"""
+select current_database()::text, coalesce(to_regclass(:name), to_regclass(:made_with)),
+       {recorded_definition(clock.SCHEMA)}
+"""
 _SELECT = f"""
-select "__sysForm", "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", "__sysMinValidCsn",
+select "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", "__sysMinValidCsn",
        to_char("__sysLostTime" at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 from {TRACKED_OBJECTS}
 """
 
 
 def _tracked(row: Row[Any]) -> TrackedTable:
-    form, name, key_type, options, storage, index, min_valid_csn, lost_time = list(row)
-    if form != FORM:
-        raise TrackingOutdated(form, FORM)
+    name, key_type, options, storage, index, min_valid_csn, lost_time = list(row)
     return TrackedTable(
         name,
         TrackingKeyType(key_type),

@@ -20,7 +20,6 @@ from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
-from rowtide.tracking.postgres.subjects import list_outdated
 
 
 class Tracking:
@@ -91,13 +90,6 @@ class Tracking:
         with translated():
             return purge.purge_transactions(self._engine, purge_type, value)
 
-    def upgrade_public_tracking(self) -> tuple[str, ...]:
-        with self._reading() as own:
-            names = list_outdated(own)
-        with self._altering() as alterations:
-            enabling.upgrade(alterations, names)
-        return names
-
     @contextmanager
     def changes(self, request: Request) -> Iterator[Changes]:
         with ExitStack() as stack:
@@ -117,7 +109,7 @@ class Tracking:
 
 
 class RehearsedTracking(Tracking):
-    """The same, of which enabling, disabling, resuming and upgrading take no effect."""
+    """The same, of which enabling, disabling and resuming take no effect."""
 
     def __init__(self, connection: psycopg.Connection, statements: list[str]) -> None:
         super().__init__(connection)

@@ -1,10 +1,12 @@
-"""Enable, disable, resume and upgrade tracking of a SQLite table, each in the caller's transaction."""
+"""Enable, disable and resume tracking of a SQLite table, each in the caller's transaction."""
 
 from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
 
+from rowtide.core.formats import Format
+from rowtide.databases.format_views import removable
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
@@ -13,24 +15,20 @@ from rowtide.tracking.errors import (
     NothingToTrack,
     TableToTrackNotFound,
     TrackedAlready,
-    TrackingOutdated,
 )
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite.stamps import removals_of_dropped
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.subjects import get_table, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
-    FORM,
     create_system_tables,
     drop_system_tables,
     find_tracked,
     get_tracked,
     has_tracked_objects,
-    list_forms,
     list_tracked,
     put_tracked,
     remove_tracked,
-    set_form,
 )
 from rowtide.tracking.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.tracking.sqlite.verification import find_loss, find_renamed
@@ -52,6 +50,7 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
         raise IndexNotOffered(name, index)
     if is_system_name(name):
         raise TableToTrackNotFound(name)
+    has_tracked_objects(connection, Format.require_writable)
     create_system_tables(connection)
     found = find_tracked(connection, name)
     if found is not None:
@@ -66,40 +65,23 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
 def disable(connection: sqlite3.Connection, name: str) -> None:
     """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
 
-    Raises `NotTracked`.
+    So is what was made before formats had numbers. Raises `NotTracked`.
     """
-    tracked = get_tracked(connection, name)
+    tracked = get_tracked(connection, name, removable)
     _take_down(connection, tracked)
     remove_tracked(connection, tracked.name)
-    if not list_tracked(connection):
+    if not list_tracked(connection, removable):
         drop_system_tables(connection)
 
 
 def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
     """Track a table again after its tracking was lost; earlier anchors are refused. Raises as `enable`."""
-    tracked = replace(get_tracked(connection, name), min_valid_csn=clock.read(connection), lost_time=None)
+    before = get_tracked(connection, name, Format.require_writable)
+    tracked = replace(before, min_valid_csn=clock.read(connection), lost_time=None)
     get_table(connection, tracked.name)
     _drop_triggers(connection, tracked)
     _set_up(connection, tracked)
     return tracked
-
-
-def upgrade(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Recreate the triggers of older versions; anchors stay valid. Return the tables' names.
-
-    Raises `TrackingOutdated` if a newer version tracks a table.
-    """
-    if has_tracked_objects(connection):
-        create_system_tables(connection)
-    older = [name for name, form in list_forms(connection).items() if form != FORM]
-    for name, form in list_forms(connection).items():
-        if form > FORM:
-            raise TrackingOutdated(form, FORM)
-        set_form(connection, name)
-    for tracked in [get_tracked(connection, name) for name in older]:
-        _drop_triggers(connection, tracked)
-        _create_triggers(connection, tracked)
-    return tuple(older)
 
 
 def is_system_name(name: str) -> bool:
@@ -128,7 +110,7 @@ def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     if find_table(connection, tracked.name) is None:
         for statement in removals_of_dropped(tracked.name):
             connection.execute(statement)
-    if present is None or (present != tracked.name and find_tracked(connection, present) is not None):
+    if present is None or (present != tracked.name and find_tracked(connection, present, removable) is not None):
         present = tracked.name
     table = find_table(connection, present)
     if table is None or (present != tracked.name and tracked.storage is not Storage.ROW):

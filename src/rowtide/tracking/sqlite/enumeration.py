@@ -11,18 +11,25 @@ from functools import partial
 from typing import cast
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.formats import Format
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of, write_transaction
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
 from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.tracking.changes import Change, Changes, Request
-from rowtide.tracking.errors import AnchorTooOld
+from rowtide.tracking.errors import AnchorTooOld, NothingTracked
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.sqlite.queries import KEY_FUNCTION, AnchorWindow, Query, all_rows, deleted, touched, written
 from rowtide.tracking.sqlite.subject import CHANGE_BSN
 from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
-from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked, require_tracking
+from rowtide.tracking.sqlite.system_tables import (
+    TOMBSTONES,
+    get_tracked,
+    has_tracked_objects,
+    list_tracked,
+    put_tracked,
+)
 from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, mend
 
 
@@ -36,8 +43,10 @@ def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[
     path = path_of(writer)
     with ExitStack() as stack:
         with translated(path):
+            is_tracking = has_tracked_objects(writer, Format.require_writable)
             _prepare(writer, request.tables)
-            require_tracking(writer)
+            if not is_tracking:
+                raise NothingTracked
             with write_transaction(writer):
                 changes = _open_window(writer, request, stack)
         yield changes

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 
+from rowtide.core.errors import RowtideError
+from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
+from rowtide.databases.format_views import Requirement
 from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import path_of
+from rowtide.databases.sqlite.formats import format_creation, read_format
 from rowtide.databases.sqlite.guarding import CHANGES, guard, writing
-from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
+from rowtide.tracking.errors import NothingTracked, NotTracked
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
 TRACKED_OBJECTS = "__sysOCSTrackedObjects"
-FORM = 1
-"""The version of the triggers' form that this version writes."""
+FORMAT = Format("change tracking of the file")
+"""The format of the tables, and of the triggers of the tracked tables."""
+FORMAT_VIEW = "__sysFormat"
 
 # The numbers of tombstones rise with their BSN, so that a window is found without an index.
 _TOMBSTONE_COLUMNS = (
@@ -24,7 +30,7 @@ _TOMBSTONE_COLUMNS = (
 _SEQUENCE_COLUMNS = "__sysTxBsn integer primary key, __sysTxCsn integer not null, __sysCommitTime real not null"
 _OBJECT_COLUMNS = (
     "__sysTN text primary key collate nocase, __sysKeyType text not null, __sysOptions integer not null, "
-    "__sysStorage text not null, __sysMinValidCsn integer not null, __sysLostTime text, __sysForm integer not null"
+    "__sysStorage text not null, __sysMinValidCsn integer not null, __sysLostTime text"
 )
 _COLUMNS = {TOMBSTONES: _TOMBSTONE_COLUMNS, COMMIT_SEQUENCE: _SEQUENCE_COLUMNS, TRACKED_OBJECTS: _OBJECT_COLUMNS}
 
@@ -38,59 +44,70 @@ def create_system_tables(connection: sqlite3.Connection) -> None:
     guard(connection, TOMBSTONES, CHANGES)
     for table in (COMMIT_SEQUENCE, TRACKED_OBJECTS):
         guard(connection, table)
+    connection.execute(format_creation(FORMAT_VIEW, FORMAT))
 
 
 def drop_system_tables(connection: sqlite3.Connection) -> None:
     """Drop all of them, in the caller's transaction."""
     for table in _COLUMNS:
         connection.execute(f"drop table {table}")
+    connection.execute(f"drop view if exists {FORMAT_VIEW}")
     clock.drop(connection)
 
 
-def has_tracked_objects(connection: sqlite3.Connection) -> bool:
-    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing."""
+def has_tracked_objects(connection: sqlite3.Connection, require: Requirement = Format.require_readable) -> bool:
+    """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
+
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for its format.
+    """
     statement = "select 1 from main.sqlite_schema where name in (?, ?)"
-    return connection.execute(statement, (TRACKED_OBJECTS, TOMBSTONES)).fetchone() is not None
+    if connection.execute(statement, (TRACKED_OBJECTS, TOMBSTONES)).fetchone() is None:
+        return False
+    require(FORMAT, path_of(connection), read_format(connection, FORMAT_VIEW))
+    return True
+
+
+def find_refusal(connection: sqlite3.Connection) -> RowtideError | None:
+    """Return why this build does not read what is tracked; None if it does."""
+    try:
+        has_tracked_objects(connection)
+    except (FormatNewer, FormatOutdated, FormatUnnumbered) as refusal:
+        return refusal
+    return None
 
 
 def require_tracking(connection: sqlite3.Connection) -> None:
-    """Raise `NothingTracked` if no table is tracked."""
-    if not has_tracked_objects(connection):
+    """Raise `NothingTracked` if no table is tracked; as `Format.require_writable` for another format."""
+    if not has_tracked_objects(connection, Format.require_writable):
         raise NothingTracked
 
 
-def list_forms(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return the form of each tracked table's triggers."""
-    if not has_tracked_objects(connection):
-        return {}
-    return dict(connection.execute(f"select __sysTN, __sysForm from {TRACKED_OBJECTS} order by __sysTN").fetchall())
-
-
-def set_form(connection: sqlite3.Connection, name: str) -> None:
-    """Record that a table's triggers have this version's form."""
-    with writing(connection):
-        connection.execute(f"update {TRACKED_OBJECTS} set __sysForm = ? where __sysTN = ?", (FORM, name))
-
-
-def list_tracked(connection: sqlite3.Connection) -> tuple[TrackedTable, ...]:
-    """Return all tracked tables by name. Raises `TrackingOutdated`."""
-    if not has_tracked_objects(connection):
+def list_tracked(
+    connection: sqlite3.Connection, require: Requirement = Format.require_readable
+) -> tuple[TrackedTable, ...]:
+    """Return all tracked tables by name. Raises as `require` for another format."""
+    if not has_tracked_objects(connection, require):
         return ()
     rows = connection.execute(
-        "select __sysForm, __sysTN, __sysKeyType, __sysOptions, __sysStorage, __sysMinValidCsn, __sysLostTime "
+        "select __sysTN, __sysKeyType, __sysOptions, __sysStorage, __sysMinValidCsn, __sysLostTime "
         f"from {TRACKED_OBJECTS} order by __sysTN"
     ).fetchall()
     return tuple(_tracked(*row) for row in rows)
 
 
-def find_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable | None:
-    """Return a tracked table by its name, in any case; None if there is none. Raises `TrackingOutdated`."""
-    return next((tracked for tracked in list_tracked(connection) if tracked.name.lower() == name.lower()), None)
+def find_tracked(
+    connection: sqlite3.Connection, name: str, require: Requirement = Format.require_readable
+) -> TrackedTable | None:
+    """Return a tracked table by its name, in any case; None if there is none. Raises as `require`."""
+    tracked = list_tracked(connection, require)
+    return next((one for one in tracked if one.name.lower() == name.lower()), None)
 
 
-def get_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable:
-    """Return a tracked table by its name, in any case. Raises `NotTracked`, `TrackingOutdated`."""
-    tracked = find_tracked(connection, name)
+def get_tracked(
+    connection: sqlite3.Connection, name: str, require: Requirement = Format.require_readable
+) -> TrackedTable:
+    """Return a tracked table by its name, in any case. Raises `NotTracked`; as `require` for another format."""
+    tracked = find_tracked(connection, name, require)
     if tracked is None:
         raise NotTracked(name)
     return tracked
@@ -105,10 +122,9 @@ def put_tracked(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
         tracked.storage,
         tracked.min_valid_csn,
         tracked.lost_time,
-        FORM,
     )
     with writing(connection):
-        connection.execute(f"insert or replace into {TRACKED_OBJECTS} values (?, ?, ?, ?, ?, ?, ?)", values)
+        connection.execute(f"insert or replace into {TRACKED_OBJECTS} values (?, ?, ?, ?, ?, ?)", values)
 
 
 def remove_tracked(connection: sqlite3.Connection, name: str) -> None:
@@ -119,10 +135,8 @@ def remove_tracked(connection: sqlite3.Connection, name: str) -> None:
 
 
 def _tracked(
-    form: int, name: str, key_type: str, options: int, storage: str, min_valid_csn: int, lost_time: str | None
+    name: str, key_type: str, options: int, storage: str, min_valid_csn: int, lost_time: str | None
 ) -> TrackedTable:
-    if form != FORM:
-        raise TrackingOutdated(form, FORM)
     return TrackedTable(
         name,
         TrackingKeyType(key_type),

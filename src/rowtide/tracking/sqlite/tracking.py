@@ -79,10 +79,6 @@ class Tracking:
         with self._own() as own:
             return purge.purge_transactions(own, purge_type, value)
 
-    def upgrade_public_tracking(self) -> tuple[str, ...]:
-        with self._altering() as own:
-            return enabling.upgrade(own)
-
     @contextmanager
     def changes(self, request: Request) -> Iterator[Changes]:
         with self._opened() as own, enumeration.enumerate_changes(own, request) as changes:
@@ -111,7 +107,7 @@ class Tracking:
 
 
 class RehearsedTracking(Tracking):
-    """The same, of which enabling, disabling, resuming and upgrading take no effect."""
+    """The same, of which enabling, disabling and resuming take no effect."""
 
     def __init__(self, connection: sqlite3.Connection, statements: list[str]) -> None:
         super().__init__(connection)

@@ -54,7 +54,7 @@ from rowtide.merge.nodes.postgres.metadata.apply import (
     looking_again,
     tidy,
 )
-from rowtide.merge.nodes.postgres.metadata.completing import FORM, form
+from rowtide.merge.nodes.postgres.metadata.completing import FORM
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
     Generations,
@@ -101,9 +101,9 @@ _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)
 _MERGED = select_articles(true())
 
 
-def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> PostgresNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None, *, removes: bool = False) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-    return PostgresNode(_engine_of(parse_url(url)), limits)
+    return PostgresNode(_engine_of(parse_url(url)), limits, removes=removes)
 
 
 @lru_cache(maxsize=8)
@@ -119,7 +119,7 @@ class PostgresNode:
     has_uuids = True
     numbers_above_all = False
 
-    def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:
+    def __init__(self, engine: Engine, limits: DeviceLimits | None = None, *, removes: bool = False) -> None:
         self._engine = engine
         self.limits = limits
         with translated():
@@ -132,7 +132,7 @@ class PostgresNode:
         self._own = 0
         self._is_ahead = False
         self._is_complete = False
-        """Whether the metadata are known to have this build's form."""
+        """Whether the metadata are known to have a format that this build reads, and its form."""
         self._is_log_known = False
         """Whether the log has no other entries than those of `_logged`, as far as is known."""
         self._logged: tuple[Article, ...] = ()
@@ -146,7 +146,9 @@ class PostgresNode:
         self._limits_of_time = limits_of_time(self._session)
         self._parts = 0
         """How many transactions are open as parts of another."""
-        self.tables = PostgresTables(Committing(engine), self.connection, self._session, self.places, self._executions)
+        self.tables = PostgresTables(
+            Committing(engine), self.connection, self._session, self.places, self._executions, removes=removes
+        )
         self.rebuilt = PostgresRebuiltTables(
             self.connection, self._session, self.places, self._executions, self._forget_log
         )
@@ -183,11 +185,10 @@ class PostgresNode:
             self._is_complete = True
             return self.read_together(*statements, values=values)
         if not self._is_complete:
-            ((written,),), ended = answers[len(statements) :]
+            (written,), ended = answers[len(statements) :]
             self._is_complete = True
             report_ended(ended)
-            if written != form():
-                self.tables.complete()
+            self.tables.accept(*written)
         return [
             [dict(zip(query.columns, row, strict=True)) for row in rows]
             for query, rows in zip(queries, answers, strict=False)
@@ -226,6 +227,7 @@ class PostgresNode:
     @contextmanager
     def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
         with self._failing("the transaction"):
+            self._require_writable()
             if self._session.is_in_transaction:
                 # A part of it.
                 with self._session.transaction(), self._as_part():
@@ -257,6 +259,12 @@ class PostgresNode:
                     end_silent(self._session, self._session.silence_s)
         failpoint("postgres_merge_commit.after")
 
+    def _require_writable(self) -> None:
+        """Raise `FormatNewer` and the like unless the metadata, if there are any, may be written."""
+        if not self.tables.format.is_known:
+            self.tables.is_prepared()
+        self.tables.format.require_writable()
+
     @contextmanager
     def _as_part(self) -> Iterator[None]:
         self._parts += 1
@@ -279,6 +287,7 @@ class PostgresNode:
     @contextmanager
     def trying(self) -> Iterator[None]:
         with self._failing("the rehearsal"):
+            self._require_writable()
             self._writer.begin()
             self._session.begin(*_BEGIN)
             try:
@@ -385,6 +394,7 @@ class PostgresNode:
     @contextmanager
     def _applying(self) -> Iterator[None]:
         """Apply the log, or close a generation, one session at a time, so that no session repeats another's work."""
+        self._require_writable()
         self._session.execute(sql.SQL(f"select pg_advisory_lock({APPLYING})"))
         try:
             yield

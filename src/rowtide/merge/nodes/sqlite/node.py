@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -25,7 +24,7 @@ from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged
-from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy, NodeOutdated
+from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.roles.metadata import Holder
@@ -83,10 +82,10 @@ _FOREIGN_KEY = ("SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
 """The name and the text of SQLite's error for a foreign key."""
 
 
-def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> SqliteNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None, *, removes: bool = False) -> SqliteNode:
     """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
     of_file = None if limits is None else FileLimits(limits.statement_s, limits.row_bytes)
-    return SqliteNode(open_connection(url, of_file), limits)
+    return SqliteNode(open_connection(url, of_file), limits, removes=removes)
 
 
 class SqliteNode:
@@ -96,7 +95,7 @@ class SqliteNode:
     has_uuids = False
     numbers_above_all = True
 
-    def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
+    def __init__(self, connection: Connection, limits: DeviceLimits | None = None, *, removes: bool = False) -> None:
         self.connection = connection
         self.limits = limits
         self._session = _session_of(self.connection)
@@ -104,22 +103,15 @@ class SqliteNode:
         self._session.execute("pragma foreign_keys = on")
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
-        self.tables = SqliteTables(self.connection, self._session, self.transaction)
+        self.tables = SqliteTables(self.connection, self._session, self.transaction, removes=removes)
         self.rebuilt = SqliteRebuiltTables(self._session)
         self._spared: Set[str] = frozenset()
         try:
-            self._complete()
+            if completing.is_there(self._session):
+                self.tables.accept()
         except BaseException:
             self.close()
             raise
-
-    def _complete(self) -> None:
-        """Give a file of another build this one's form. Raises `NodeOutdated` if it may not be written."""
-        if completing.is_complete(self._session) or not completing.is_there(self._session):
-            return
-        if not os.access(self.path, os.W_OK):
-            raise NodeOutdated(self.path, "the file may not be written")
-        self.tables.prepare()
 
     def close(self) -> None:
         """Close the file; an uncommitted transaction is rolled back."""
@@ -168,6 +160,7 @@ class SqliteNode:
         is_durable: bool = True,
         is_repeatable: bool = False,  # noqa: ARG002 - nothing is sent
     ) -> Iterator[None]:
+        self.tables.format.require_writable()
         if self._session.in_transaction:
             # A part of it, as on PostgreSQL.
             with self._savepoint("merge_part"):

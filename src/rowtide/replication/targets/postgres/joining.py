@@ -37,9 +37,7 @@ def find_status(url: str, guid: str) -> SnapshotStatus | None:
 def has_joined(url: str, guid: str) -> bool:
     """Return whether the article of a joining subscription became one of its subscription's."""
     with connect(url, application_name=_NAME) as connection, translated():
-        if connection.execute(sql.SQL(_MAY_HAVE_JOINED)).fetchone() is None:
-            return False
-        return connection.execute(sql.SQL(_JOINED), [guid]).fetchone() is not None
+        return progress.is_made(connection) and connection.execute(sql.SQL(_JOINED), [guid]).fetchone() is not None
 
 
 def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
@@ -107,10 +105,6 @@ _SUBSCRIPTIONS = f'{SCHEMA}."MSreplication_subscriptions"'
 _ARTICLES = f'{SCHEMA}."MSreplication_articles"'
 
 _STATUS = f"select snapshot_status from {_SUBSCRIPTIONS} where subscription_guid = %s"
-# A subscriber that an earlier build prepared lacks the column.
-_MAY_HAVE_JOINED = f"""
-select from pg_attribute where attrelid = to_regclass('{_ARTICLES}') and attname = 'joined_as'
-"""
 _JOINED = f"select from {_ARTICLES} where joined_as = %s"
 _FORGET_ARTICLE = tuple(
     f"delete from {table} where subscription_guid = %s and article_id = %s"

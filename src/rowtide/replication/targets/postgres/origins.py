@@ -29,15 +29,9 @@ OBJECTS = (
 create table if not exists {SCHEMA}."MSorigins" (
     subscription_guid text primary key,
     secret text not null default replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''),
-    originator text not null, originators text[], tables text[])
+    originator text not null, originators text[] not null, tables text[] not null, confirmed_at timestamptz)
 """,
-    f'alter table {SCHEMA}."MSorigins" add column if not exists confirmed_at timestamptz',
     f'revoke all on {SCHEMA}."MSorigins" from public',
-    f"""
-insert into {SCHEMA}."MSorigins" (subscription_guid, originator)
-select subscription_guid, publisher_system from {SCHEMA}."MSreplication_subscriptions"
-on conflict do nothing
-""",
     f"""
 create or replace procedure {SCHEMA}."sp_MSmarkorigin"(guid text) language plpgsql {OWN_SETTINGS} as $body$
 begin
@@ -51,7 +45,7 @@ $body$
 """The statements that create what marks transactions, after the table of subscriptions.
 
 `originator` is the publisher's database. `originators` are the databases whose changes arrive through the subscription,
-`tables` those that it delivers to; null for one of an earlier build. The secret of a subscription that was dropped
+`tables` those that it delivers to. The secret of a subscription that was dropped
 stays while its transactions may still be in the log of a database that publishes. `confirmed_at`: by last commit time,
 everything that the publisher committed before was delivered.
 """
@@ -204,7 +198,7 @@ _TAKE_IN = f"""
 update {SCHEMA}."MSorigins" o
 set originators = array(select distinct unnest(o.originators || j.originators)),
     tables = array(select distinct unnest(o.tables || j.tables))
-from {SCHEMA}."MSorigins" j where o.subscription_guid = {{}} and j.subscription_guid = {{}} and o.tables is not null
+from {SCHEMA}."MSorigins" j where o.subscription_guid = {{}} and j.subscription_guid = {{}}
 """
 
 # The log reader's role, which may be another than the subscriber's.
@@ -229,7 +223,7 @@ _MARK = f'call {SCHEMA}."sp_MSmarkorigin"(%s)'
 _ORIGINATOR = f'select originator from {SCHEMA}."MSorigins" where subscription_guid = %s'
 _IS_MADE = f"select to_regclass('{SCHEMA}.\"MSorigins\"') is not null"
 _RECEIVED = f"""
-select subscription_guid, originator, originators, tables from {SCHEMA}."MSorigins" where originators is not null
+select subscription_guid, originator, originators, tables from {SCHEMA}."MSorigins"
 """
 _IS_READ = "select to_regclass('rowtide.members') is not null"
 _CREATE_ORIGIN = """

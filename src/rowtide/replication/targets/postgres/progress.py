@@ -7,14 +7,17 @@ locks the progress row, and is refused unless epoch and position are those that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.formats import Format, StoredFormat
 from rowtide.core.lsn import Position
+from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.formats import format_creation, recorded_definition
 from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles.articles import Article, LeftOutColumn, decode_article, encode_article
@@ -29,6 +32,7 @@ from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, r
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
+FORMAT = Format("subscriber's metadata in the database")
 FENCED = "RT001"
 """The error that refuses a batch after another agent has taken over."""
 
@@ -42,10 +46,7 @@ create table if not exists {SCHEMA}."MSreplication_subscriptions" (
     snapshot_status text not null default 'delivered', snapshot_end bigint,
     streams int not null default 1, decided text)
 """,
-    *(
-        f'alter table {SCHEMA}."MSreplication_subscriptions" add column if not exists {column}'
-        for column in ("streams int not null default 1", "decided text")
-    ),
+    format_creation(SCHEMA, FORMAT),
     f"""
 create table if not exists {SCHEMA}."MSsnapshot_chunks" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
@@ -56,17 +57,15 @@ create table if not exists {SCHEMA}."MSsnapshot_chunks" (
     f"""
 create table if not exists {SCHEMA}."MSsnapshot_statements" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
-    place int, statement text not null,
+    place int, statement text not null, article_id text,
     primary key (subscription_guid, place))
 """,
-    f'alter table {SCHEMA}."MSsnapshot_statements" add column if not exists article_id text',
     f"""
 create table if not exists {SCHEMA}."MSreplication_articles" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
-    article_id text, definition text not null,
+    article_id text, definition text not null, joined_as text,
     primary key (subscription_guid, article_id))
 """,
-    f'alter table {SCHEMA}."MSreplication_articles" add column if not exists joined_as text',
     f"""
 create table if not exists {SCHEMA}."MSrepairs" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
@@ -122,10 +121,7 @@ _VERSION = f"rowtide {sha256(''.join((*_OBJECTS, close_all(SCHEMA))).encode()).h
 """What distinguishes the objects of this build from those of others."""
 
 CREATIONS = (*_OBJECTS, f"comment on schema {SCHEMA} is '{_VERSION}'")
-"""The statements that create delivery's objects at a subscriber, or bring those of an earlier build up to date.
-
-Idempotent. A column that tables of an earlier build lack is added by a statement of its own.
-"""
+"""The statements that create delivery's objects at a subscriber, or give it this build's procedures. Idempotent."""
 
 RECORD_ARTICLE = f"""
 insert into {SCHEMA}."MSreplication_articles" values ({{}}, {{}}, {{}})
@@ -152,20 +148,54 @@ where subscription_guid = $1
 """As `END_BATCH`, of a batch in streams: its commit decides that the batch's other streams are committed too."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a database has of delivery's objects; `version` distinguishes the build whose procedures it has."""
+
+    is_made: bool
+    version: str | None
+    stored: StoredFormat | None
+
+    @property
+    def is_current(self) -> bool:
+        return self.version == _VERSION
+
+    @property
+    def is_only_removed(self) -> bool:
+        """Whether it was made before formats had numbers: nothing but removing comes so far."""
+        return self.is_made and self.stored is None
+
+
+def _look(connection: psycopg.Connection, requirement: Requirement) -> _Found:
+    """Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as a requirement of the format does."""
+    row = connection.execute(_STATE).fetchone()
+    assert row is not None
+    is_made, version, place, definition = row
+    found = _Found(bool(is_made), version, parse_definition(definition))
+    if found.is_made:
+        require(requirement, FORMAT, place, found.stored)
+    return found
+
+
 def is_current(connection: psycopg.Connection) -> bool:
-    """Return whether the database has delivery's objects, as this build makes them."""
+    """Return whether the database has delivery's objects, as this build makes them.
+
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may write to them.
+    """
     with translated():
-        return connection.execute(_FIND_VERSION).fetchone() == (_VERSION,)
+        return _look(connection, Format.require_writable).is_current
 
 
 def make_current(connection: psycopg.Connection) -> None:
-    """Create delivery's objects, or bring those of an earlier build up to date; nothing if they are of this one.
+    """Create delivery's objects, or replace the procedures of another build; nothing if they are of this one.
 
-    In one transaction, which excludes others that do the same. Raises `RightMissing`, `SchemaOfOthers`.
+    In one transaction, which excludes others that do the same. Raises `RightMissing`, `SchemaOfOthers`, and as
+    `is_current`.
     """
     with translated():
         connection.execute(guard_schema(SCHEMA).encode())
-    if is_current(connection):
+        found = _look(connection, Format.require_writable)
+    if found.is_current or found.is_only_removed:
         return
     with translated(), connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
@@ -269,9 +299,11 @@ def _without_lacking(connection: psycopg.Connection, article: Article) -> Articl
 
 
 def is_made(connection: psycopg.Connection) -> bool:
-    """Return whether the database has the tables of a subscriber."""
-    found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_subscriptions"',)).fetchone()
-    return found is not None and found[0] is not None
+    """Return whether the database has the tables of a subscriber.
+
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may read them.
+    """
+    return _look(connection, Format.require_readable).is_made
 
 
 def forget(connection: psycopg.Connection, guid: str) -> None:
@@ -290,4 +322,8 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
 _COLUMNS = """
 select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
 """
-_FIND_VERSION = f"select obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace')"
+_STATE = f"""
+select to_regclass('{SCHEMA}."MSreplication_subscriptions"') is not null,
+       obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace'), current_database()::text,
+       {recorded_definition(SCHEMA)}
+"""

@@ -56,7 +56,7 @@ def open_agent(subscription: Subscription) -> TakenOver:
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
     """Increment the epoch for a starting agent; return it with the progress.
 
-    Brings objects of an earlier build up to date first. Waits for running batches of an earlier agent, and completes or
+    Replaces procedures of another build first. Waits for running batches of an earlier agent, and completes or
     rolls back what it left prepared. In autocommit mode. Raises `SubscriberUnprepared`, `RightMissing`.
     """
     if not progress.is_current(connection):

@@ -106,10 +106,6 @@ def discard(connection: psycopg.Connection, guid: str) -> None:
 def restore(connection: psycopg.Connection, guid: str, until: Until) -> None:
     """Run what waits for an event, in the caller's transaction. Raises `RestorationRefused`."""
     with translated():
-        found = connection.execute("select to_regclass(%s)", [_TABLE]).fetchone()
-        if found is None or found[0] is None:
-            # Prepared by an earlier build.
-            return
         statements = connection.execute(sql.SQL(_LIST), [guid, until]).fetchall()
     for (statement,) in statements:
         _run(connection, statement)

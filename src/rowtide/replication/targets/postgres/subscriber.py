@@ -161,12 +161,17 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
                 progress.make_current(connection)
                 for article in known:
                     deleted_keys.drop_triggers(connection, guid, article)
-            if not (is_added_again and progress.is_unfinished(connection, guid)):
+            if _is_made(connection) and not (is_added_again and progress.is_unfinished(connection, guid)):
                 for until in Until:
                     restorations.restore(connection, guid, until)
                 progress.forget(connection, guid)
             failpoint("subscriber_removal.before")
         failpoint("subscriber_removal.after")
+
+
+def _is_made(connection: psycopg.Connection) -> bool:
+    with translated():
+        return progress.is_made(connection)
 
 
 def forget_copied(url: str, subscribed: Collection[str]) -> None:

@@ -10,7 +10,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rowtide.core.formats import Format
 from rowtide.core.lsn import Position
+from rowtide.databases.format_views import Requirement, require
+from rowtide.databases.sqlite.connect import path_of
+from rowtide.databases.sqlite.formats import format_creation, read_format
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import JoiningArticle, Progress
@@ -22,6 +26,8 @@ from rowtide.replication.targets.sqlite import restorations
 if TYPE_CHECKING:
     from rowtide.replication.targets.new_subscription import NewSubscription
 
+FORMAT = Format("subscriber's metadata in the file")
+FORMAT_VIEW = "MSreplication_format"
 SUBSCRIPTIONS = "MSreplication_subscriptions"
 OBJECTS = "MSreplication_objects"
 CHUNKS = "MSsnapshot_chunks"
@@ -51,12 +57,12 @@ create table if not exists {CHUNKS} (
 """,
     f"""
 create table if not exists {STATEMENTS} (
-    subscription_guid text not null, place integer not null, statement text not null,
+    subscription_guid text not null, place integer not null, statement text not null, article_id text,
     primary key (subscription_guid, place))
 """,
     f"""
 create table if not exists {ARTICLES} (
-    subscription_guid text not null, article_id text not null, definition text not null,
+    subscription_guid text not null, article_id text not null, definition text not null, joined_as text,
     primary key (subscription_guid, article_id))
 """,
     f"""
@@ -65,24 +71,33 @@ create table if not exists {REPAIRS} (
     primary key (subscription_guid, repair_id, ordinal))
 """,
     restorations.CREATION,
+    format_creation(FORMAT_VIEW, FORMAT),
 )
 """The statements that create delivery's tables at a subscriber. Idempotent."""
-_ADDED = ((ARTICLES, "joined_as"), (STATEMENTS, "article_id"))
-"""Columns that files of an earlier build lack."""
 
 
 def make_current(connection: sqlite3.Connection) -> None:
-    """Create delivery's tables, or what a file of an earlier build lacks of them, in the caller's transaction."""
+    """Create delivery's tables that are missing, in the caller's transaction. Raises as `require_writable`."""
+    require_writable(connection)
     for statement in CREATIONS:
         connection.execute(statement)
-    for table, added in _ADDED:
-        if not _has_column(connection, table, added):
-            connection.execute(f"alter table {table} add column {added} text")
 
 
-def is_current(connection: sqlite3.Connection) -> bool:
-    """Return whether the file has all of delivery's tables."""
-    return all(has_table(connection, table) for table in OWN_TABLES)
+def require_writable(connection: sqlite3.Connection) -> None:
+    """Raise `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may write to a file's tables."""
+    _look(connection, Format.require_writable)
+
+
+def is_made(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has delivery's tables. Raises as `require_writable`, unless this build may read them."""
+    return _look(connection, Format.require_readable)
+
+
+def _look(connection: sqlite3.Connection, requirement: Requirement) -> bool:
+    is_there = has_table(connection, SUBSCRIPTIONS)
+    if is_there:
+        require(requirement, FORMAT, path_of(connection), read_format(connection, FORMAT_VIEW))
+    return is_there
 
 
 def record(connection: sqlite3.Connection, subscription: NewSubscription) -> None:
@@ -136,7 +151,7 @@ def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotS
     statement = (
         f"select transaction_timestamp, batch, epoch, snapshot_status from {SUBSCRIPTIONS} where subscription_guid = ?"
     )
-    row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
+    row = connection.execute(statement, (guid,)).fetchone() if is_made(connection) else None
     if row is None:
         raise SubscriberUnprepared(guid)
     position, batch, epoch, status = row
@@ -145,7 +160,7 @@ def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotS
 
 def find_status(connection: sqlite3.Connection, guid: str) -> str | None:
     """Return how far the snapshot of a subscription is; None if the file does not know it."""
-    if not _is_made(connection):
+    if not is_made(connection):
         return None
     query = f"select snapshot_status from {SUBSCRIPTIONS} where subscription_guid = ?"
     row = connection.execute(query, (guid,)).fetchone()
@@ -154,9 +169,8 @@ def find_status(connection: sqlite3.Connection, guid: str) -> str | None:
 
 def has_joined(connection: sqlite3.Connection, guid: str) -> bool:
     """Return whether the article of a joining subscription became one of its subscription's."""
-    if not _has_column(connection, ARTICLES, "joined_as"):
-        return False
-    return connection.execute(f"select 1 from {ARTICLES} where joined_as = ?", (guid,)).fetchone() is not None
+    query = f"select 1 from {ARTICLES} where joined_as = ?"
+    return is_made(connection) and connection.execute(query, (guid,)).fetchone() is not None
 
 
 def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
@@ -180,20 +194,15 @@ def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) 
 
 def detach(connection: sqlite3.Connection, guid: str, article: Article) -> None:
     """Remove an article that left a subscription, in the caller's transaction; its rows stay. Idempotent."""
-    if not _is_made(connection):
+    if not is_made(connection):
         return
-    make_current(connection)
+    require_writable(connection)
     for table in (OBJECTS, ARTICLES, CHUNKS):
         connection.execute(
             f"delete from {table} where subscription_guid = ? and article_id = ?", (guid, article.article_id)
         )
     statement = f"delete from {STATEMENTS} where subscription_guid = ? and instr(statement, ?) > 0"
     connection.execute(statement, (guid, f" on {quote(article.table)} ("))
-
-
-def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
-    query = "select 1 from pragma_table_info(?) where name = ?"
-    return connection.execute(query, (table, column)).fetchone() is not None
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
@@ -205,14 +214,14 @@ def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[
 
 def list_recorded(connection: sqlite3.Connection) -> frozenset[str]:
     """Return the guids of the recorded subscriptions."""
-    if not _is_made(connection):
+    if not is_made(connection):
         return frozenset()
     return frozenset(guid for (guid,) in connection.execute(f"select subscription_guid from {SUBSCRIPTIONS}"))
 
 
 def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
     """Return the table of another article that is delivered to the same place; None if there is none."""
-    if not _is_made(connection):
+    if not is_made(connection):
         return None
     other = connection.execute(
         f"select article from {OBJECTS} where object_name = ? and article_id <> ?", (article.table, article.article_id)
@@ -223,23 +232,20 @@ def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
 def is_unfinished(connection: sqlite3.Connection, guid: str) -> bool:
     """Return whether a subscription's snapshot is not delivered yet."""
     query = f"select 1 from {SUBSCRIPTIONS} where subscription_guid = ? and snapshot_status <> ?"
-    return _is_made(connection) and connection.execute(query, (guid, SnapshotStatus.DELIVERED)).fetchone() is not None
+    return is_made(connection) and connection.execute(query, (guid, SnapshotStatus.DELIVERED)).fetchone() is not None
 
 
 def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:
     """Increment the epoch for a starting agent, in the caller's transaction; return it with the progress.
 
-    Brings the tables of an earlier build up to date first.
-    Raises `SubscriberUnprepared`.
+    Raises `SubscriberUnprepared`, and as `require_writable`.
     """
     statement = (
         f"update {SUBSCRIPTIONS} set epoch = epoch + 1, agent = ? where subscription_guid = ? "
         "returning transaction_timestamp, batch, epoch"
     )
-    is_made = _is_made(connection)
-    if is_made:
-        make_current(connection)
-    rows = connection.execute(statement, (agent, guid)).fetchall() if is_made else []
+    require_writable(connection)
+    rows = connection.execute(statement, (agent, guid)).fetchall() if is_made(connection) else []
     if not rows:
         raise SubscriberUnprepared(guid)
     position, batch, epoch = rows[0]
@@ -249,7 +255,7 @@ def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress
 def find_difference(connection: sqlite3.Connection, guid: str, known: Progress) -> str | None:
     """Describe how the file's progress differs from what an agent knows; None if it does not."""
     statement = f"select epoch, transaction_timestamp, agent from {SUBSCRIPTIONS} where subscription_guid = ?"
-    row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
+    row = connection.execute(statement, (guid,)).fetchone() if has_table(connection, SUBSCRIPTIONS) else None
     if row is None:
         return "no such subscription"
     epoch, position, agent = row
@@ -269,25 +275,21 @@ def advance(connection: sqlite3.Connection, guid: str, reached: Position) -> Non
 
 def forget(connection: sqlite3.Connection, guid: str) -> None:
     """Remove a subscription's record, in the caller's transaction; with the last one, the tables."""
-    if not _is_made(connection):
+    if not is_made(connection):
         return
     _remove(connection, guid)
     if connection.execute(f"select 1 from {SUBSCRIPTIONS}").fetchone() is None:
         for table in OWN_TABLES:
             connection.execute(f"drop table if exists {table}")
+        connection.execute(f"drop view if exists {FORMAT_VIEW}")
 
 
 def _remove(connection: sqlite3.Connection, guid: str) -> None:
     for table in OWN_TABLES:
-        if has_table(connection, table):
-            connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
+        connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether the file has one of these tables."""
     statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
     return connection.execute(statement, (name,)).fetchone() is not None
-
-
-def _is_made(connection: sqlite3.Connection) -> bool:
-    return has_table(connection, SUBSCRIPTIONS)

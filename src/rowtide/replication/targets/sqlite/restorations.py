@@ -50,10 +50,6 @@ def discard(connection: sqlite3.Connection, guid: str) -> None:
 
 def restore(connection: sqlite3.Connection, guid: str) -> None:
     """Restore everything, in the caller's transaction. Raises `RestorationRefused`."""
-    is_made = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
-    if connection.execute(is_made, (RESTORATIONS,)).fetchone() is None:
-        # Prepared by an earlier build.
-        return
     query = f"select statement from {RESTORATIONS} where subscription_guid = ? order by place"
     for (statement,) in connection.execute(query, (guid,)).fetchall():
         try:

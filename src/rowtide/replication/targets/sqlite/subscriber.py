@@ -100,7 +100,7 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
     """
     del articles  # A file has no procedures.
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
-        if not (is_added_again and progress.is_unfinished(connection, guid)):
+        if progress.is_made(connection) and not (is_added_again and progress.is_unfinished(connection, guid)):
             restorations.restore(connection, guid)
             progress.forget(connection, guid)
 
@@ -119,7 +119,7 @@ def _require_own_places(articles: Iterable[Article]) -> None:
 
     Here not.
     """
-    tables = {_fold(name): f"rowtide's own {name}" for name in progress.OWN_TABLES}
+    tables = {_fold(name): f"rowtide's own {name}" for name in (*progress.OWN_TABLES, progress.FORMAT_VIEW)}
     for article in articles:
         name = article.qualified_name
         _claim(tables, article.table, name)

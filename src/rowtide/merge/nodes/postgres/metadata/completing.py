@@ -1,7 +1,7 @@
-"""Metadata of a PostgreSQL node that another build created: what this build has beside it is added.
+"""The views and functions of a PostgreSQL node, which are this build's: those of another one are replaced.
 
-A comment on the schema says which form the metadata have. It is read with the first query that is made in any case, so
-that a node which is complete costs no round trip.
+A comment on the schema says which form they have. It is read with the format of the metadata, with the first query that
+is made in any case: a node which is complete costs no round trip.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from sqlalchemy import Connection, text
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
+from rowtide.core.formats import Format
 from rowtide.databases.postgres.alterations import execute_all
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.formats import format_creation, recorded_definition
+from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_articles, list_publications
-from rowtide.merge.definitions import SCHEMA, metadata, publications, replinfo
-from rowtide.merge.definitions import complete as add_missing
-from rowtide.merge.documented.names import RENAMED, view_names
+from rowtide.merge.definitions import SCHEMA, publications, replinfo
+from rowtide.merge.documented.names import view_names
 from rowtide.merge.nodes.postgres.metadata import system_tables
 from rowtide.merge.nodes.postgres.metadata.documented_tables import drop_functions, members_statement, view_statements
 
-FORM = f"select obj_description(to_regnamespace('{SCHEMA}')::oid, 'pg_namespace') as form"
-"""The query of the form of a node's metadata; null without metadata, and of the earliest builds' nodes."""
+FORMAT = Format("merge metadata of the database")
+_WRITTEN = (
+    f"obj_description(to_regnamespace('{SCHEMA}')::oid, 'pg_namespace') as form, current_database()::text as place, "
+    f"{recorded_definition(SCHEMA)} as definition"
+)
+FORM = f"select {_WRITTEN}"
+"""The query of the form of a node's views and functions, of the database's name, and of the metadata's format."""
 _MADE = " or ".join(
     f"to_regclass({quote_literal(quote_qualified(SCHEMA, made.name))}) is not null" for made in (replinfo, publications)
 )
 """One of them may have been dropped since: then a query of it says so."""
-STATE = f"select {_MADE}, ({FORM})"
-"""The query of whether a node has metadata, and of their form."""
+STATE = f"select {_MADE}, {_WRITTEN}"
+"""The query of whether a node has metadata, and of what `FORM` asks."""
 _LOCK = int.from_bytes(b"rtform")
 _RIGHTS = "42501"
 _READ_ONLY = "25006"
@@ -44,29 +48,27 @@ OUTDATED = (_RIGHTS, _READ_ONLY)
 
 @cache
 def form() -> str:
-    """Return the form that this build's metadata have."""
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
-    raw = [f"{table} {columns}" for table, columns in system_tables.COLUMN_DEFINITIONS.items()]
-    raw += [system_tables.GENERATIONS_INDEX, system_tables.LOG_INDEX, _FUNCTIONS]
-    return f"rowtide merge {sha256(chr(10).join([*tables, *raw, *view_statements()]).encode()).hexdigest()[:16]}"
+    """Return the form that this build's views and functions have."""
+    return f"rowtide merge {sha256(chr(10).join([_FUNCTIONS, *view_statements()]).encode()).hexdigest()[:16]}"
 
 
 Placing: TypeAlias = Callable[[tuple[Article, ...]], tuple[Article, ...]]
 """Returns articles with the places of their tables."""
 
 
-def complete(connection: Connection, placing: Placing) -> None:
-    """Give a node's metadata this build's form, in the caller's transaction. Idempotent."""
+def create(connection: Connection, placing: Placing) -> None:
+    """Create a node's metadata, in the caller's transaction. Idempotent."""
+    system_tables.create(connection)
+    execute_all(connection, [format_creation(SCHEMA, FORMAT)])
+    renew(connection, placing)
+
+
+def renew(connection: Connection, placing: Placing) -> None:
+    """Give a node this build's views and functions, in the caller's transaction. Idempotent."""
     connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
-    present = _present_columns(connection)
-    views = sorted(name for name, kind in present if kind == "v" and name in view_names())
+    views = sorted(set(view_names()) & set(connection.execute(text(_VIEWS), {"schema": SCHEMA}).scalars()))
     if views:
         connection.execute(text(f"drop view {', '.join(quote_qualified(SCHEMA, name) for name in views)}"))
-    for old in sorted(name for name, kind in present if kind == "r" and name in RENAMED):
-        connection.execute(text(f"alter table {quote_qualified(SCHEMA, old)} rename to {quote(RENAMED[old])}"))
-    system_tables.create(connection)
-    _add_columns(connection)
     execute_all(connection, drop_functions())
     renew_members(connection, placing)
     execute_all(connection, view_statements())
@@ -82,21 +84,4 @@ def renew_members(connection: Connection, placing: Placing) -> None:
     execute_all(connection, [members_statement(published)])
 
 
-def _present_columns(connection: Connection) -> dict[tuple[str, str], set[str]]:
-    """Return the columns of the schema's tables and views, by their names and kinds."""
-    listed = text(
-        "select relname, relkind, array_agg(attname::text) from pg_class join pg_attribute on attrelid = pg_class.oid "
-        "and attnum > 0 and not attisdropped where relnamespace = to_regnamespace(:schema) and relkind in ('r', 'v') "
-        "group by 1, 2"
-    )
-    return {(name, kind): set(columns) for name, kind, columns in connection.execute(listed, {"schema": SCHEMA})}
-
-
-def _add_columns(connection: Connection) -> None:
-    present = _present_columns(connection)
-    known = {name: columns for (name, kind), columns in present.items() if kind == "r"}
-    execute_all(connection, add_missing(known, connection.dialect, SCHEMA))
-    for table, definitions in system_tables.COLUMN_DEFINITIONS.items():
-        for definition in definitions:
-            if definition.partition(" ")[0] not in known[table]:
-                connection.execute(text(f"alter table {quote_qualified(SCHEMA, table)} add column {definition}"))
+_VIEWS = "select relname::text from pg_class where relnamespace = to_regnamespace(:schema) and relkind = 'v'"

@@ -48,24 +48,14 @@ def record_place(connection: Connection) -> None:
     here = read_place(connection)
     if here is None or connection.execute(text(_RECORDED)).scalar() == here:
         return
-    if not connection.execute(text(_HAS_COLUMN)).scalar_one():
-        if not connection.execute(text(_MAY_ALTER)).scalar_one():
-            return
-        connection.execute(text(f"alter table {_INFO} add column if not exists place text"))
     connection.execute(text(f"update {_INFO} set place = :here"), {"here": here})
 
 
 _MAY_ASK = "select has_function_privilege('pg_control_system()', 'execute')"
-# An earlier build's table has no such column.
-_RECORDED = f"select to_jsonb(info) ->> 'place' from {_INFO} info"
+_RECORDED = f"select place from {_INFO}"
 REQUEST = f"""
 select recorded, {INCARNATION}, current_database()::text,
        (select datname::text from pg_database where oid::text = split_part(recorded, '/', 2))
-from (select to_jsonb(info) ->> 'place' as recorded from {_INFO} info) place
+from (select place as recorded from {_INFO}) place
 """
 """The recorded place, this one, this database's name, and the recorded one's on this server."""
-_OF_INFO = f"'{_INFO}'::regclass"
-_HAS_COLUMN = f"""
-select exists (select 1 from pg_attribute where attrelid = {_OF_INFO} and attname = 'place' and not attisdropped)
-"""
-_MAY_ALTER = f"select pg_has_role(relowner, 'usage') from pg_class where oid = {_OF_INFO}"

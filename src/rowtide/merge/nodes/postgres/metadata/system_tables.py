@@ -70,11 +70,6 @@ _COLUMNS = {
     ),
     TOMBSTONE: "type smallint not null, origin bigint, priority double precision, lineage bytea, last bytea",
 }
-COLUMN_DEFINITIONS = {
-    table: _COLUMNS[quote_qualified(SCHEMA, table)].split(", ")
-    for table in (definitions.CONTENTS, definitions.TOMBSTONE)
-}
-"""The columns of contents and tombstones that may be added to, by table."""
 _INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
 
 
@@ -99,7 +94,6 @@ def create(connection: Connection) -> None:
             "with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
         )
     )
-    connection.execute(text(f"alter table {LOG} add column if not exists key text"))
     connection.execute(text(LOG_INDEX))
     connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
     connection.execute(statement(GENERATIONS_INDEX))

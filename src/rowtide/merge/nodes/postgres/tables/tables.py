@@ -11,13 +11,14 @@ from psycopg import sql
 from sqlalchemy import Connection, text, true
 from sqlalchemy.exc import DBAPIError
 
+from rowtide.databases.format_views import parse_definition
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualified, statement
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.source_table import SourceTable
@@ -27,6 +28,7 @@ from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
+from rowtide.merge.nodes.metadata_format import MetadataFormat
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
@@ -49,7 +51,6 @@ from rowtide.merge.nodes.postgres.tables.rewriting import find_rewriting
 from rowtide.merge.nodes.postgres.tables.triggers import (
     function_name,
     function_statements,
-    later_trigger_statements,
     partition_trigger_names,
     removal_statements,
     trigger_names,
@@ -78,38 +79,54 @@ class PostgresTables:
         session: BatchingConnection,
         places: Places,
         executions: Executions,
+        *,
+        removes: bool = False,
     ) -> None:
         self.alterations = alterations
+        self.format = MetadataFormat(completing.FORMAT, removes=removes)
         self.places = places
         self._connection = connection
         self._session = session
         self._executions = executions
 
     def is_prepared(self) -> bool:
-        is_there, form = self._connection.execute(text(completing.STATE)).one()
-        if is_there and form != completing.form():
-            self.complete()
+        is_there, *written = self._connection.execute(text(completing.STATE)).one()
+        if is_there:
+            self.accept(*written)
         return bool(is_there)
 
     def prepare(self) -> None:
         with self._session.transaction():
             # Whoever made it may have said that it is complete.
             self._run(guard_schema(SCHEMA))
-            if self._connection.execute(text(completing.FORM)).scalar() != completing.form():
-                self._complete()
+            is_there, form, place, definition = self._connection.execute(text(completing.STATE)).one()
+            if not is_there:
+                completing.create(self._connection, self.places.fill)
+                return
+            self.format.accept(place, parse_definition(definition))
+            self.format.require_writable()
+            if form != completing.form():
+                self._renew()
 
-    def complete(self) -> None:
-        """Add what the metadata of an earlier build lack. Raises `NodeOutdated` if the role or the server may not."""
+    def accept(self, form: str | None, place: str, definition: str | None) -> None:
+        """Take metadata that are there for use: views and functions of another build are replaced by this one's.
+
+        Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` for another format, and `NodeOutdated` if the role or
+        the server may not replace them.
+        """
+        self.format.accept(place, parse_definition(definition))
+        if form == completing.form() or not self.format.is_own:
+            return
         try:
             with self._session.transaction():
-                self._complete()
+                self._renew()
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in completing.OUTDATED:
                 raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
             raise
 
-    def _complete(self) -> None:
-        completing.complete(self._connection, self.places.fill)
+    def _renew(self) -> None:
+        completing.renew(self._connection, self.places.fill)
         for row in self._connection.execute(select_articles(true())).mappings().all():
             article = self.places.fill(Article.decode(row["definition"]))
             named = {"function": function_name(article), "table": table_of(article)}
@@ -117,7 +134,6 @@ class PostgresTables:
             if has_functions:
                 for each in function_statements(article, is_partitioned=is_partitioned):
                     self._connection.execute(statement(each))
-                self._connection.execute(statement(_tried(later_trigger_statements(article))))
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -541,15 +557,6 @@ select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid
              and attgenerated = '' and attname <> 'rowguid' and attname not like '\_\_sys%%') as unpublished
 from (select to_regclass(%s)::oid as oid) t
 """.replace("{fingerprint}", _FINGERPRINT.replace(":table", "t.oid").replace("%", "%%"))
-
-
-def _tried(statements: Iterable[str]) -> str:
-    """Return the block of statements that are left out where the role may not run them, or the table is in use."""
-    lines = "".join(f"{each}; " for each in (f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'", *statements))
-    body = (
-        f"begin {lines} exception when insufficient_privilege or lock_not_available or undefined_table then null; end"
-    )
-    return f"do {quote_body(body)}"
 
 
 _FUNCTIONS = """

@@ -67,7 +67,7 @@ def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
 
 
 def function_statements(article: Article, *, is_partitioned: bool) -> Iterator[str]:
-    """Yield the statements that create the functions of a table's triggers, or replace those of an earlier build."""
+    """Yield the statements that create the functions of a table's triggers, or replace those of another build."""
     bodies = _bodies(article)
     for kind in _events(article):
         signature = f"{SCHEMA}.{quote(_name(article, kind))}()"
@@ -86,20 +86,14 @@ def function_name(article: Article) -> str:
     return f"{SCHEMA}.{quote(_name(article, next(iter(_events(article)))))}"
 
 
-def later_trigger_statements(article: Article) -> Iterator[str]:
-    """Yield the statements that create the triggers which earlier builds' tables do not have."""
-    if article.is_tracked:
-        yield from _triggers(article, quote_qualified(article.schema or article.place, article.table), [_AGAIN])
-
-
 def track_partition(article: Article, part: Partition) -> Iterator[str]:
     """Yield the statements that create a partition's own triggers; it inherits the row-level ones from its table."""
     yield from _triggers(article, quote_qualified(part.schema, part.name), _OF_STATEMENTS)
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:
-    """Return the names of the triggers that an article's table must have, of whichever build."""
-    kinds = (*(kind for kind in _events(article) if kind != _AGAIN), *([_IDENTITY] if _has_ranges(article) else []))
+    """Return the names of the triggers that an article's table must have."""
+    kinds = (*_events(article), *([_IDENTITY] if _has_ranges(article) else []))
     return tuple(_name(article, kind) for kind in kinds)
 
 

@@ -55,7 +55,6 @@ def settle(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
     session.execute(f"delete from {DISPLACED}")
     if is_settled(session):
         return
-    _judge_displaced(session, LOG, articles)
     spans = _settle_replaced(session, LOG)
     _restore(session, _read_kept(session, LOG, articles, spans), spans)
     session.execute(f"delete from {LOG} where kind not in {_CHANGES}")
@@ -66,7 +65,6 @@ def settled_copy(session: sqlite3.Connection, articles: Sequence[Article]) -> st
     session.execute(f"create temporary table {_name(_LINES)} (tablenick, rowguid, kind, columns, base)")
     listed = "rowid, tablenick, rowguid, kind, columns, base"
     session.execute(f"insert into {_LINES} ({listed}) select {listed} from {LOG}")
-    _judge_displaced(session, _LINES, articles)
     spans = _settle_replaced(session, _LINES)
     for kept in _read_kept(session, _LINES, articles, spans):
         session.execute(
@@ -74,20 +72,6 @@ def settled_copy(session: sqlite3.Connection, articles: Sequence[Article]) -> st
         )
     session.execute(f"delete from {_LINES} where kind not in {_CHANGES}")
     return _LINES
-
-
-def _judge_displaced(session: sqlite3.Connection, log: str, articles: Iterable[Article]) -> None:
-    """Find which of the rows that an earlier build's triggers say may be displaced are gone."""
-    noted = {
-        nickname
-        for (nickname,) in session.execute(
-            f"select distinct tablenick from {log} where kind = {Logged.DISPLACED.value}"
-        )
-    }
-    for article in (each for each in articles if each.nickname in noted):
-        absent = f"not exists (select 1 from {quote(article.file_table)} t where t.{ROWGUID} = l.rowguid)"
-        of_table = f"l.tablenick = {article.nickname} and l.kind = {Logged.DISPLACED.value}"
-        session.execute(f"update {log} as l set kind = {Logged.DELETED.value} where {of_table} and {absent}")
 
 
 def _settle_replaced(session: sqlite3.Connection, log: str) -> list[tuple[int, int]]:

@@ -57,7 +57,7 @@ DEFINITIONS = (
     ),
     f"create index if not exists {DISPLACED}_moment on {DISPLACED} (moment, written)",
 )
-"""The statements that create the tables whose columns are never added to."""
+"""The statements that create the other tables."""
 
 
 def create(connection: Connection, session: sqlite3.Connection) -> None:
@@ -74,10 +74,6 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
         session.execute(definition)
     if connection.execute(select(replinfo.c.nickname)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
-
-
-COLUMN_DEFINITIONS = {table: columns.split(", ") for table, columns in _COLUMNS.items()}
-"""The columns of contents and tombstones that may be added to, by table."""
 
 
 def drop(connection: Connection, session: sqlite3.Connection) -> None:

@@ -21,9 +21,7 @@ from rowtide.merge.nodes.node_tables import Reference
 from rowtide.merge.nodes.sqlite.metadata.system_tables import DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged
 
-LATER_KINDS = ("ins_displaced", "upd_displaced", "replaced")
-"""Those that earlier builds' tables do not have."""
-KINDS = ("ins_displaces", "upd_displaces", *LATER_KINDS)
+KINDS = ("ins_displaces", "upd_displaces", "ins_displaced", "upd_displaced", "replaced")
 KEPT_KINDS = ("del_kept", "upd_kept")
 
 IS_ANY_DISPLACED = f"exists (select 1 from {DISPLACED})"

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from rowtide.core.formats import FormatUnnumbered
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
+from rowtide.databases.sqlite.connect import path_of
+from rowtide.databases.sqlite.formats import read_format
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import publications, replinfo
+from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
+from rowtide.merge.nodes.metadata_format import MetadataFormat
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
@@ -56,17 +62,43 @@ _SYSTEM = "__sys"
 class SqliteTables:
     """See `NodeTables`."""
 
-    def __init__(self, connection: Connection, session: sqlite3.Connection, transaction: Transaction) -> None:
+    def __init__(
+        self, connection: Connection, session: sqlite3.Connection, transaction: Transaction, *, removes: bool = False
+    ) -> None:
+        self.format = MetadataFormat(completing.FORMAT, removes=removes)
         self._connection = connection
         self._session = session
         self._transaction = transaction
 
     def prepare(self) -> None:
-        if not completing.is_complete(self._session):
+        if not completing.is_there(self._session):
             with self._transaction():
-                completing.complete(self._connection, self._session)
-                for article in list_merged(self._connection):
-                    self._renew_triggers(article)
+                completing.create(self._connection, self._session)
+            return
+        self.accept()
+        self.format.require_writable()
+
+    def accept(self) -> None:
+        """Take metadata that are there for use: views and triggers of another build are replaced by this one's.
+
+        Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` or `UnsentByOtherBuild` for another format, and
+        `NodeOutdated` if the file may not be written.
+        """
+        path, stored = path_of(self._session), read_format(self._session, completing.FORMAT_VIEW)
+        try:
+            self.format.accept(path, stored)
+        except FormatUnnumbered as error:
+            if completing.has_unsent(self._session):
+                raise UnsentByOtherBuild(path) from error
+            raise
+        if completing.is_complete(self._session) or not self.format.is_own:
+            return
+        if not os.access(path, os.W_OK):
+            raise NodeOutdated(path, "the file may not be written")
+        with self._transaction():
+            completing.renew(self._session)
+            for article in list_merged(self._connection):
+                self._renew_triggers(article)
 
     def _renew_triggers(self, article: Article) -> None:
         """Give a table this build's triggers, if it has those of an earlier one and its columns are the article's."""

@@ -79,8 +79,8 @@ def _in_order(article: Article, table: Table) -> list[Column]:
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:
-    """Return the names of the triggers that an article's table must have, of whichever build."""
-    return tuple(trigger_name(article, kind) for kind in _kinds(article) if kind not in replacing.LATER_KINDS)
+    """Return the names of the triggers that an article's table must have."""
+    return tuple(trigger_name(article, kind) for kind in _kinds(article))
 
 
 def all_trigger_names(article: Article) -> tuple[str, ...]:

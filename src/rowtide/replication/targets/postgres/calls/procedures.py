@@ -6,7 +6,6 @@ pkcm, bitmap. A procedure that does not find its row raises 20598, with the tabl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from rowtide.core.operations import Operation
@@ -120,11 +119,6 @@ def source(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the body of an operation's procedure, as the server stores it."""
     lines = ["#variable_conflict use_variable", "begin", *_body(article, operation, table), "end"]
     return "\n" + "\n".join(lines) + "\n"
-
-
-def as_earlier(source: str) -> str:
-    """Return a procedure's body as builds made it that left names to the path."""
-    return _READ.sub(r"\1::\2", _OPERATOR.sub(r"\1", source)).replace("pg_catalog.", "")
 
 
 def name_of(article: Article, operation: Operation) -> str:
@@ -263,11 +257,3 @@ def key_of(article: Article, operation: Operation, arguments: Sequence[bytes | N
         f"{column.name} = {'NULL' if value is None else value.decode(errors='replace')}"
         for column, value in zip(article.key_columns, values, strict=True)
     )
-
-
-_READ = re.compile(
-    r"\(select r\.v from pg_catalog\.jsonb_to_record\(pg_catalog\.jsonb_build_object\('v', (\w+\[\d+\])\)\) "
-    r"as r \(v (.*?)\)\)(?=[,) ])"
-)
-"""A value read from text by its type's input function: earlier builds cast it."""
-_OPERATOR = re.compile(r'operator\((?:"(?:[^"]|"")+"|[^.()"]+)\.([^()]+)\)')

@@ -142,7 +142,7 @@ def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> 
     )
     with closing(opened) as connection:
         if progress.list_recorded(connection):
-            # It may be of an earlier build, and no agent has opened it since.
+            # No agent of this build may have opened it since another one did.
             progress.make_current(connection)
         yield _read_between_batches(connection, subscription, articles)
 

@@ -26,10 +26,9 @@ TABLE = f'{SCHEMA}."MSdeleted_keys"'
 OBJECTS = (
     f"""
 create table if not exists {TABLE} (
-    table_name text, key text[], refreshed bigint not null default 0,
+    table_name text, key text[], refreshed bigint not null default 0, committed_us bigint, originator text,
     primary key (table_name, key))
 """,
-    f"alter table {TABLE} add column if not exists committed_us bigint, add column if not exists originator text",
 )
 """The statements that create the table of deleted keys; the empty key stands for all rows, of a truncate.
 

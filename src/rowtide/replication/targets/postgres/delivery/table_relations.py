@@ -59,7 +59,7 @@ class SubscriberTables:
     ) -> SubscriberTables:
         """Read it in this session's replication role, at once: the subscriber may be far away.
 
-        Procedures that an earlier build made, or that have another path than the role has now, are made again.
+        Procedures that have another path than the role has now are made again.
         """
         found = cls._read(connection, articles, written)
         renewing = [statement for article in articles for statement in found.made.renewals(article)]
@@ -176,8 +176,7 @@ class MadeProcedures:
     def has_arrays(self, article: Article, operation: Operation) -> bool:
         """Return whether an operation's calls may be sent as arrays: both its procedures are as generated.
 
-        A subscriber prepared by an earlier version may lack the array procedure. For a table of another role there are
-        none.
+        For a table of another role there are none.
         """
         if not array_procedures.is_generated(article, operation) or not self.has_single(article, operation):
             return False
@@ -199,14 +198,14 @@ class MadeProcedures:
         if not table.is_others:
             return not self._is_one(name, source)
         # It may be there from before the table had another owner, and is not called.
-        return any(made.source not in (source, procedures.as_earlier(source)) for made in self._made.get(name, ()))
+        return any(made.source != source for made in self._made.get(name, ()))
 
     def is_others(self, article: Article) -> bool:
         """Return whether an article's table is written with another role's rights."""
         return self._written.of(article).is_others
 
     def renewals(self, article: Article) -> Iterator[str]:
-        """Yield the statements that make an article's procedures again that are as an earlier build made them.
+        """Yield the statements that make an article's generated procedures again that have another path.
 
         Those that are missing are made, too: the table may have had another owner before, who needs none.
         """
@@ -216,7 +215,7 @@ class MadeProcedures:
                 continue
             source, name = kind.source(article, operation, table), kind.name_of(article, operation)
             match self._made.get(name, ()):
-                case [made] if made.source in (source, procedures.as_earlier(source)) and made.is_own:
+                case [made] if made.source == source and made.is_own:
                     if not self._is_one(name, source):
                         yield from kind.creations(article, operation, table)
                 case [] | ():

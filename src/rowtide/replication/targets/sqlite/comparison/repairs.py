@@ -106,7 +106,7 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
     with closing(SubscriberFile(subscription.subscriber)) as file, file.undone_by_errors():
         file.begin()
         if progress.list_recorded(file.connection):
-            progress.make_current(file.connection)
+            progress.require_writable(file.connection)
         yield SqliteRepair(file, subscription.guid, read_subscribed(file, subscription, articles))
         file.undo()
 
@@ -120,9 +120,6 @@ class SqliteOutbox:
 
     def read(self) -> Sequence[RepairRecord]:
         """See `RepairOutbox`."""
-        if not progress.has_table(self.file.connection, REPAIRS):
-            # It is of an earlier build.
-            return ()
         return [RepairRecord(*row) for row in self.file.connection.execute(_RECORDS, (self.guid,))]
 
     def forget(self, records: Sequence[RepairRecord]) -> None:

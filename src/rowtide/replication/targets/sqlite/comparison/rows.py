@@ -94,10 +94,6 @@ class SqliteRows:
 def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> Iterator[SubscribedRows]:
     """Read a file in one snapshot. Raises `FileNotOpened`, `SubscriberUnprepared`, `SubscriberFileFailed`."""
     with closing(SubscriberFile(subscription.subscriber)) as file, file.undone_by_errors():
-        if progress.list_recorded(file.connection) and not progress.is_current(file.connection):
-            # It is of an earlier build, and no agent has opened it since.
-            with file.transaction() as connection:
-                progress.make_current(connection)
         file.connection.execute("begin")
         yield read_subscribed(file, subscription, articles)
         file.undo()

@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.owners import Owner
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.calls.procedures import as_earlier, call, creations, key_of, source
+from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of, source
 from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
 
 
@@ -175,13 +175,6 @@ def test_keys_are_compared_by_the_operators_of_their_index() -> None:
     table = WrittenTable(None, {"id": Comparison("operator(public.=)", "public.citext")})
 
     assert 't."id" operator(public.=) pkc1::public.citext;' in source(article(ORDERS), DELETE, table)
-
-
-def test_what_an_earlier_build_made_is_known_by_its_body() -> None:
-    earlier = as_earlier(source(article(ORDERS), UPDATE, WrittenTable()))
-
-    assert "if get_bit(bitmap, 0) = 1 then" in earlier
-    assert 'where t."id" = pkc1;' in earlier
 
 
 def test_a_table_of_another_role_has_no_procedures() -> None:

@@ -1,0 +1,40 @@
+"""A format is the definition of a view, as each database gives it back; what has none is only removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowtide.core.formats import Format, FormatNewer, FormatUnnumbered, StoredFormat
+from rowtide.databases.format_views import format_row, parse_definition, removable, removing, require
+
+OWN = Format("store", 3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        f"create view v as {format_row(OWN)}",
+        " SELECT 3 AS number,\n    1 AS least_reader,\n    2 AS least_writer;",
+    ],
+    ids=["as made", "as PostgreSQL prints it"],
+)
+def test_the_numbers_are_read_from_the_definition(definition: str) -> None:
+    assert parse_definition(definition) == StoredFormat(3, 1, 2)
+
+
+@pytest.mark.parametrize("definition", [None, "", "select 3 as number, 1 as least_reader"])
+def test_anything_else_is_no_format(definition: str | None) -> None:
+    assert parse_definition(definition) is None
+
+
+def test_what_has_no_format_is_only_removed() -> None:
+    own = Format("store")
+    with pytest.raises(FormatUnnumbered):
+        require(Format.require_readable, own, "here", None)
+    with removing():
+        require(Format.require_writable, own, "here", None)
+        with pytest.raises(FormatNewer):
+            require(Format.require_readable, own, "here", StoredFormat(2, 1, 2))
+    with pytest.raises(FormatUnnumbered):
+        require(Format.require_readable, own, "here", None)
+    removable(own, "here", None)
