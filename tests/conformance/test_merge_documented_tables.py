@@ -374,7 +374,7 @@ def _judge(merged: Merge) -> None:
 def test_all_tables_that_the_page_lists_are_read(merged: Merge) -> None:
     merged.hub.execute("update item set name = 'hub'")
     merged.subscribers[0].execute("update item set name = 'device'")
-    merged.settle()
+    merged.settle(2)
     page = Path("docs/reference/merge-names.md").read_text()
     listed = page.partition("what differs from SQL Server's")[2].partition("Tables without a counterpart")[0]
     names = re.findall(r"`((?:MSmerge|sysmerge)\w+)`", "".join(re.findall(r"^\|([^|]*)\|", listed, re.MULTILINE)))

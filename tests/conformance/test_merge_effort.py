@@ -34,7 +34,7 @@ def begin(folder: Path, opened: ExitStack, rows: int, where: str | None) -> Merg
     merged = open_both(folder, opened)
     merged.begin("create table item (id integer primary key, qty integer)", item={"where": where})
     merged.hub.execute(fill(rows))
-    merged.settle()
+    merged.settle(2)
     return merged
 
 
@@ -132,7 +132,7 @@ def begin_joined(folder: Path, opened: ExitStack, rows: int) -> Merge:
     merged.merge.add_filter(PUBLICATION, "line", "item", "line.item_id = item.id")
     merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url)
     merged.hub.execute(fill(rows), "insert into line (id, item_id, qty) select id, id, 0 from item")
-    merged.settle()
+    merged.settle(2)
     return merged
 
 
@@ -173,5 +173,5 @@ def begin_chain(folder: Path, opened: ExitStack, rows: int) -> Merge:
         "insert into line (id, item_id, qty) select id, id, 0 from item",
         "insert into detail (id, line_id, qty) select id, id, 0 from line",
     )
-    merged.settle()
+    merged.settle(2)
     return merged

@@ -156,7 +156,7 @@ def test_changes_go_on_behind_a_purge_everywhere(merged: Merge) -> None:
         merged.subscribers[1].execute("delete from customer where id > 11")
         # A subscriber forgets what the hub has forgotten, and of that what it had at the synchronisation before.
         for _ in range(3):
-            merged.settle()
+            merged.settle(2)
             for member in merged.members:
                 MergeReplication(member.url).cleanup()
         assert [metadata(member) for member in merged.members] == [0, 0, 0]

@@ -134,9 +134,18 @@ class Merge:
         """Synchronise a subscriber."""
         return self.merge.sync(self.publication, self.subscribers[number].url)
 
-    def settle(self, rounds: int = 2) -> list[Summary]:
-        """Synchronise all, and again, so that what the last brought comes to the first; return what was done."""
-        return [self.sync(number) for _ in range(rounds) for number in range(len(self.subscribers))]
+    def settle(self, rounds: int | None = None) -> list[Summary]:
+        """Synchronise all, and those again to whom others have brought something since; return what was done.
+
+        With `rounds` all are synchronised in each of them, also those to whom nothing can come.
+        """
+        everyone = range(len(self.subscribers))
+        done = [self.sync(number) for _ in range(rounds or 1) for number in everyone]
+        for number in everyone if rounds is None else ():
+            own, *later = done[number:]
+            if _is_contested(own) or any(one.upload.total.moved or _is_contested(one) for one in later):
+                done.append(self.sync(number))
+        return done
 
     def cut_sync(self, number: int, commits: int, *, is_before: bool) -> bool:
         """Synchronise, with the connection cut before or after a commit, counted from 1; tell whether it was."""
@@ -172,7 +181,7 @@ class Merge:
         """After some rounds each subscriber has the rows of its partition, and more rounds move nothing."""
         self.settle()
         self.require_valid()
-        assert all(summary.is_quiet for summary in self.settle())
+        assert all(summary.is_quiet for summary in self.settle(2))
 
     def conflicts(self, member: Member | None = None) -> list[Values]:
         """Return the types and reasons of the conflicts that a member, the hub unless it is named, has kept."""
@@ -213,3 +222,9 @@ class RepublishedMerge(Merge):
         if merge is self:
             return super().cut_sync(number, commits, is_before=is_before)
         return merge.cut_sync(own, commits, is_before=is_before)
+
+
+def _is_contested(summary: Summary) -> bool:
+    """Return whether a synchronisation decided between rows, or left some for the next."""
+    totals = (summary.upload.total, summary.download.total)
+    return any(counts.conflicts or counts.retried or counts.refused for counts in totals)
