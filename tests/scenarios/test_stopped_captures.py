@@ -180,7 +180,7 @@ TABLES = {
 }
 STATEMENTS: dict[str, tuple[str, ...]] = {
     "types_carried": ("alter table copied alter number type bigint", "insert into copied values (0, 1)"),
-    "transaction_left_out": (f"insert into large values (1, repeat('x', {80 << 20}))",),
+    "transaction_omitted": (f"insert into large values (1, repeat('x', {80 << 20}))",),
     "part_entry": ("insert into parts select generate_series(1, 150000)",),
     "delta_creation": ("create table later (id int primary key)",),
 }

@@ -105,7 +105,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class ChangesOmitted:
     """A change of a member's table is not in the log store: the member has this transaction at most in part.
 
     `is_unclear`: the change could be read, but not which columns are the member's.
@@ -117,7 +117,7 @@ class LeftOut:
     is_unclear: bool = False
 
 
-Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | LeftOut
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | ChangesOmitted
 """What happens in the log besides row changes; kept in the manifest, in log order."""
 
 

@@ -59,7 +59,7 @@ PREPARATION_FAILPOINTS = ("subscriber_preparation.before", "subscriber_preparati
 SUBSCRIBER_REMOVAL_FAILPOINTS = ("subscriber_removal.before", "subscriber_removal.after")
 CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
 SUSPENSION_FAILPOINTS = ("article_suspension.before", "article_suspension.after")
-LEAVING_OUT_FAILPOINTS = ("transaction_left_out.before", "transaction_left_out.after")
+OMITTING_FAILPOINTS = ("transaction_omitted.before", "transaction_omitted.after")
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )

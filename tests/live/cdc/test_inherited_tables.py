@@ -10,7 +10,7 @@ from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis.result import State
 from rowtide.handle import connect
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, LeftOut
+from rowtide.log.membership import Altered, ChangesOmitted
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 THREE_LEVELS = (
@@ -155,7 +155,7 @@ def test_what_is_unknown_of_one_table_stops_no_other(request: pytest.FixtureRequ
     logged.execute("insert into child values (3, 'v')", "insert into other values (2)")
     state = logged.read_log()
     (lacking,) = state.incomplete
-    (left_out,) = [event for event in state.events if isinstance(event, LeftOut)]
+    (left_out,) = [event for event in state.events if isinstance(event, ChangesOmitted)]
     assert left_out.commit_lsn == lacking.lsn
     assert lacking.reason == ("columns were renamed before the log was read, and it has id, a, w: which is v (now v2)?")
     others = {version.table_id for version in state.tables.values() if version.shape.name == "other"}

@@ -11,7 +11,7 @@ from pyspark.errors import SparkRuntimeException
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.faults.cuts import Cut, cut_at
-from builders.faults.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
+from builders.faults.failpoints import OMITTING_FAILPOINTS, SKIP_FAILPOINTS
 from builders.servers.unsendable_changes import TABLES, open_western, write_around
 from rowtide.cdc.capture import capture as capture_module
 from rowtide.cdc.definitions import READER
@@ -54,7 +54,7 @@ def write_too_large(captured: CapturedDatabase) -> CommitLsn:
     """Commit and capture a transaction of which one change is left out; return its LSN."""
     write_unreadable(captured, f"insert into item values (3, {LARGE})")
     captured.capture(most_row_bytes=MOST_ROW_BYTES)
-    (lacking,) = captured.manifest().state.unheld_by(READER)
+    (lacking,) = captured.manifest().state.list_omitted_by(READER)
     return lacking.lsn
 
 
@@ -73,7 +73,7 @@ def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedD
     captured.capture()
     state = captured.manifest().state
     assert state.gaps == ()
-    (lacking,) = state.unheld_by(READER)
+    (lacking,) = state.list_omitted_by(READER)
     members = {member.member_id: member.table for member in state.members}
     assert members[lacking.member_id] == "item"
     assert lacking.reason.startswith("a row takes 67,")
@@ -81,21 +81,21 @@ def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedD
     told = rowtide("check", "--format", "jsonl", "--db", captured.url)
     assert f"public.item lacks changes of the transaction that commits at LSN {lsn}" in told.output
     captured.cdc.disable_table("item")
-    assert captured.read_log().unheld == ()
+    assert captured.read_log().omitted_by_readers == ()
 
 
 @pytest.mark.exhaustive
 def test_leaving_out_that_is_cut_is_done_once(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tables(captured)
     write_unreadable(captured, f"insert into item values (3, {LARGE})")
-    for place in LEAVING_OUT_FAILPOINTS:
+    for place in OMITTING_FAILPOINTS:
         with monkeypatch.context() as patched:
             patched.setattr(capture_module, "failpoint", cut_at(place))
             with pytest.raises(Cut):
                 captured.capture(most_row_bytes=MOST_ROW_BYTES)
-        assert len(captured.manifest().state.unheld) == place.endswith("after")
+        assert len(captured.manifest().state.omitted_by_readers) == place.endswith("after")
     captured.capture(most_row_bytes=MOST_ROW_BYTES)
-    assert len(captured.manifest().state.unheld) == 1
+    assert len(captured.manifest().state.omitted_by_readers) == 1
     assert [row["id"] for row in captured.changes("public_other")] == [1, 2]
 
 

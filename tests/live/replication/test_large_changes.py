@@ -142,9 +142,9 @@ def test_a_suspension_that_is_cut_is_done_once(
         patched.setattr(agent, "failpoint", cut_at(place))
         with pytest.raises(Cut):
             replicated_file.deliver()
-    assert len(publisher.manifest().state.unheld) == place.endswith("after")
+    assert len(publisher.manifest().state.omitted_by_readers) == place.endswith("after")
     replicated_file.deliver()
-    assert len(publisher.manifest().state.unheld) == 1
+    assert len(publisher.manifest().state.omitted_by_readers) == 1
     assert subscriber.execute("select id from item") == subscriber.execute("select id from other") == [(1,)]
 
 
@@ -171,7 +171,7 @@ def test_what_a_file_cannot_hold_suspends_its_article(
     replicated_file.deliver()
     assert subscriber.execute("select id from item order by id") == [(1,)]
     assert subscriber.execute("select id from other order by id") == [(1,), (2,), (3,), (4,)]
-    (lacking,) = publisher.manifest().state.unheld
+    (lacking,) = publisher.manifest().state.omitted_by_readers
     assert lacking.reason == f"a row takes more than {MOST_BYTES:,} bytes, the most that SQLite holds"
     told = rowtide("replication", "status", "--db", publisher.url, "--format", "csv").output
     assert f"RT-7166: published table public.item is suspended from the transaction at LSN {lacking.lsn} on" in told

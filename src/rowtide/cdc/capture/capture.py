@@ -237,9 +237,9 @@ class Capture:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
         active, token = _active(self._lake_state), self._lease.token
         for found in find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):
-            failpoint("transaction_left_out.before")
+            failpoint("transaction_omitted.before")
             state = self._manifest.append(found)
-            failpoint("transaction_left_out.after")
+            failpoint("transaction_omitted.after")
         return state
 
     def _plan(self, state: ManifestState, segments: SegmentReader) -> CyclePlan:

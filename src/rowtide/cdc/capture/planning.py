@@ -18,8 +18,8 @@ from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, LeftOut, Reshaped
-from rowtide.log.store.entries import Segment, TransactionLeftOut
+from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Heartbeat, Reshaped
+from rowtide.log.store.entries import Segment, TransactionOmitted
 from rowtide.log.store.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
@@ -150,7 +150,7 @@ def find_too_large(
     most_bytes: int,
     *,
     lake_token: int,
-) -> Iterator[TransactionLeftOut]:
+) -> Iterator[TransactionOmitted]:
     """Return the transactions after a position that instances leave out, for a row that memory cannot hold."""
     large = [
         segment
@@ -166,7 +166,7 @@ def find_too_large(
         for lifetime in lifetimes:
             table_ids = {version.table_id for version in versions.get(lifetime.instance.source_id, ())}
             if lifetime.contains(segment.first) and table_ids & set(segment.tables):
-                yield TransactionLeftOut(READER, lifetime.instance.member_id, segment.first, reason, lake_token)
+                yield TransactionOmitted(READER, lifetime.instance.member_id, segment.first, reason, lake_token)
 
 
 def _is_large_row(segment: Segment) -> bool:
@@ -226,7 +226,7 @@ def _slices(
 ) -> tuple[Slice, ...]:
     """Return what an instance takes of a range's segments, given by the versions that they have rows of."""
     member_id = lifetime.instance.member_id
-    left_out = {lacking.lsn for lacking in state.unheld_by(READER) if lacking.member_id == member_id}
+    left_out = {lacking.lsn for lacking in state.list_omitted_by(READER) if lacking.member_id == member_id}
     slices = (
         Slice(
             version,
@@ -257,10 +257,12 @@ def _skipped(
         lsn = CommitLsn(gap.after.value)
         yield from (Skipped(lifetime, lsn, gap.reason) for lifetime in lifetimes if lifetime.contains(lsn))
     events = events_between(state, from_position, to_position)
-    left_out = [(event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, LeftOut)]
+    left_out = [
+        (event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, ChangesOmitted)
+    ]
     left_out += (
         (one.member_id, one.lsn, one.reason)
-        for one in state.unheld_by(READER)
+        for one in state.list_omitted_by(READER)
         if to_position.covers(one.lsn) and not from_position.covers(one.lsn)
     )
     # Several of one transaction are one.
@@ -286,7 +288,7 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
 def _has_work(state: ManifestState, from_position: Position, to_position: Position) -> bool:
     events = events_between(state, from_position, to_position)
     return bool(segments_between(state, from_position, to_position)) or any(
-        isinstance(event, Enabled | Disabled | Altered | LeftOut) for event in events
+        isinstance(event, Enabled | Disabled | Altered | ChangesOmitted) for event in events
     )
 
 

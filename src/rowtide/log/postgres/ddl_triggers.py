@@ -397,7 +397,7 @@ _TELLING = {
         "definer",
     ),
     "rowtide_announce_gone": ("sql_drop", _ANNOUNCE_GONE, "definer"),
-    "rowtide_take_in_partitions": ("ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')", _TAKE_IN, "definer"),
+    "rowtide_attach_partitions": ("ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')", _TAKE_IN, "definer"),
 }
 """By the name of its function in schema rowtide, which is also the trigger's: event, body, and whose rights it has."""
 _DROP_NAME = "rowtide_announce_drop"

@@ -17,11 +17,11 @@ from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,
+    ChangesOmitted,
     Disabled,
     Enabled,
     Event,
     Heartbeat,
-    LeftOut,
     Reshaped,
     Traced,
 )
@@ -35,7 +35,7 @@ _EVENTS = {
     "altered": Altered,
     "heartbeat": Heartbeat,
     "traced": Traced,
-    "left_out": LeftOut,
+    "changes_omitted": ChangesOmitted,
 }
 EventJson = Annotated[Event, Tagged("event", _EVENTS)]
 
@@ -221,14 +221,14 @@ class ReaderLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionLeftOut:
+class TransactionOmitted:
     """A consumer of the log cannot hold a change of a member's table, and leaves out that table's part of the
     transaction.
 
     Written before the consumer goes on, so that it decides the same when it reads the transaction again.
     """
 
-    kind: Literal["transaction_left_out"] = field(default="transaction_left_out", kw_only=True)
+    kind: Literal["transaction_omitted"] = field(default="transaction_omitted", kw_only=True)
     reader: str
     member_id: str
     lsn: CommitLsn
@@ -282,7 +282,7 @@ Entry = (
     | ReaderLeft
     | TimelineFollowed
     | TransactionSkipped
-    | TransactionLeftOut
+    | TransactionOmitted
     | SegmentsTruncated
     | FilesDeleted
     | Moved

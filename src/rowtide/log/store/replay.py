@@ -16,7 +16,7 @@ from typing import assert_never
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, follow_alteration
+from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event, Member, follow_alteration
 from rowtide.log.store.entries import (
     Difference,
     Entry,
@@ -35,10 +35,19 @@ from rowtide.log.store.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
-    TransactionLeftOut,
+    TransactionOmitted,
     TransactionSkipped,
 )
-from rowtide.log.store.state import Gap, Incomplete, Lease, ManifestState, NewPlace, PendingDeletion, Reader, Unheld
+from rowtide.log.store.state import (
+    Gap,
+    Incomplete,
+    Lease,
+    ManifestState,
+    NewPlace,
+    OmittedByReader,
+    PendingDeletion,
+    Reader,
+)
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
@@ -91,9 +100,11 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
         case ReaderLeft():
             others = {name: reader for name, reader in state.readers.items() if name != entry.reader}
             return replace(
-                state, readers=others, unheld=tuple(one for one in state.unheld if one.reader != entry.reader)
+                state,
+                readers=others,
+                omitted_by_readers=tuple(one for one in state.omitted_by_readers if one.reader != entry.reader),
             )
-        case TransactionLeftOut():
+        case TransactionOmitted():
             return _leave_out(state, entry)
         case TimelineFollowed():
             require_lease(state, "log", entry.token)
@@ -140,7 +151,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         # Others that still exist are announced again, after the gap.
         members=tuple(member for member in state.members if member.member_id in bridged),
         incomplete=(),
-        unheld=(),
+        omitted_by_readers=(),
         gaps=(*state.gaps, gap),
         control_row=entry.control_row,
         parts=(),
@@ -204,7 +215,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         events=(*state.events, *entry.events),
         members=_apply_to_members(state.members, entry.events),
         incomplete=_apply_to_incomplete(state.incomplete, entry.events),
-        unheld=_apply_to_unheld(state.unheld, entry.events),
+        omitted_by_readers=_apply_to_omitted(state.omitted_by_readers, entry.events),
         as_of=_later(state.as_of, entry.as_of),
         control_row=entry.control_row,
         parts=(),
@@ -253,7 +264,7 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
                 listed = [one for one in listed if not (one.is_unclear and one.member_id == event.member.member_id)]
             case Disabled():
                 listed = [one for one in listed if one.member_id != event.member_id]
-            case LeftOut(lsn, member_id, reason, is_unclear):
+            case ChangesOmitted(lsn, member_id, reason, is_unclear):
                 # In log order: those of the same transaction are the last ones.
                 same = takewhile(partial(le, lsn), (one.lsn for one in reversed(listed)))
                 members = (one.member_id for one, _ in zip(reversed(listed), same, strict=False))
@@ -262,20 +273,22 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
     return tuple(listed)
 
 
-def _apply_to_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> tuple[Unheld, ...]:
+def _apply_to_omitted(
+    omitted_by_readers: tuple[OmittedByReader, ...], events: tuple[Event, ...]
+) -> tuple[OmittedByReader, ...]:
     ended = {event.member_id for event in events if isinstance(event, Disabled)}
-    return tuple(one for one in unheld if one.member_id not in ended) if ended else unheld
+    return tuple(one for one in omitted_by_readers if one.member_id not in ended) if ended else omitted_by_readers
 
 
-def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState:
+def _leave_out(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
     """Several changes of a transaction count once."""
     _require_lake_lease(state, entry.lake_token)
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
     _require(state.position.covers(entry.lsn), state.version, entry, f"{entry.lsn} is not below {state.position}")
-    found = Unheld(entry.reader, entry.member_id, entry.lsn, entry.reason)
-    if any(replace(one, reason=found.reason) == found for one in state.unheld):
+    found = OmittedByReader(entry.reader, entry.member_id, entry.lsn, entry.reason)
+    if any(replace(one, reason=found.reason) == found for one in state.omitted_by_readers):
         return state
-    return replace(state, unheld=(*state.unheld, found))
+    return replace(state, omitted_by_readers=(*state.omitted_by_readers, found))
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:

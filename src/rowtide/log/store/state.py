@@ -62,7 +62,7 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheld:
+class OmittedByReader:
     """As `Incomplete`, for one consumer of the log only: it could not hold a row that the store has."""
 
     reader: str
@@ -93,8 +93,8 @@ class ManifestState:
 
     `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered by
     `first`, parts of one transaction as they were written; `events` are those that are not truncated, `members` the
-    current ones, `incomplete` what they lack, in log order, `unheld` what one reader lacks of them. Everything
-    committed at `as_of`, by the source's clock, is below `position`. Mappings are never changed in place.
+    current ones, `incomplete` what they lack, in log order, `omitted_by_readers` what one reader lacks of them.
+    Everything committed at `as_of`, by the source's clock, is below `position`. Mappings are never changed in place.
 
     `control_row` is the mark or heartbeat of the latest transaction that was read, None if that is not known.
     `new_place`: the log store was moved there, or is being moved. `parts` are those of the transaction that is being
@@ -117,7 +117,7 @@ class ManifestState:
     gaps: tuple[Gap, ...]
     as_of: datetime | None = None
     incomplete: tuple[Incomplete, ...] = ()
-    unheld: tuple[Unheld, ...] = ()
+    omitted_by_readers: tuple[OmittedByReader, ...] = ()
     control_row: ControlRow | None = None
     new_place: NewPlace | None = None
     parts: tuple[Segment, ...] = ()
@@ -131,12 +131,14 @@ class ManifestState:
         """Return what members lack, in log order: what all consumers of the log lack, and what some of them left
         out.
         """
-        unheld = [Incomplete(one.member_id, one.lsn, one.reason) for one in self.unheld if one.reader in readers]
-        return tuple(sorted((*self.incomplete, *unheld), key=lambda one: one.lsn))
+        omitted_by_readers = [
+            Incomplete(one.member_id, one.lsn, one.reason) for one in self.omitted_by_readers if one.reader in readers
+        ]
+        return tuple(sorted((*self.incomplete, *omitted_by_readers), key=lambda one: one.lsn))
 
-    def unheld_by(self, reader: str) -> tuple[Unheld, ...]:
+    def list_omitted_by(self, reader: str) -> tuple[OmittedByReader, ...]:
         """Return what a consumer of the log has left out, in the order in which it did."""
-        return tuple(one for one in self.unheld if one.reader == reader)
+        return tuple(one for one in self.omitted_by_readers if one.reader == reader)
 
     def slowest_reader(self) -> Position | None:
         """Return the position below which no reader needs anything, None without readers."""

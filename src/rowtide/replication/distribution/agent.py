@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.reading.altered_tables import has_values_of_before
-from rowtide.log.store.entries import TransactionLeftOut
+from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
 from rowtide.log.store.state import Gap, ManifestState, bounded_end, next_gap
@@ -181,7 +181,7 @@ class DistributionAgent:
         for one in state.lacking(held_by.reader):
             if one.member_id == article.article_id and (one.member_id, one.lsn) not in known:
                 reader = self._subscription.reader
-                self._manifest.append(TransactionLeftOut(reader, one.member_id, one.lsn, one.reason))
+                self._manifest.append(TransactionOmitted(reader, one.member_id, one.lsn, one.reason))
 
     def step(self) -> bool:
         """Deliver what the log store has now, in bounded portions; return whether there was anything to do.
@@ -319,7 +319,7 @@ class DistributionAgent:
         if not self._entry.is_registered():
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
         failpoint("article_suspension.before")
-        self._manifest.append(TransactionLeftOut(self._subscription.reader, article.article_id, lsn, reason))
+        self._manifest.append(TransactionOmitted(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
         self._tell_dropped(ArticleSuspended(article.qualified_name, str(lsn), reason))
 

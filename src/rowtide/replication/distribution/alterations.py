@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeGuard, assert_never
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
+from rowtide.log.membership import Altered, ChangesOmitted, Event, Reshaped
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import (
@@ -35,7 +35,7 @@ from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 
 _LAST = sys.maxsize
 """The place behind all row changes."""
-AlteringEvent = Altered | Reshaped | LeftOut
+AlteringEvent = Altered | Reshaped | ChangesOmitted
 """What may be of a table in another form."""
 
 
@@ -96,7 +96,7 @@ def _steps(
     refused: Mapping[tuple[str, int], str],
 ) -> Iterator[Followed]:
     for event in events:
-        if not isinstance(event, LeftOut) and _concerns(event, state, article):
+        if not isinstance(event, ChangesOmitted) and _concerns(event, state, article):
             try:
                 followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
             except CopyNeeded as found:
@@ -133,7 +133,7 @@ def _follow_event(
     table, lsn = article.qualified_name, str(event.commit_lsn)
     since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
     match event:
-        case LeftOut():
+        case ChangesOmitted():
             raise CopyNeeded(article, SchemaChanged(table, lsn, event.reason))
         case Reshaped():
             shape = state.tables[event.table_id].shape
@@ -163,7 +163,7 @@ def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard
     if event.commit_lsn.value < article.defined_at or not _is_of_table(event, state, article):
         return False
     match event:
-        case LeftOut():
+        case ChangesOmitted():
             return True
         case Altered():
             return _differs(article, event.alteration)
@@ -177,7 +177,7 @@ def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard
 
 def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGuard[AlteringEvent]:
     match event:
-        case LeftOut(_, member_id, _, is_unclear):
+        case ChangesOmitted(_, member_id, _, is_unclear):
             return is_unclear and member_id == article.article_id
         case Altered(_, alteration):
             return alteration.source_id == article.source_id

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.membership import Disabled, LeftOut, Traced
+from rowtide.log.membership import ChangesOmitted, Disabled, Traced
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.state import ManifestState, events_between, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
@@ -161,7 +161,9 @@ def _find_rest(
     segments = segments_between(state, position, end)
     is_next = all(segment.first == begun.lsn for segment in segments) and _begins_with(segments, begun.parts)
     is_altering = find_altering(state, articles, position, end) is not None
-    has_more = any(isinstance(event, Disabled | LeftOut | Traced) for event in events_between(state, position, end))
+    has_more = any(
+        isinstance(event, Disabled | ChangesOmitted | Traced) for event in events_between(state, position, end)
+    )
     is_plain = not (is_altering or has_more or skipped_between(state, position, end))
     return segments[len(begun.parts) :] if end <= state.position and is_next and is_plain else None
 

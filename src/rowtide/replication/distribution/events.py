@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rowtide.core.lsn import Position
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.log.membership import Disabled, LeftOut, Traced
+from rowtide.log.membership import ChangesOmitted, Disabled, Traced
 from rowtide.log.store.state import Gap, ManifestState, events_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
@@ -65,7 +65,7 @@ def find_dropped(
         match event:
             case Disabled(_, member_id) if member_id in tables:
                 yield PublishedTableDropped(tables[member_id])
-            case LeftOut(lsn, member_id, reason, is_unclear) if member_id in tables and not is_unclear:
+            case ChangesOmitted(lsn, member_id, reason, is_unclear) if member_id in tables and not is_unclear:
                 yield ArticleSuspended(tables[member_id], str(lsn), reason)
 
 

@@ -33,7 +33,7 @@ from rowtide.log.store.entries import (
     ReaderAdvanced,
     Segment,
     TableGiven,
-    TransactionLeftOut,
+    TransactionOmitted,
     TransactionSkipped,
 )
 from rowtide.log.store.replay import apply
@@ -377,7 +377,7 @@ def test_rows_too_large_for_spark_are_found_per_instance() -> None:
     found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20, lake_token=7)
 
     reason = "a row takes 104,857,600 bytes, of at most 94,371,840 that memory is enough for"
-    assert list(found) == [TransactionLeftOut(READER, "m1", CommitLsn(300), reason, lake_token=7)]
+    assert list(found) == [TransactionOmitted(READER, "m1", CommitLsn(300), reason, lake_token=7)]
 
 
 def test_rows_that_sparks_memory_is_enough_for_are_read() -> None:
@@ -389,7 +389,7 @@ def test_rows_that_sparks_memory_is_enough_for_are_read() -> None:
 
 def test_left_out_transaction_is_not_read_with_more_memory_later() -> None:
     state = large_rows(LARGE, segment(310, path="behind"))
-    state = apply(state, state.version + 1, TransactionLeftOut(READER, "m1", CommitLsn(300), "large"))
+    state = apply(state, state.version + 1, TransactionOmitted(READER, "m1", CommitLsn(300), "large"))
     plan = plan_cycle(state, ACTIVE, START)
 
     assert worked_paths(plan) == {"m1": ["ours", "behind"]}

@@ -15,7 +15,7 @@ from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped
+from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event, Reshaped
 from rowtide.log.store.entries import (
     Difference,
     Entry,
@@ -33,7 +33,7 @@ from rowtide.log.store.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
-    TransactionLeftOut,
+    TransactionOmitted,
     TransactionSkipped,
 )
 from rowtide.log.store.replay import apply
@@ -42,9 +42,9 @@ from rowtide.log.store.state import (
     Incomplete,
     ManifestState,
     NewPlace,
+    OmittedByReader,
     PendingDeletion,
     Reader,
-    Unheld,
     decode_state,
     encode_state,
     events_between,
@@ -141,15 +141,15 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
     ),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
     "a transaction left out ahead of the log": (
-        lambda _: TransactionLeftOut("cdc", "m1", CommitLsn(401), "why"),
+        lambda _: TransactionOmitted("cdc", "m1", CommitLsn(401), "why"),
         IllegalEntry,
     ),
     "a reader under another lake token": (lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2), LeaseLost),
     "a transaction left out under another lake token": (
-        lambda _: TransactionLeftOut("cdc", "m1", CommitLsn(399), "why", lake_token=2),
+        lambda _: TransactionOmitted("cdc", "m1", CommitLsn(399), "why", lake_token=2),
         LeaseLost,
     ),
-    "a transaction left out by nobody": (lambda _: TransactionLeftOut("no", "m1", CommitLsn(399), "why"), IllegalEntry),
+    "a transaction left out by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
     "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
@@ -449,7 +449,7 @@ def test_every_kind_of_entry_is_tried() -> None:
     assert tried == {
         *(Opened, TableGiven, RangeAppended, PartStored, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
-        TransactionLeftOut,
+        TransactionOmitted,
         Moved,
     }
 
@@ -476,8 +476,10 @@ def test_a_recorded_move_is_the_end() -> None:
 
 def test_what_a_member_lacks_is_known_until_it_ends() -> None:
     state = filled()
-    left_out = [LeftOut(CommitLsn(400), "m1", "large"), LeftOut(CommitLsn(400), "m1", "larger")]
-    lacking = replay(range_to(state, 500, events=[*left_out, LeftOut(CommitLsn(450), "m1", "large")]), state=state)
+    left_out = [ChangesOmitted(CommitLsn(400), "m1", "large"), ChangesOmitted(CommitLsn(400), "m1", "larger")]
+    lacking = replay(
+        range_to(state, 500, events=[*left_out, ChangesOmitted(CommitLsn(450), "m1", "large")]), state=state
+    )
     assert lacking.incomplete == (Incomplete("m1", CommitLsn(400), "large"), Incomplete("m1", CommitLsn(450), "large"))
     assert lacking.members == state.members
     ended = replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking)
@@ -485,7 +487,10 @@ def test_what_a_member_lacks_is_known_until_it_ends() -> None:
 
 
 def test_what_is_unclear_ends_with_the_next_announcement() -> None:
-    left_out = [LeftOut(CommitLsn(400), "m1", "large"), LeftOut(CommitLsn(410), "m1", "which?", is_unclear=True)]
+    left_out = [
+        ChangesOmitted(CommitLsn(400), "m1", "large"),
+        ChangesOmitted(CommitLsn(410), "m1", "which?", is_unclear=True),
+    ]
     state = replay(range_to(filled(), 450, events=left_out), state=filled())
     assert [one.reason for one in state.incomplete if one.member_id == "m1"] == ["large", "which?"]
     known = next(member for member in state.members if member.member_id == "m1")
@@ -495,15 +500,17 @@ def test_what_is_unclear_ends_with_the_next_announcement() -> None:
 
 def test_left_out_transactions_last_until_reader_or_member_ends() -> None:
     state = replay(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
-    large = TransactionLeftOut("cdc", "m1", CommitLsn(300), "large")
-    others = [TransactionLeftOut("s1", "m1", CommitLsn(300), "large"), replace(large, lsn=CommitLsn(350))]
+    large = TransactionOmitted("cdc", "m1", CommitLsn(300), "large")
+    others = [TransactionOmitted("s1", "m1", CommitLsn(300), "large"), replace(large, lsn=CommitLsn(350))]
     lacking = replay(large, replace(large, reason="larger"), *others, state=state)
-    assert lacking.unheld_by("cdc") == (
-        Unheld("cdc", "m1", CommitLsn(300), "large"),
-        Unheld("cdc", "m1", CommitLsn(350), "large"),
+    assert lacking.list_omitted_by("cdc") == (
+        OmittedByReader("cdc", "m1", CommitLsn(300), "large"),
+        OmittedByReader("cdc", "m1", CommitLsn(350), "large"),
     )
-    assert replay(ReaderLeft("cdc"), state=lacking).unheld == lacking.unheld_by("s1")
-    assert replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
+    assert replay(ReaderLeft("cdc"), state=lacking).omitted_by_readers == lacking.list_omitted_by("s1")
+    assert (
+        replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).omitted_by_readers == ()
+    )
 
 
 def test_the_last_row_is_that_of_the_last_range_or_epoch() -> None:

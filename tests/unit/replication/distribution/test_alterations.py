@@ -21,7 +21,7 @@ from builders.replication.articles import ANOTHER_ID, article, shape_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, LeftOut, Reshaped
+from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.store.entries import Entry, TableGiven, TransactionSkipped
 from rowtide.log.store.replay import apply
 from rowtide.log.store.state import ManifestState
@@ -197,7 +197,7 @@ def test_a_lost_identity_stops_and_says_what_lacks() -> None:
 
 @pytest.mark.parametrize(("is_unclear", "is_found"), [(True, 500), (False, None)])
 def test_only_what_is_unclear_is_copied_again(*, is_unclear: bool, is_found: int | None) -> None:
-    state = log_of(LeftOut(CommitLsn(500), ALL.article_id, "which is which?", is_unclear=is_unclear))
+    state = log_of(ChangesOmitted(CommitLsn(500), ALL.article_id, "which is which?", is_unclear=is_unclear))
     assert altering_in(state) == is_found
     if is_unclear:
         with pytest.raises(CopyNeeded, match="which is which"):

@@ -11,7 +11,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut
+from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
 from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
@@ -191,7 +191,7 @@ class _Reader:
             lsn = CommitLsn(self.transactions.lsn_of(message))
             for member_id in unclear.member_ids:
                 self.control.events.append(
-                    (LogOrder(message), LeftOut(lsn, member_id, unclear.reason, is_unclear=True))
+                    (LogOrder(message), ChangesOmitted(lsn, member_id, unclear.reason, is_unclear=True))
                 )
 
     def _read_mark(self, message: int) -> None:

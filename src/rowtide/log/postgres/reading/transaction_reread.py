@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.membership import LeftOut, Member
+from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.source import Received
 
@@ -45,13 +45,13 @@ class TransactionReread:
         received.keepalive = None
         received.is_marked = False
 
-    def tell(self, members: Iterable[Member]) -> tuple[LeftOut, ...]:
+    def tell(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
         """Return, the first time, what members lack of the transaction."""
         if self._has_told:
             return ()
         self._has_told = True
         return tuple(
-            LeftOut(self.lsn, member.member_id, self.reasons[member.source_id])
+            ChangesOmitted(self.lsn, member.member_id, self.reasons[member.source_id])
             for member in members
             if member.source_id in self.reasons
         )
