@@ -16,17 +16,17 @@ from rowtide.core.formats import Format, StoredFormat
 
 _NUMBERS = re.compile(r"\b(\d+) as (number|least_reader|least_writer)\b", re.IGNORECASE)
 
-Requirement: TypeAlias = Callable[[Format, str, StoredFormat | None], None]
+Requirement: TypeAlias = Callable[[Format, str, StoredFormat | None], object]
 """What is required of a store before it is used: `Format.require_readable`, `Format.require_writable`, or `removable`.
 
 It takes the format of this build, the store's place and what the store records.
 """
 
 
-def format_row(own: Format) -> str:
+def format_row(recorded: StoredFormat) -> str:
     """Return the query that is the definition of a format's view."""
-    made = own.recorded
-    return f"select {made.number} as number, {made.least_reader} as least_reader, {made.least_writer} as least_writer"
+    numbers = {name: getattr(recorded, name) for name in ("number", "least_reader", "least_writer")}
+    return f"select {', '.join(f'{number} as {name}' for name, number in numbers.items())}"
 
 
 def parse_definition(definition: str | None) -> StoredFormat | None:

@@ -31,7 +31,7 @@ from rowtide.merge.fan_out.synchronising import (
 from rowtide.merge.handle import knows
 from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
-from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
+from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
 from rowtide.merge.publishing.moves import move, require_partition
@@ -235,7 +235,11 @@ class MergeReplication(MergePublishing, MergeInspection):
         `PartitionValueUnfit`, `OptionsContradict`, and what `sync` raises.
         """
         name, wanted = address(subscriber), choose_partition(partition, host_name, login)
-        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
+        with (
+            hiding(wanted=hide_keys),
+            self._open_hub(publication) as hub,
+            open_synchronised(subscriber, limits) as node,
+        ):
             pairing = pair(hub, node, publication, name)
             chosen = require_partition(pairing, wanted)
             synchronise_following(hub, node, publication, name, on_progress)
@@ -407,7 +411,11 @@ class MergeReplication(MergePublishing, MergeInspection):
         validation that found all rows equal. A row whose version the subscriber has is written again, and one that it
         has changed itself is not. Raises as `sync`; `NeverValidated`.
         """
-        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
+        with (
+            hiding(wanted=hide_keys),
+            self._open_hub(publication) as hub,
+            open_synchronised(subscriber, limits) as node,
+        ):
             pairing = pair(hub, node, publication, address(subscriber))
             if since_validation:
                 since = read_last_validation(hub.connection, pairing.at_hub.subid)

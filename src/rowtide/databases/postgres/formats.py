@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rowtide.core.formats import Format
-from rowtide.databases.format_views import format_row
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.upgrades import PresentStore
+from rowtide.databases.format_views import format_row, parse_definition
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 
 VIEW = "rowtide_format"
@@ -12,13 +15,37 @@ VIEW = "rowtide_format"
 def format_creation(schema: str, own: Format) -> str:
     """Return the statement that records the format of a schema that has none: of one that is made, or is required."""
     view = quote_qualified(schema, VIEW)
-    creation = f"create view {view} as {format_row(own)}"
+    creation = f"create view {view} as {format_row(own.recorded)}"
     return f"do {quote_body(f'begin if not exists {_found(schema)} then {creation}; end if; end')}"
 
 
 def recorded_definition(schema: str) -> str:
     """Return the expression for the definition of a schema's format; null without one."""
     return f"(select pg_get_viewdef(oid) from {_found(schema)} f)"
+
+
+def raise_format(connection: Connection, schema: str, recorded: StoredFormat) -> None:
+    """Record a later format in the transaction of the migration's step."""
+    view = quote_qualified(schema, VIEW)
+    connection.execute(text(f"create or replace view {view} as {format_row(recorded)}"))
+
+
+def find_store(engine: Engine, schema: str, own: Format) -> PresentStore | None:
+    """Return a schema of rowtide's with its format, None if it has no table; steps begin transactions of the engine."""
+    with engine.connect() as connection:
+        is_there, database, definition = connection.execute(
+            text(_STATE.format(recorded_definition(schema))), {"schema": schema}
+        ).one()
+    place = f"{database}, schema {schema}"
+    return PresentStore(own, place, parse_definition(definition), engine.begin) if is_there else None
+
+
+_STATE = """
+select exists (
+           select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+           where n.nspname = :schema and c.relkind in ('r', 'p')),
+       current_database()::text, {}
+"""
 
 
 def _found(schema: str) -> str:

@@ -13,7 +13,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.synchronising import synchronise_following
@@ -91,7 +91,7 @@ def synchronise_named(
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Summary:
     """Synchronise a subscriber over connections of their own."""
-    with open_node(hub_url) as hub, open_node(subscriber, limits) as node:
+    with open_node(hub_url) as hub, open_synchronised(subscriber, limits) as node:
         return synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
 
 

@@ -13,6 +13,7 @@ from rowtide.databases.sqlite.connect import begin_file
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sqlite.metadata.completing import find_store
 
 
 @contextmanager
@@ -26,6 +27,20 @@ def open_subscriber(url: str, limits: DeviceLimits | None = None) -> Iterator[No
             raise FileNotWritable(parsed.database, error.strerror or str(error)) from error
         begin_file(Path(parsed.database))
     with open_node(parsed, limits) as node:
+        yield node
+
+
+@contextmanager
+def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[Node]:
+    """As `open_node`, of a subscriber that is to be synchronised: a device's file of an older format is migrated first.
+
+    Raises `MigrationMissing` too.
+    """
+    store = find_store(url) if parse_url(url).kind.is_file else None
+    # What is newer, or has no number, is refused by who opens it.
+    if store is not None and store.stored is not None and store.stored.number < store.format.number:
+        store.migrate()
+    with open_node(url, limits) as node:
         yield node
 
 

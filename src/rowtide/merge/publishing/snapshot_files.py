@@ -19,13 +19,14 @@ from typing import Any
 from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.formats import Format, StoredFormat
 from rowtide.merge.articles import Article, Partition, Publication
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
 from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress
 from rowtide.merge.versions.changes import Write
 
 MANIFEST = "snapshot.json"
-_FORMAT = 1
+FORMAT = Format("merge snapshot")
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""
@@ -131,22 +132,25 @@ def write_snapshot(
 
 
 def read_snapshot(folder: Path) -> PartitionSnapshot:
-    """Read the description of a snapshot. Raises `SnapshotUnfit`."""
+    """Read the description of a snapshot. Raises `SnapshotUnfit`, `FormatNewer`, `FormatOutdated`."""
     try:
         found = json.loads((folder / MANIFEST).read_text())
     except OSError as error:
         raise SnapshotUnfit(str(folder), f"{MANIFEST}: {error.strerror or error}") from error
     except ValueError as error:
         raise SnapshotUnfit(str(folder), f"{MANIFEST} is not JSON: {error}") from error
-    if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
-        raise SnapshotUnfit(str(folder), f"its format is not {_FORMAT}")
+    try:
+        stored = StoredFormat(**found.pop("format"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SnapshotUnfit(str(folder), f"{MANIFEST} has no format") from error
+    FORMAT.require_readable(str(folder), stored)
     partition, files = found.pop("partition"), found.pop("files")
     return PartitionSnapshot(
         folder=str(folder),
         partition=None if partition is None else Partition(**partition),
         articles=tuple(Article.decode(each) for each in found.pop("articles")),
         files=tuple(SnapshotFile(**{**each, "kind": FileKind(each["kind"])}) for each in files),
-        **found,
+        **{name: value for name, value in found.items() if name in PartitionSnapshot.__slots__},
     )
 
 
@@ -155,7 +159,7 @@ def _encoded(snapshot: PartitionSnapshot) -> dict[str, Any]:
     partition = None if snapshot.partition is None else asdict(snapshot.partition)
     articles = [article.encode() for article in snapshot.articles]
     files = [asdict(file) for file in snapshot.files]
-    return {"format": _FORMAT, **fields, "partition": partition, "articles": articles, "files": files}
+    return {"format": asdict(FORMAT.recorded), **fields, "partition": partition, "articles": articles, "files": files}
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The stores of a PostgreSQL database: the log store first, as its readers wait for nothing else."""
+"""The stores of a PostgreSQL database: its own schemas first, as what is in them says where the others are."""
 
 from __future__ import annotations
 
@@ -6,25 +6,38 @@ from collections.abc import Iterator
 
 from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
+from rowtide.core.formats import Format
 from rowtide.core.upgrades import PresentStore
+from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.formats import find_store
 from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE, find_format
 from rowtide.delta.snapshot import open_any_format
 from rowtide.lake.stores import locate, open_folder
-from rowtide.log.catalogue import find_source
+from rowtide.log import source_definition
+from rowtide.log.catalogue import SCHEMA, find_source
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import require_own
 from rowtide.log.store.store_format import LOG_STORE
+from rowtide.merge import definitions as merge_definitions
+from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.replication.distributor import definitions as distribution
+from rowtide.replication.distributor import location
+from rowtide.replication.targets.postgres import progress as delivery
+from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
+from rowtide.tracking.postgres import system_tables as tracking
 
 
 def list_stores(url: str) -> Iterator[PresentStore]:
-    """Yield the log store, the lake's tables and those of targets outside catalogues."""
+    """Yield the schemas of the database, the log store, the lake's tables and those of targets outside catalogues."""
+    with translated():
+        yield from _find_schemas(url)
     with translated(), open_engine(url).connect() as connection:
-        source = find_source(connection)
+        source = find_source(connection, Format.require_not_newer)
         targets = list_targets(connection) if source is not None and definitions.are_made(connection) else ()
     if source is None:
         return
@@ -33,6 +46,28 @@ def list_stores(url: str) -> Iterator[PresentStore]:
         yield from _find_lake_tables(source.lake)
     for target in targets:
         yield from _find_target_tables(target)
+
+
+def _find_schemas(url: str) -> Iterator[PresentStore]:
+    """Yield rowtide's schemas in the database, and that of its distribution database, which may be elsewhere."""
+    engine = open_engine(url)
+    found = [find_store(engine, schema, own) for schema, own in _FORMATS.items()]
+    with engine.connect() as connection:
+        place = location.find_place(connection)
+    if place is None:
+        found.append(find_store(engine, location.SCHEMA, distribution.FORMAT))
+    else:
+        found.append(find_store(open_engine(place.url), place.schema, distribution.FORMAT))
+    yield from (store for store in found if store is not None)
+
+
+_FORMATS = {
+    SCHEMA: source_definition.FORMAT,
+    procedures.SCHEMA: delivery.FORMAT,
+    merge_definitions.SCHEMA: merge.FORMAT,
+    clock.SCHEMA: tracking.FORMAT,
+}
+"""The formats of the schemas that a database may have, by their names."""
 
 
 def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:

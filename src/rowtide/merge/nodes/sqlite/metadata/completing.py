@@ -13,9 +13,12 @@ from hashlib import sha256
 from sqlalchemy import Connection
 
 from rowtide.core.formats import Format
+from rowtide.core.upgrades import PresentStore
+from rowtide.databases.sqlite import formats
 from rowtide.databases.sqlite.formats import format_creation
 from rowtide.databases.sqlite.guarding import CHANGES, guard_statements
 from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.definitions import metadata, publications, replinfo, subscriptions
 from rowtide.merge.documented.names import view_names
 from rowtide.merge.nodes.sqlite import exact_numbers
@@ -46,6 +49,11 @@ def is_there(session: sqlite3.Connection) -> bool:
     """Whether a file has metadata."""
     statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
     return session.execute(statement, (system_tables.CONTENTS,)).fetchone() is not None
+
+
+def find_store(url: str | DatabaseUrl) -> PresentStore | None:
+    """Return a file's metadata with their format; None if it has none."""
+    return formats.find_store(url, FORMAT, FORMAT_VIEW, system_tables.CONTENTS)
 
 
 def has_unsent(session: sqlite3.Connection) -> bool:
