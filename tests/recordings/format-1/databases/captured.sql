@@ -410,40 +410,10 @@ end $$;
 ALTER FUNCTION rowtide.rowtide_announce_gone() OWNER TO postgres;
 
 --
--- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+-- Name: rowtide_attach_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
 --
 
-CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "DateStyle" TO 'ISO, MDY'
-    SET "IntervalStyle" TO 'iso_8601'
-    SET extra_float_digits TO '3'
-    SET bytea_output TO 'hex'
-    SET "TimeZone" TO 'UTC'
-    SET lc_monetary TO 'C'
-    SET xmlbinary TO 'base64'
-    SET quote_all_identifiers TO 'off'
-    AS $$
-begin
-    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
-        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
-            select string_agg(above.oid::bigint::text, ' ')
-            from (select pg_event_trigger_table_rewrite_oid() as oid
-                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
-    end if;
-exception when others then
-    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
-end $$;
-
-
-ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
---
-
-CREATE FUNCTION rowtide.rowtide_take_in_partitions() RETURNS event_trigger
+CREATE FUNCTION rowtide.rowtide_attach_partitions() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "DateStyle" TO 'ISO, MDY'
@@ -510,7 +480,37 @@ exception when others then
 end $_$;
 
 
-ALTER FUNCTION rowtide.rowtide_take_in_partitions() OWNER TO postgres;
+ALTER FUNCTION rowtide.rowtide_attach_partitions() OWNER TO postgres;
+
+--
+-- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+begin
+    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
+        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
+            select string_agg(above.oid::bigint::text, ' ')
+            from (select pg_event_trigger_table_rewrite_oid() as oid
+                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
+    end if;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
 
 SET default_tablespace = '';
 
@@ -1522,6 +1522,18 @@ COMMENT ON COLUMN rowtide.members.publication_entry_id IS 'changes when the tabl
 
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide; Owner: postgres
+--
+
+CREATE VIEW rowtide.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide.rowtide_format OWNER TO postgres;
+
+--
 -- Name: source; Type: TABLE; Schema: rowtide; Owner: postgres
 --
 
@@ -1627,8 +1639,8 @@ COPY cdc.captured_columns (object_id, column_name, column_id, column_type, colum
 --
 
 COPY cdc.cdc_jobs (job_id, job_type, job_name, maxtrans, maxscans, continuous, pollinginterval, retention, threshold, schedule, created_at) FROM stdin;
-bd7aa59d-22cc-4256-890a-14df5b54175f	cleanup	cdc.captured_cleanup	\N	\N	\N	\N	10080	1000	0 2 * * *	2026-11-29 15:15:05.748011+00
-ae7349fd-89ef-4f02-a207-3dd4c7a81f36	capture	cdc.captured_capture	700	\N	t	2	\N	\N	\N	2026-11-29 15:15:05.748011+00
+cf6def2a-d1ec-4311-82b2-3aaa7d5e59c8	cleanup	cdc.captured_cleanup	\N	\N	\N	\N	10080	1000	0 2 * * *	2026-11-29 15:52:03.013123+00
+2c7bce7e-291c-480e-ac01-bb25d97f0c5f	capture	cdc.captured_capture	700	\N	t	2	\N	\N	\N	2026-11-29 15:52:03.013123+00
 \.
 
 
@@ -1637,15 +1649,15 @@ ae7349fd-89ef-4f02-a207-3dd4c7a81f36	capture	cdc.captured_capture	700	\N	t	2	\N	
 --
 
 COPY cdc.change_tables (object_id, version, source_object_id, capture_instance, start_lsn, end_lsn, supports_net_changes, has_drop_pending, role_name, index_name, create_date, member_id, refuses_truncate, before_images) FROM stdin;
-1	0	17193	public_orders	\N	\N	t	f	\N	orders_pkey	2026-11-29 15:15:05.748011+00	1afe0eb3-51ec-44fe-be6e-65dbcc492112	f	full
-2	0	17207	public_readings	\N	\N	t	f	\N	readings_pkey	2026-11-29 15:15:05.891927+00	fddec1ca-cc34-407d-b7ca-1b19d58d3b64	f	full
-3	0	17212	public_moments	\N	\N	t	f	\N	moments_pkey	2026-11-29 15:15:06.0215+00	71737580-929b-439e-860b-ce4c45c64065	f	full
-5	0	17231	public_ticks	\N	\N	t	f	\N	ticks_pkey	2026-11-29 15:15:06.221168+00	96efbb46-f2c2-4cad-90d2-79da15a35e7d	f	full
-6	0	17236	public_bare	\N	\N	f	f	\N	\N	2026-11-29 15:15:06.312813+00	f71320ff-5cd5-43d0-9a3b-38c375f01c83	f	full
-7	0	17200	odd	\N	\N	t	f	\N	odd, table_pkey	2026-11-29 15:15:06.409895+00	c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	f	full
-8	0	17217	public_notes	\N	\N	t	f	\N	notes_pkey	2026-11-29 15:15:06.51547+00	adfaa092-62ab-4a0c-818c-c15c96734974	f	key
-9	0	17193	orders_part	\N	\N	t	f	reporter	orders_pkey	2026-11-29 15:15:06.597431+00	3b922d83-04ae-432e-a374-fcb853b0a60e	f	full
-10	0	17224	public_again	\N	\N	t	f	\N	again_pkey	2026-11-29 15:15:08.871089+00	b668e2b5-0481-4048-8f61-2181d88213cf	f	full
+1	0	17213	public_orders	\N	\N	t	f	\N	orders_pkey	2026-11-29 15:52:03.013123+00	168aab93-4710-47e0-8afe-638d6dfa89c3	f	full
+2	0	17227	public_readings	\N	\N	t	f	\N	readings_pkey	2026-11-29 15:52:03.057307+00	a2fdf615-9226-41b6-9b07-f43d68611c9b	f	full
+3	0	17232	public_moments	\N	\N	t	f	\N	moments_pkey	2026-11-29 15:52:03.093335+00	57af13d3-f479-44cd-af88-9f1918ad9f7e	f	full
+5	0	17251	public_ticks	\N	\N	t	f	\N	ticks_pkey	2026-11-29 15:52:03.165181+00	6770336e-a7f4-4835-ba0c-e43dfae2e4e5	f	full
+6	0	17256	public_bare	\N	\N	f	f	\N	\N	2026-11-29 15:52:03.199445+00	734343dd-678e-4878-9778-4a61208ee18f	f	full
+7	0	17220	odd	\N	\N	t	f	\N	odd, table_pkey	2026-11-29 15:52:03.23539+00	ab23714a-631b-4e6b-98bd-1219f4458dc1	f	full
+8	0	17237	public_notes	\N	\N	t	f	\N	notes_pkey	2026-11-29 15:52:03.272495+00	2d749f1e-b5ef-4d98-b90a-04d389b8b678	f	key
+9	0	17213	orders_part	\N	\N	t	f	reporter	orders_pkey	2026-11-29 15:52:03.306391+00	b4994925-a7c6-4238-9da7-0243b75f620c	f	full
+10	0	17244	public_again	\N	\N	t	f	\N	again_pkey	2026-11-29 15:52:03.939345+00	caa8cadc-9175-4f2e-9493-66d677a21671	f	full
 \.
 
 
@@ -1654,7 +1666,7 @@ COPY cdc.change_tables (object_id, version, source_object_id, capture_instance, 
 --
 
 COPY cdc.cleanup_requests (request_id, capture_instance, low_water_mark, retention_us, is_forced, requested_at, requested_by, finished_at, outcome) FROM stdin;
-1	public_ticks	45497840	259200000000	t	2026-11-29 15:15:53.752015+00	postgres	2026-11-29 15:16:04.357934+00	{"cleaned":[{"name":"public_ticks","low":"0/2B63DF0","removed_rows":2,"failure":null}],"refusal":null,"values":[],"notes":[]}
+1	public_ticks	45534952	259200000000	t	2026-11-29 15:52:15.445304+00	postgres	2026-11-29 15:52:25.748981+00	{"cleaned":[{"name":"public_ticks","low":"0/2B6CEE8","removed_rows":2,"failure":null}],"refusal":null,"values":[],"notes":[]}
 \.
 
 
@@ -1663,8 +1675,8 @@ COPY cdc.cleanup_requests (request_id, capture_instance, low_water_mark, retenti
 --
 
 COPY cdc.consumer_instances (consumer_name, capture_instance, member_id) FROM stdin;
-warehouse	public_orders	1afe0eb3-51ec-44fe-be6e-65dbcc492112
-warehouse	orders_part	3b922d83-04ae-432e-a374-fcb853b0a60e
+warehouse	public_orders	168aab93-4710-47e0-8afe-638d6dfa89c3
+warehouse	orders_part	b4994925-a7c6-4238-9da7-0243b75f620c
 \.
 
 
@@ -1673,7 +1685,7 @@ warehouse	orders_part	3b922d83-04ae-432e-a374-fcb853b0a60e
 --
 
 COPY cdc.consumers (consumer_name, limit_hours, role_name, acknowledged_lsn, acknowledged_time, acknowledged_at, created_at) FROM stdin;
-warehouse	72	reporter	45501728	2026-11-29 15:15:17.20381+00	2026-11-29 15:16:04.679861+00	2026-11-29 15:16:04.478329+00
+warehouse	72	reporter	45538816	2026-11-29 15:52:05.796013+00	2026-11-29 15:52:25.855361+00	2026-11-29 15:52:25.790322+00
 \.
 
 
@@ -1762,10 +1774,10 @@ COPY cdc.ruled_tables (rule_name, source_object_id, source_schema, source_table,
 --
 
 COPY cdc.snapshots (request_id, capture_instance, member_id, condition, state, is_paused, is_cancelled, rows_per_second, snapshot, chunks, of_chunks, copied_rows, estimated_rows, copied_bytes, estimated_bytes, rows_a_second, requested_at, requested_by, began_at, reported_at, finished_at, outcome) FROM stdin;
-1	odd	c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.409895+00	postgres	\N	\N	\N	\N
-2	public_notes	adfaa092-62ab-4a0c-818c-c15c96734974	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.51547+00	postgres	\N	\N	\N	\N
-3	orders_part	3b922d83-04ae-432e-a374-fcb853b0a60e	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:06.597431+00	postgres	\N	\N	\N	\N
-4	public_again	b668e2b5-0481-4048-8f61-2181d88213cf	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:15:08.871089+00	postgres	\N	\N	\N	\N
+1	odd	ab23714a-631b-4e6b-98bd-1219f4458dc1	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:52:03.23539+00	postgres	\N	\N	\N	\N
+2	public_notes	2d749f1e-b5ef-4d98-b90a-04d389b8b678	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:52:03.272495+00	postgres	\N	\N	\N	\N
+3	orders_part	b4994925-a7c6-4238-9da7-0243b75f620c	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:52:03.306391+00	postgres	\N	\N	\N	\N
+4	public_again	caa8cadc-9175-4f2e-9493-66d677a21671	\N	requested	f	f	\N	\N	0	\N	0	\N	0	\N	\N	2026-11-29 15:52:03.939345+00	postgres	\N	\N	\N	\N
 \.
 
 
@@ -1886,8 +1898,8 @@ COPY public.ticks (id) FROM stdin;
 --
 
 COPY rowtide.control (id, kind, content, xid, written_at) FROM stdin;
-24	mark		922	2026-11-29 15:15:17.239778+00
-25	mark		940	2026-11-29 15:16:04.839731+00
+24	mark		920	2026-11-29 15:52:05.801125+00
+25	mark		930	2026-11-29 15:52:25.909002+00
 \.
 
 
@@ -1913,13 +1925,13 @@ cdc
 --
 
 COPY rowtide.identities (source_table_id, identity, identity_index, captured_table_id) FROM stdin;
-17193	d	\N	17193
-17207	d	\N	17207
-17212	d	\N	17212
-17231	d	\N	17231
-17236	d	\N	17236
-17200	d	\N	17200
-17224	d	\N	17224
+17213	d	\N	17213
+17227	d	\N	17227
+17232	d	\N	17232
+17251	d	\N	17251
+17256	d	\N	17256
+17220	d	\N	17220
+17244	d	\N	17244
 \.
 
 
@@ -1928,16 +1940,16 @@ COPY rowtide.identities (source_table_id, identity, identity_index, captured_tab
 --
 
 COPY rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) FROM stdin;
-control	log	control	17291	rowtide	control	17300
-1afe0eb3-51ec-44fe-be6e-65dbcc492112	cdc	public_orders	17193	public	orders	17540
-fddec1ca-cc34-407d-b7ca-1b19d58d3b64	cdc	public_readings	17207	public	readings	17543
-71737580-929b-439e-860b-ce4c45c64065	cdc	public_moments	17212	public	moments	17546
-96efbb46-f2c2-4cad-90d2-79da15a35e7d	cdc	public_ticks	17231	public	ticks	17552
-f71320ff-5cd5-43d0-9a3b-38c375f01c83	cdc	public_bare	17236	public	bare	17555
-c9a2980d-6f36-42fa-8ebf-c94e5c872bc8	cdc	odd	17200	public	odd, table	17558
-adfaa092-62ab-4a0c-818c-c15c96734974	cdc	public_notes	17217	public	notes	17561
-3b922d83-04ae-432e-a374-fcb853b0a60e	cdc	orders_part	17193	public	orders	17540
-b668e2b5-0481-4048-8f61-2181d88213cf	cdc	public_again	17224	public	again	17569
+control	log	control	17315	rowtide	control	17324
+168aab93-4710-47e0-8afe-638d6dfa89c3	cdc	public_orders	17213	public	orders	17564
+a2fdf615-9226-41b6-9b07-f43d68611c9b	cdc	public_readings	17227	public	readings	17567
+57af13d3-f479-44cd-af88-9f1918ad9f7e	cdc	public_moments	17232	public	moments	17570
+6770336e-a7f4-4835-ba0c-e43dfae2e4e5	cdc	public_ticks	17251	public	ticks	17576
+734343dd-678e-4878-9778-4a61208ee18f	cdc	public_bare	17256	public	bare	17579
+ab23714a-631b-4e6b-98bd-1219f4458dc1	cdc	odd	17220	public	odd, table	17582
+2d749f1e-b5ef-4d98-b90a-04d389b8b678	cdc	public_notes	17237	public	notes	17585
+b4994925-a7c6-4238-9da7-0243b75f620c	cdc	orders_part	17213	public	orders	17564
+caa8cadc-9175-4f2e-9493-66d677a21671	cdc	public_again	17244	public	again	17593
 \.
 
 
@@ -1946,7 +1958,7 @@ b668e2b5-0481-4048-8f61-2181d88213cf	cdc	public_again	17224	public	again	17569
 --
 
 COPY rowtide.source (source_id, system_identifier, publication, publication_id, publication_version, slot, log_store, lake, created_at) FROM stdin;
-9da9971e-57f1-4040-a51f-4375d1d049cb	7713612106585034378	rowtide_17192	17289	852 10	rowtide_17192	{folder}/lake/log	{folder}/lake	2026-11-29 15:15:05.174089+00
+fce4e2fe-15b3-4312-b751-bb2c5ec49094	7713621732150596111	rowtide_17212	17313	850 10	rowtide_17212	{folder}/lake/log	{folder}/lake	2026-11-29 15:52:02.896472+00
 \.
 
 
@@ -1955,15 +1967,15 @@ COPY rowtide.source (source_id, system_identifier, publication, publication_id, 
 --
 
 COPY rowtide.table_publications (publication, publication_entry_id) FROM stdin;
-rowtide_17192_control	17302
-rowtide_17192_17193	17542
-rowtide_17192_17207	17545
-rowtide_17192_17212	17548
-rowtide_17192_17231	17554
-rowtide_17192_17236	17557
-rowtide_17192_17200	17560
-rowtide_17192_17217	17563
-rowtide_17192_17224	17571
+rowtide_17212_control	17326
+rowtide_17212_17213	17566
+rowtide_17212_17227	17569
+rowtide_17212_17232	17572
+rowtide_17212_17251	17578
+rowtide_17212_17256	17581
+rowtide_17212_17220	17584
+rowtide_17212_17237	17587
+rowtide_17212_17244	17595
 \.
 
 
@@ -2429,219 +2441,219 @@ CREATE POLICY rowtide_read ON cdc.consumers FOR SELECT USING (true);
 
 
 --
--- Name: rowtide_17192; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17212; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17192 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17212 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17192 OWNER TO postgres;
-
---
--- Name: rowtide_17192_17193; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17192_17193 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17192_17193 OWNER TO postgres;
+ALTER PUBLICATION rowtide_17212 OWNER TO postgres;
 
 --
--- Name: rowtide_17192_17200; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17212_17213; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17192_17200 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17212_17213 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17192_17200 OWNER TO postgres;
-
---
--- Name: rowtide_17192_17207; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17192_17207 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17192_17207 OWNER TO postgres;
+ALTER PUBLICATION rowtide_17212_17213 OWNER TO postgres;
 
 --
--- Name: rowtide_17192_17212; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17212_17220; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17192_17212 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17212_17220 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17192_17212 OWNER TO postgres;
-
---
--- Name: rowtide_17192_17217; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17192_17217 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17192_17217 OWNER TO postgres;
+ALTER PUBLICATION rowtide_17212_17220 OWNER TO postgres;
 
 --
--- Name: rowtide_17192_17224; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17212_17227; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17192_17224 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17212_17227 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17192_17224 OWNER TO postgres;
-
---
--- Name: rowtide_17192_17231; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17192_17231 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17192_17231 OWNER TO postgres;
+ALTER PUBLICATION rowtide_17212_17227 OWNER TO postgres;
 
 --
--- Name: rowtide_17192_17236; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17212_17232; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17192_17236 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17212_17232 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17192_17236 OWNER TO postgres;
-
---
--- Name: rowtide_17192_control; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17192_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17192_control OWNER TO postgres;
+ALTER PUBLICATION rowtide_17212_17232 OWNER TO postgres;
 
 --
--- Name: rowtide_17192 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17237; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.again;
+CREATE PUBLICATION rowtide_17212_17237 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
+
+ALTER PUBLICATION rowtide_17212_17237 OWNER TO postgres;
 
 --
--- Name: rowtide_17192_17224 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17244; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192_17224 ADD TABLE ONLY public.again;
+CREATE PUBLICATION rowtide_17212_17244 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17212_17244 OWNER TO postgres;
+
+--
+-- Name: rowtide_17212_17251; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17212_17251 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17212_17251 OWNER TO postgres;
+
+--
+-- Name: rowtide_17212_17256; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17212_17256 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17212_17256 OWNER TO postgres;
+
+--
+-- Name: rowtide_17212_control; Type: PUBLICATION; Schema: -; Owner: postgres
+--
+
+CREATE PUBLICATION rowtide_17212_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17212_control OWNER TO postgres;
+
+--
+-- Name: rowtide_17212 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.again;
 
 
 --
--- Name: rowtide_17192 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17244 again; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.bare;
-
-
---
--- Name: rowtide_17192_17236 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17236 ADD TABLE ONLY public.bare;
+ALTER PUBLICATION rowtide_17212_17244 ADD TABLE ONLY public.again;
 
 
 --
--- Name: rowtide_17192 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.moments;
-
-
---
--- Name: rowtide_17192_17212 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17212 ADD TABLE ONLY public.moments;
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.bare;
 
 
 --
--- Name: rowtide_17192 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17256 bare; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.notes;
-
-
---
--- Name: rowtide_17192_17217 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17217 ADD TABLE ONLY public.notes;
+ALTER PUBLICATION rowtide_17212_17256 ADD TABLE ONLY public.bare;
 
 
 --
--- Name: rowtide_17192 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public."odd, table";
-
-
---
--- Name: rowtide_17192_17200 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17200 ADD TABLE ONLY public."odd, table";
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.moments;
 
 
 --
--- Name: rowtide_17192 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17232 moments; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.orders;
-
-
---
--- Name: rowtide_17192_17193 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17193 ADD TABLE ONLY public.orders;
+ALTER PUBLICATION rowtide_17212_17232 ADD TABLE ONLY public.moments;
 
 
 --
--- Name: rowtide_17192 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.readings;
-
-
---
--- Name: rowtide_17192_17207 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17207 ADD TABLE ONLY public.readings;
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.notes;
 
 
 --
--- Name: rowtide_17192 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17212_17237 notes; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY public.ticks;
-
-
---
--- Name: rowtide_17192_17231 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17192_17231 ADD TABLE ONLY public.ticks;
+ALTER PUBLICATION rowtide_17212_17237 ADD TABLE ONLY public.notes;
 
 
 --
--- Name: rowtide_17192 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_17212 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192 ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public."odd, table";
 
 
 --
--- Name: rowtide_17192_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_17212_17220 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17192_control ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_17212_17220 ADD TABLE ONLY public."odd, table";
+
+
+--
+-- Name: rowtide_17212 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.orders;
+
+
+--
+-- Name: rowtide_17212_17213 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212_17213 ADD TABLE ONLY public.orders;
+
+
+--
+-- Name: rowtide_17212 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.readings;
+
+
+--
+-- Name: rowtide_17212_17227 readings; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212_17227 ADD TABLE ONLY public.readings;
+
+
+--
+-- Name: rowtide_17212 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY public.ticks;
+
+
+--
+-- Name: rowtide_17212_17251 ticks; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212_17251 ADD TABLE ONLY public.ticks;
+
+
+--
+-- Name: rowtide_17212 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212 ADD TABLE ONLY rowtide.control;
+
+
+--
+-- Name: rowtide_17212_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17212_control ADD TABLE ONLY rowtide.control;
 
 
 --
@@ -2687,17 +2699,17 @@ REVOKE ALL ON FUNCTION rowtide.rowtide_announce_gone() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION rowtide_attach_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_attach_partitions() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION rowtide_note_rewrite(); Type: ACL; Schema: rowtide; Owner: postgres
 --
 
 REVOKE ALL ON FUNCTION rowtide.rowtide_note_rewrite() FROM PUBLIC;
-
-
---
--- Name: FUNCTION rowtide_take_in_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide.rowtide_take_in_partitions() FROM PUBLIC;
 
 
 --
@@ -2892,6 +2904,19 @@ ALTER EVENT TRIGGER rowtide_announce_gone ENABLE ALWAYS;
 ALTER EVENT TRIGGER rowtide_announce_gone OWNER TO postgres;
 
 --
+-- Name: rowtide_attach_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_attach_partitions ON ddl_command_end
+         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
+   EXECUTE FUNCTION rowtide.rowtide_attach_partitions();
+
+ALTER EVENT TRIGGER rowtide_attach_partitions ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_attach_partitions OWNER TO postgres;
+
+--
 -- Name: rowtide_note_rewrite; Type: EVENT TRIGGER; Schema: -; Owner: postgres
 --
 
@@ -2902,19 +2927,6 @@ ALTER EVENT TRIGGER rowtide_note_rewrite ENABLE ALWAYS;
 
 
 ALTER EVENT TRIGGER rowtide_note_rewrite OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
---
-
-CREATE EVENT TRIGGER rowtide_take_in_partitions ON ddl_command_end
-         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
-   EXECUTE FUNCTION rowtide.rowtide_take_in_partitions();
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions ENABLE ALWAYS;
-
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions OWNER TO postgres;
 
 --
 -- PostgreSQL database dump complete

@@ -410,40 +410,10 @@ end $$;
 ALTER FUNCTION rowtide.rowtide_announce_gone() OWNER TO postgres;
 
 --
--- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+-- Name: rowtide_attach_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
 --
 
-CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "DateStyle" TO 'ISO, MDY'
-    SET "IntervalStyle" TO 'iso_8601'
-    SET extra_float_digits TO '3'
-    SET bytea_output TO 'hex'
-    SET "TimeZone" TO 'UTC'
-    SET lc_monetary TO 'C'
-    SET xmlbinary TO 'base64'
-    SET quote_all_identifiers TO 'off'
-    AS $$
-begin
-    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
-        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
-            select string_agg(above.oid::bigint::text, ' ')
-            from (select pg_event_trigger_table_rewrite_oid() as oid
-                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
-    end if;
-exception when others then
-    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
-end $$;
-
-
-ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
---
-
-CREATE FUNCTION rowtide.rowtide_take_in_partitions() RETURNS event_trigger
+CREATE FUNCTION rowtide.rowtide_attach_partitions() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "DateStyle" TO 'ISO, MDY'
@@ -510,7 +480,37 @@ exception when others then
 end $_$;
 
 
-ALTER FUNCTION rowtide.rowtide_take_in_partitions() OWNER TO postgres;
+ALTER FUNCTION rowtide.rowtide_attach_partitions() OWNER TO postgres;
+
+--
+-- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+begin
+    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
+        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
+            select string_agg(above.oid::bigint::text, ' ')
+            from (select pg_event_trigger_table_rewrite_oid() as oid
+                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
+    end if;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
 
 SET default_tablespace = '';
 
@@ -1429,6 +1429,18 @@ COMMENT ON COLUMN rowtide.members.publication_entry_id IS 'changes when the tabl
 
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide; Owner: postgres
+--
+
+CREATE VIEW rowtide.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide.rowtide_format OWNER TO postgres;
+
+--
 -- Name: source; Type: TABLE; Schema: rowtide; Owner: postgres
 --
 
@@ -1510,8 +1522,8 @@ COPY cdc.captured_columns (object_id, column_name, column_id, column_type, colum
 --
 
 COPY cdc.cdc_jobs (job_id, job_type, job_name, maxtrans, maxscans, continuous, pollinginterval, retention, threshold, schedule, created_at) FROM stdin;
-2f02545e-36b6-420c-9560-b1bac0515086	capture	cdc.interrupted_capture	\N	\N	t	\N	\N	\N	\N	2026-11-29 15:17:44.543714+00
-c05e91bf-4ad5-4114-98c0-8ee14df9a2fb	cleanup	cdc.interrupted_cleanup	\N	\N	\N	\N	4320	\N	0 2 * * *	2026-11-29 15:17:44.543714+00
+bd24995e-88ca-4ca5-9202-ad9bc8e0fc7a	capture	cdc.interrupted_capture	\N	\N	t	\N	\N	\N	\N	2026-11-29 15:52:45.624806+00
+f4d35ec9-59df-4513-a283-65d4a1005239	cleanup	cdc.interrupted_cleanup	\N	\N	\N	\N	4320	\N	0 2 * * *	2026-11-29 15:52:45.624806+00
 \.
 
 
@@ -1520,8 +1532,8 @@ c05e91bf-4ad5-4114-98c0-8ee14df9a2fb	cleanup	cdc.interrupted_cleanup	\N	\N	\N	\N
 --
 
 COPY cdc.change_tables (object_id, version, source_object_id, capture_instance, start_lsn, end_lsn, supports_net_changes, has_drop_pending, role_name, index_name, create_date, member_id, refuses_truncate, before_images) FROM stdin;
-1	0	17584	public_item	\N	\N	t	f	\N	item_pkey	2026-11-29 15:17:44.543714+00	a4f3ed54-ecfe-437a-b422-5c5a02d7300d	f	full
-2	0	17591	public_other	\N	\N	t	f	\N	other_pkey	2026-11-29 15:17:44.97434+00	1a4be829-e97e-437a-86f2-1fe6a6340bfe	f	full
+1	0	17601	public_item	\N	\N	t	f	\N	item_pkey	2026-11-29 15:52:45.624806+00	ca105121-1b8b-4e53-b2db-2017d1f1d548	f	full
+2	0	17608	public_other	\N	\N	t	f	\N	other_pkey	2026-11-29 15:52:45.694628+00	c4a6e510-23e6-4fce-8cb1-04934c50d568	f	full
 \.
 
 
@@ -1779,7 +1791,7 @@ COPY public.other (id) FROM stdin;
 --
 
 COPY rowtide.control (id, kind, content, xid, written_at) FROM stdin;
-4	mark		969	2026-11-29 15:17:47.199951+00
+4	mark		946	2026-11-29 15:52:46.358235+00
 \.
 
 
@@ -1805,8 +1817,8 @@ cdc
 --
 
 COPY rowtide.identities (source_table_id, identity, identity_index, captured_table_id) FROM stdin;
-17584	d	\N	17584
-17591	d	\N	17591
+17601	d	\N	17601
+17608	d	\N	17608
 \.
 
 
@@ -1815,9 +1827,9 @@ COPY rowtide.identities (source_table_id, identity, identity_index, captured_tab
 --
 
 COPY rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) FROM stdin;
-control	log	control	17645	rowtide	control	17654
-a4f3ed54-ecfe-437a-b422-5c5a02d7300d	cdc	public_item	17584	public	item	17894
-1a4be829-e97e-437a-86f2-1fe6a6340bfe	cdc	public_other	17591	public	other	17897
+control	log	control	17666	rowtide	control	17675
+ca105121-1b8b-4e53-b2db-2017d1f1d548	cdc	public_item	17601	public	item	17915
+c4a6e510-23e6-4fce-8cb1-04934c50d568	cdc	public_other	17608	public	other	17918
 \.
 
 
@@ -1826,7 +1838,7 @@ a4f3ed54-ecfe-437a-b422-5c5a02d7300d	cdc	public_item	17584	public	item	17894
 --
 
 COPY rowtide.source (source_id, system_identifier, publication, publication_id, publication_version, slot, log_store, lake, created_at) FROM stdin;
-0644fd79-611a-4819-b615-39df69216fa3	7713612106585034378	rowtide_17583	17643	958 10	rowtide_17583	{folder}/interrupted/log	{folder}/interrupted	2026-11-29 15:17:43.650648+00
+43bdf4db-a00f-43dd-a4e7-adeae9a45c6e	7713621732150596111	rowtide_17600	17664	935 10	rowtide_17600	{folder}/interrupted/log	{folder}/interrupted	2026-11-29 15:52:45.413766+00
 \.
 
 
@@ -1835,9 +1847,9 @@ COPY rowtide.source (source_id, system_identifier, publication, publication_id, 
 --
 
 COPY rowtide.table_publications (publication, publication_entry_id) FROM stdin;
-rowtide_17583_control	17656
-rowtide_17583_17584	17896
-rowtide_17583_17591	17899
+rowtide_17600_control	17677
+rowtide_17600_17601	17917
+rowtide_17600_17608	17920
 \.
 
 
@@ -2263,81 +2275,81 @@ CREATE POLICY rowtide_read ON cdc.consumers FOR SELECT USING (true);
 
 
 --
--- Name: rowtide_17583; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17600; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17583 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17600 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17583 OWNER TO postgres;
-
---
--- Name: rowtide_17583_17584; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17583_17584 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17583_17584 OWNER TO postgres;
+ALTER PUBLICATION rowtide_17600 OWNER TO postgres;
 
 --
--- Name: rowtide_17583_17591; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_17600_17601; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_17583_17591 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_17600_17601 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_17583_17591 OWNER TO postgres;
-
---
--- Name: rowtide_17583_control; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_17583_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_17583_control OWNER TO postgres;
+ALTER PUBLICATION rowtide_17600_17601 OWNER TO postgres;
 
 --
--- Name: rowtide_17583 item; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17600_17608; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17583 ADD TABLE ONLY public.item;
+CREATE PUBLICATION rowtide_17600_17608 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
+
+ALTER PUBLICATION rowtide_17600_17608 OWNER TO postgres;
 
 --
--- Name: rowtide_17583_17584 item; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17600_control; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17583_17584 ADD TABLE ONLY public.item;
+CREATE PUBLICATION rowtide_17600_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_17600_control OWNER TO postgres;
+
+--
+-- Name: rowtide_17600 item; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17600 ADD TABLE ONLY public.item;
 
 
 --
--- Name: rowtide_17583 other; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_17600_17601 item; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17583 ADD TABLE ONLY public.other;
-
-
---
--- Name: rowtide_17583_17591 other; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_17583_17591 ADD TABLE ONLY public.other;
+ALTER PUBLICATION rowtide_17600_17601 ADD TABLE ONLY public.item;
 
 
 --
--- Name: rowtide_17583 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_17600 other; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17583 ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_17600 ADD TABLE ONLY public.other;
 
 
 --
--- Name: rowtide_17583_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_17600_17608 other; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_17583_control ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_17600_17608 ADD TABLE ONLY public.other;
+
+
+--
+-- Name: rowtide_17600 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17600 ADD TABLE ONLY rowtide.control;
+
+
+--
+-- Name: rowtide_17600_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_17600_control ADD TABLE ONLY rowtide.control;
 
 
 --
@@ -2383,17 +2395,17 @@ REVOKE ALL ON FUNCTION rowtide.rowtide_announce_gone() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION rowtide_attach_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_attach_partitions() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION rowtide_note_rewrite(); Type: ACL; Schema: rowtide; Owner: postgres
 --
 
 REVOKE ALL ON FUNCTION rowtide.rowtide_note_rewrite() FROM PUBLIC;
-
-
---
--- Name: FUNCTION rowtide_take_in_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide.rowtide_take_in_partitions() FROM PUBLIC;
 
 
 --
@@ -2532,6 +2544,19 @@ ALTER EVENT TRIGGER rowtide_announce_gone ENABLE ALWAYS;
 ALTER EVENT TRIGGER rowtide_announce_gone OWNER TO postgres;
 
 --
+-- Name: rowtide_attach_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_attach_partitions ON ddl_command_end
+         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
+   EXECUTE FUNCTION rowtide.rowtide_attach_partitions();
+
+ALTER EVENT TRIGGER rowtide_attach_partitions ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_attach_partitions OWNER TO postgres;
+
+--
 -- Name: rowtide_note_rewrite; Type: EVENT TRIGGER; Schema: -; Owner: postgres
 --
 
@@ -2542,19 +2567,6 @@ ALTER EVENT TRIGGER rowtide_note_rewrite ENABLE ALWAYS;
 
 
 ALTER EVENT TRIGGER rowtide_note_rewrite OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
---
-
-CREATE EVENT TRIGGER rowtide_take_in_partitions ON ddl_command_end
-         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
-   EXECUTE FUNCTION rowtide.rowtide_take_in_partitions();
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions ENABLE ALWAYS;
-
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions OWNER TO postgres;
 
 --
 -- PostgreSQL database dump complete

@@ -30,110 +30,110 @@ ALTER SCHEMA rowtide_merge OWNER TO postgres;
 -- Name: SCHEMA rowtide_merge; Type: COMMENT; Schema: -; Owner: postgres
 --
 
-COMMENT ON SCHEMA rowtide_merge IS 'rowtide merge 12bdf23aec5f6492';
+COMMENT ON SCHEMA rowtide_merge IS 'rowtide merge 8749f9c54a5bdbb6';
 
 
 --
--- Name: MSmerge_again_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_again_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_again_266061819"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_again_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$declare was uuid; begin if pg_typeof(new.rowguid) <> 2950 then return new; end if; begin select l.rowguid into was from "rowtide_merge"."MSmerge_log" l where l.kind = 3 and l.stamp = (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint and l.key = array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end]::pg_catalog.text[]::pg_catalog.text and l.tablenick = 266061819 limit 1; exception when undefined_column then null; end; if was is not null then new.rowguid := was; end if; return new; end$$;
+    AS $$declare was uuid; begin if pg_typeof(new.rowguid) <> 2950 then return new; end if; begin select l.rowguid into was from "rowtide_merge"."MSmerge_log" l where l.kind = 3 and l.stamp = (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint and l.key = array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end]::pg_catalog.text[]::pg_catalog.text and l.tablenick = 460270081 limit 1; exception when undefined_column then null; end; if was is not null then new.rowguid := was; end if; return new; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_again_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_again_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_again_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_again_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_again_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_again_647636972"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$declare was uuid; begin if pg_typeof(new.rowguid) <> 2950 then return new; end if; begin select l.rowguid into was from "rowtide_merge"."MSmerge_log" l where l.kind = 3 and l.stamp = (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint and l.key = array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end]::pg_catalog.text[]::pg_catalog.text and l.tablenick = 54651758 limit 1; exception when undefined_column then null; end; if was is not null then new.rowguid := was; end if; return new; end$$;
+    AS $$declare was uuid; begin if pg_typeof(new.rowguid) <> 2950 then return new; end if; begin select l.rowguid into was from "rowtide_merge"."MSmerge_log" l where l.kind = 3 and l.stamp = (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint and l.key = array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end]::pg_catalog.text[]::pg_catalog.text and l.tablenick = 647636972 limit 1; exception when undefined_column then null; end; if was is not null then new.rowguid := was; end if; return new; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_again_54651758"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_again_647636972"() OWNER TO postgres;
 
 --
--- Name: MSmerge_del_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_del_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_del_266061819"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_del_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$declare is_altered boolean := false; begin begin perform n."id" from old_rows n limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from old_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, key) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[case when n."id" is distinct from null then pg_catalog.format('%s', n."id") end]::pg_catalog.text[]::pg_catalog.text from old_rows n; if found then perform pg_catalog.set_config('rowtide.deleted_266061819', 'on', true); end if; end if; return null; end$$;
+    AS $$declare is_altered boolean := false; begin begin perform n."id" from old_rows n limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 460270081, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from old_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, key) select 460270081, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[case when n."id" is distinct from null then pg_catalog.format('%s', n."id") end]::pg_catalog.text[]::pg_catalog.text from old_rows n; if found then perform pg_catalog.set_config('rowtide.deleted_460270081', 'on', true); end if; end if; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_del_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_del_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_del_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_del_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_del_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_del_647636972"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$declare is_altered boolean := false; begin begin perform n."id" from old_rows n limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 54651758, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from old_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, key) select 54651758, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[case when n."id" is distinct from null then pg_catalog.format('%s', n."id") end]::pg_catalog.text[]::pg_catalog.text from old_rows n; if found then perform pg_catalog.set_config('rowtide.deleted_54651758', 'on', true); end if; end if; return null; end$$;
+    AS $$declare is_altered boolean := false; begin begin perform n."id" from old_rows n limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from old_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, key) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[case when n."id" is distinct from null then pg_catalog.format('%s', n."id") end]::pg_catalog.text[]::pg_catalog.text from old_rows n; if found then perform pg_catalog.set_config('rowtide.deleted_647636972', 'on', true); end if; end if; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_del_54651758"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_del_647636972"() OWNER TO postgres;
 
 --
--- Name: MSmerge_ins_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_ins_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_ins_266061819"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_ins_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 1, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
+    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 460270081, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 1, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_ins_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_ins_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_ins_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_ins_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_ins_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_ins_647636972"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 54651758, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 1, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
+    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 1, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_ins_54651758"() OWNER TO postgres;
-
---
--- Name: MSmerge_rowguid_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
---
-
-CREATE FUNCTION rowtide_merge."MSmerge_rowguid_266061819"() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin raise exception 'the column rowguid of a merged table stays as it is'; end$$;
-
-
-ALTER FUNCTION rowtide_merge."MSmerge_rowguid_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_ins_647636972"() OWNER TO postgres;
 
 --
--- Name: MSmerge_rowguid_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_rowguid_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_rowguid_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_rowguid_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$begin raise exception 'the column rowguid of a merged table stays as it is'; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_rowguid_54651758"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_rowguid_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_trunc_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_rowguid_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_trunc_266061819"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_rowguid_647636972"() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$begin raise exception 'the column rowguid of a merged table stays as it is'; end$$;
+
+
+ALTER FUNCTION rowtide_merge."MSmerge_rowguid_647636972"() OWNER TO postgres;
+
+--
+-- Name: MSmerge_trunc_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+--
+
+CREATE FUNCTION rowtide_merge."MSmerge_trunc_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -162,16 +162,16 @@ left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.
 left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
 join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
 where planned_table.oid = tg_relid and not author.rolsuper and author.rolname <> current_user
-) then raise exception using message = 'RT-8153: public.orders is not truncated: to read it for merge, the planner would run functions of its owner with other rights. Delete its rows instead'; end if; execute format('insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format(''%%s'', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from %1$s n', tg_relid::regclass); return null; end$_$;
+) then raise exception using message = 'RT-8153: public.hidden is not truncated: to read it for merge, the planner would run functions of its owner with other rights. Delete its rows instead'; end if; execute format('insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 460270081, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format(''%%s'', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from %1$s n', tg_relid::regclass); return null; end$_$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_trunc_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_trunc_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_trunc_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_trunc_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_trunc_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_trunc_647636972"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -200,34 +200,34 @@ left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.
 left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
 join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
 where planned_table.oid = tg_relid and not author.rolsuper and author.rolname <> current_user
-) then raise exception using message = 'RT-8153: public.hidden is not truncated: to read it for merge, the planner would run functions of its owner with other rights. Delete its rows instead'; end if; execute format('insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 54651758, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format(''%%s'', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from %1$s n', tg_relid::regclass); return null; end$_$;
+) then raise exception using message = 'RT-8153: public.orders is not truncated: to read it for merge, the planner would run functions of its owner with other rights. Delete its rows instead'; end if; execute format('insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format(''%%s'', n.rowguid)::uuid end, 3, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from %1$s n', tg_relid::regclass); return null; end$_$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_trunc_54651758"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_trunc_647636972"() OWNER TO postgres;
 
 --
--- Name: MSmerge_upd_266061819(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_upd_460270081(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_upd_266061819"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_upd_460270081"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$declare is_altered boolean := false; begin begin perform o."id", o."item", o."qty" from old_rows o limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, columns) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[true, true, true] from new_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, columns) select 266061819, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[row(o."id")::record operator(pg_catalog.*<>) row(n."id")::record, row(o."item")::record operator(pg_catalog.*<>) row(n."item")::record, row(o."qty")::record operator(pg_catalog.*<>) row(n."qty")::record] from new_rows n join old_rows o on o.rowguid = n.rowguid; end if; return null; end$$;
+    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 460270081, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_upd_266061819"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_upd_460270081"() OWNER TO postgres;
 
 --
--- Name: MSmerge_upd_54651758(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
+-- Name: MSmerge_upd_647636972(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_merge."MSmerge_upd_54651758"() RETURNS trigger
+CREATE FUNCTION rowtide_merge."MSmerge_upd_647636972"() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp) select 54651758, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint) from new_rows n; return null; end$$;
+    AS $$declare is_altered boolean := false; begin begin perform o."id", o."item", o."qty" from old_rows o limit 0; exception when undefined_column then is_altered := true; end; if is_altered then insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, columns) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[true, true, true] from new_rows n; else insert into "rowtide_merge"."MSmerge_log" (tablenick, rowguid, kind, stamp, columns) select 647636972, case when pg_typeof(n.rowguid) = 2950 then n.rowguid::uuid else format('%s', n.rowguid)::uuid end, 2, (select (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint), array[row(o."id")::record operator(pg_catalog.*<>) row(n."id")::record, row(o."item")::record operator(pg_catalog.*<>) row(n."item")::record, row(o."qty")::record operator(pg_catalog.*<>) row(n."qty")::record] from new_rows n join old_rows o on o.rowguid = n.rowguid; end if; return null; end$$;
 
 
-ALTER FUNCTION rowtide_merge."MSmerge_upd_54651758"() OWNER TO postgres;
+ALTER FUNCTION rowtide_merge."MSmerge_upd_647636972"() OWNER TO postgres;
 
 --
 -- Name: partition_members(); Type: FUNCTION; Schema: rowtide_merge; Owner: postgres
@@ -238,7 +238,7 @@ CREATE FUNCTION rowtide_merge.partition_members() RETURNS TABLE(pubid text, part
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET standard_conforming_strings TO 'on'
     AS $$#variable_conflict use_column
-declare g record; begin for g in select * from "rowtide_merge"."MSmerge_stored_partition_groups" where pubid = 'e40c3889-ef01-4c5b-bb26-38e191b13f99' loop return query execute replace(replace(replace(replace('select rowtide_pubid as pubid, rowtide_partition as partition_id, 54651758 as tablenick, k.rowguid, k.parent, case when exists (select 1 from "public"."hidden" as "hidden" where "hidden".rowguid = rowtide_row.rowguid and (("hidden"."region" = ''north''))) then 1 else 0 end as is_in, k.is_held, k.is_changed from (select rowguid, cast(max(cast(parent as text)) as uuid) as parent, max(is_held) as is_held, max(is_changed) as is_changed from (select c.rowguid, null as parent, 0 as is_held, 1 as is_changed from "rowtide_merge"."MSmerge_contents" c where c.tablenick = 54651758 union all select m.rowguid, m.parent, 1, 0 from "rowtide_merge"."MSmerge_stored_partition_mappings" m join "rowtide_merge"."sysmerge_stored_subscriptions" s on s.replnickname = m.replnickname and s.partition_id = rowtide_partition where m.tablenick = 54651758 and m.generation >= 0) l group by rowguid) k left join "public"."hidden" rowtide_row on rowtide_row.rowguid = k.rowguid', 'rowtide_pubid', quote_literal(g.pubid)), 'rowtide_partition', g.partition_id::text), '''rowtide host_name()''', quote_literal(coalesce(g."HOST_NAME_FN", ''))), '''rowtide suser_name()''', quote_literal(coalesce(g."SUSER_NAME_FN", ''))); end loop; end$$;
+declare g record; begin for g in select * from "rowtide_merge"."MSmerge_stored_partition_groups" where pubid = '7f98fad4-2922-4c7a-99db-d1d4e02fd9e1' loop return query execute replace(replace(replace(replace('select rowtide_pubid as pubid, rowtide_partition as partition_id, 460270081 as tablenick, k.rowguid, k.parent, case when exists (select 1 from "public"."hidden" as "hidden" where "hidden".rowguid = rowtide_row.rowguid and (("hidden"."region" = ''north''))) then 1 else 0 end as is_in, k.is_held, k.is_changed from (select rowguid, cast(max(cast(parent as text)) as uuid) as parent, max(is_held) as is_held, max(is_changed) as is_changed from (select c.rowguid, null as parent, 0 as is_held, 1 as is_changed from "rowtide_merge"."MSmerge_contents" c where c.tablenick = 460270081 union all select m.rowguid, m.parent, 1, 0 from "rowtide_merge"."MSmerge_stored_partition_mappings" m join "rowtide_merge"."sysmerge_stored_subscriptions" s on s.replnickname = m.replnickname and s.partition_id = rowtide_partition where m.tablenick = 460270081 and m.generation >= 0) l group by rowguid) k left join "public"."hidden" rowtide_row on rowtide_row.rowguid = k.rowguid', 'rowtide_pubid', quote_literal(g.pubid)), 'rowtide_partition', g.partition_id::text), '''rowtide host_name()''', quote_literal(coalesce(g."HOST_NAME_FN", ''))), '''rowtide suser_name()''', quote_literal(coalesce(g."SUSER_NAME_FN", ''))); end loop; end$$;
 
 
 ALTER FUNCTION rowtide_merge.partition_members() OWNER TO postgres;
@@ -1413,6 +1413,18 @@ COMMENT ON COLUMN rowtide_merge."MSsnapshotdeliveryprogress".progress_token IS '
 
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide_merge; Owner: postgres
+--
+
+CREATE VIEW rowtide_merge.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide_merge.rowtide_format OWNER TO postgres;
+
+--
 -- Name: sysmerge_stored_articles; Type: TABLE; Schema: rowtide_merge; Owner: postgres
 --
 
@@ -1829,8 +1841,8 @@ ALTER TABLE ONLY rowtide_merge."MSmerge_stored_partition_groups" ALTER COLUMN pa
 --
 
 COPY public.hidden (id, region, rowguid) FROM stdin;
-1	north	01a227df-525f-7195-8695-92812c26c100
-2	south	01a227df-525f-7239-8b8a-bea816782b00
+1	north	01a22801-7440-7e71-8fca-c01630f35e00
+2	south	01a22801-7441-7f88-8fb4-674d9deeb700
 \.
 
 
@@ -1839,9 +1851,9 @@ COPY public.hidden (id, region, rowguid) FROM stdin;
 --
 
 COPY public.orders (id, item, qty, rowguid) FROM stdin;
-2	ink	\N	01a227df-510d-7c9a-8632-d5ed9faf2900
-10	new	\N	01a227df-56a3-7000-8000-14b8395f865a
-1	hub	30	01a227df-510d-7d00-8322-bc5232ffa800
+2	ink	\N	01a22801-73ab-7aa0-86f5-f88a966b6000
+10	new	\N	01a22801-7554-7000-8000-d4e66bb27119
+1	hub	30	01a22801-73aa-72a9-8d0e-ab4f4778e800
 \.
 
 
@@ -1850,8 +1862,8 @@ COPY public.orders (id, item, qty, rowguid) FROM stdin;
 --
 
 COPY rowtide_merge."MSmerge_articlehistory" (session_id, article, phase, inserts, updates, deletes, conflicts, rows_retried, duration) FROM stdin;
-3	orders	1	1	0	0	1	0	0.11115051199158188
-3	orders	2	0	1	1	0	0	0.031815915994229726
+2	orders	1	1	0	0	1	0	0.026119454996660352
+2	orders	2	0	1	1	0	0	0.010234041008516215
 \.
 
 
@@ -1860,7 +1872,7 @@ COPY rowtide_merge."MSmerge_articlehistory" (session_id, article, phase, inserts
 --
 
 COPY rowtide_merge."MSmerge_conflicts_info" (conflict_id, pubid, article, tablenick, rowguid, conflict_type, origin_datasource, origin_datasource_id, reason_code, reason_text, losing_row, winning_row, losing_lineage, parents, losing_columns, settled_row, replaced_row, resolved_with, "MSrepl_create_time", resolved_time) FROM stdin;
-3ac8314de6167b32e50b1b646f13c516	e40c3889-ef01-4c5b-bb26-38e191b13f99	orders	266061819	01a227df-510d-7d00-8322-bc5232ffa800	2	sqlite:///{folder}/merge_field.db	115464877230125	2	the same column was updated at both nodes	{"id": "1", "item": "field", "qty": "3"}	{"id": "1", "item": "hub", "qty": "3"}	\\x5d4857729273000000016903c2fdc82d00000002	\N	["item"]	\N	\N	\N	2026-11-29 15:14:38.010223+00	\N
+e87268f968d50bc5fbfd4c96e5e7e2b1	7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	orders	647636972	01a22801-73aa-72a9-8d0e-ab4f4778e800	2	sqlite:///{folder}/merge_field.db	29099291411336	2	the same column was updated at both nodes	{"id": "1", "item": "field", "qty": "3"}	{"id": "1", "item": "hub", "qty": "3"}	\\x1a7734ed8388000000026c183706ea8000000001	\N	["item"]	\N	\N	\N	2026-11-29 15:51:53.98791+00	\N
 \.
 
 
@@ -1877,7 +1889,7 @@ COPY rowtide_merge."MSmerge_identity_range" (subid, artid, range_begin, range_en
 --
 
 COPY rowtide_merge."MSmerge_log" (tablenick, rowguid, kind, stamp, columns, base, ordinal, key) FROM stdin;
-266061819	01a227df-510d-7d00-8322-bc5232ffa800	2	783	{f,f,t}	\N	\N	\N
+647636972	01a22801-73aa-72a9-8d0e-ab4f4778e800	2	781	{f,f,t}	\N	\N	\N
 \.
 
 
@@ -1886,7 +1898,7 @@ COPY rowtide_merge."MSmerge_log" (tablenick, rowguid, kind, stamp, columns, base
 --
 
 COPY rowtide_merge."MSmerge_replinfo" (nickname, created_at, place, purgedgen, metadatacleanuptime) FROM stdin;
-102565286154867	2026-11-29 15:14:35.969085+00	7713612106585034378/16384	0	2026-11-29 15:14:35.969085+00
+118851258215040	2026-11-29 15:51:53.383229+00	7713621732150596111/16384	0	2026-11-29 15:51:53.383229+00
 \.
 
 
@@ -1911,10 +1923,9 @@ COPY rowtide_merge."MSmerge_row_hashes" (batch, tablenick, columns, entries) FRO
 --
 
 COPY rowtide_merge."MSmerge_sessions" (session_id, subid, start_time, duration, upload_time, download_time, runstatus, message) FROM stdin;
-1	a0510f48-489c-4c67-96fb-4bc3234db658	2026-11-29 15:14:37.50496+00	0.040247409997391514	0.0010418169986223802	3.5443008528091013e-05	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried
-2	a0510f48-489c-4c67-96fb-4bc3234db658	2026-11-29 15:14:37.713945+00	0.07365768399904482	0.0008653550030430779	3.546199877746403e-05	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried
-3	a0510f48-489c-4c67-96fb-4bc3234db658	2026-11-29 15:14:37.925345+00	0.22195254798862152	0.11255458800587803	0.032004496999434195	2	uploaded 1 rows, downloaded 2, 1 conflicts, 0 retried
-4	a0510f48-489c-4c67-96fb-4bc3234db658	2026-11-29 15:14:38.2491+00	0.07378910999977961	0.0008096419915091246	3.347000165376812e-05	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried
+1	43febd22-fc5a-4410-89bb-6361fe169b41	2026-11-29 15:51:53.896469+00	0.028375046007568017	0.0011007340071955696	3.4141005016863346e-05	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried
+2	43febd22-fc5a-4410-89bb-6361fe169b41	2026-11-29 15:51:53.969097+00	0.05850899399956688	0.027480377000756562	0.010402271000202745	2	uploaded 1 rows, downloaded 2, 1 conflicts, 0 retried
+3	43febd22-fc5a-4410-89bb-6361fe169b41	2026-11-29 15:51:54.084423+00	0.022198612001375295	0.0008911329932743683	3.150699194520712e-05	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried
 \.
 
 
@@ -1923,8 +1934,8 @@ COPY rowtide_merge."MSmerge_sessions" (session_id, subid, start_time, duration, 
 --
 
 COPY rowtide_merge."MSmerge_stored_contents" (tablenick, rowguid, stamp, origin, priority, lineage, last, colv, own_columns, bases) FROM stdin;
-266061819	01a227df-56a3-7000-8000-14b8395f865a	774	115464877230125	\N	\\x5d4857729273000000016903c2fdc82d00000002	\\x6903c2fdc82d00000002	\\x	\N	\N
-266061819	01a227df-510d-7d00-8322-bc5232ffa800	774	\N	\N	\\x5d4857729273000000026903c2fdc82d00000002	\N	\\x00015d485772927300000002	{NULL,774,NULL}	\N
+647636972	01a22801-7554-7000-8000-d4e66bb27119	772	29099291411336	\N	\\x1a7734ed8388000000026c183706ea8000000001	\\x1a7734ed838800000002	\\x	\N	\N
+647636972	01a22801-73aa-72a9-8d0e-ab4f4778e800	772	\N	\N	\\x1a7734ed8388000000026c183706ea8000000002	\N	\\x00016c183706ea8000000002	{NULL,772,NULL}	\N
 \.
 
 
@@ -1933,11 +1944,11 @@ COPY rowtide_merge."MSmerge_stored_contents" (tablenick, rowguid, stamp, origin,
 --
 
 COPY rowtide_merge."MSmerge_stored_genhistory" (nickname, generation, guidsrc, genstatus, snapshot, coldate) FROM stdin;
-102565286154867	1	0f4f936f-7f04-415c-8f84-8cf6bd38e615	1	762:762:	2026-11-29 15:14:37.236118+00
-115464877230125	1	77ed6634-c128-494e-baea-afd06e87d3b8	2	\N	2026-11-29 15:14:37.528842+00
-115464877230125	2	7e8d6c70-64de-4303-b066-f935470d120f	2	\N	2026-11-29 15:14:38.010223+00
-102565286154867	2	eeaf01ff-95b4-4d63-8b43-b6e8961a10cd	1	777:777:	2026-11-29 15:14:38.103773+00
-115464877230125	3	af06ea33-7c09-4097-aa96-4202d65804bd	2	\N	2026-11-29 15:14:38.284689+00
+118851258215040	1	27794964-d62d-4b8d-bab1-9bf768566247	1	762:762:	2026-11-29 15:51:53.815104+00
+29099291411336	1	a5342720-6f3f-4a04-88d9-c9a35e4129b2	2	\N	2026-11-29 15:51:53.91339+00
+29099291411336	2	527d564e-b493-4275-b381-df36413118b1	2	\N	2026-11-29 15:51:53.98791+00
+118851258215040	2	f5c15d80-49ed-4ecb-83dc-0c1b5bbac030	1	775:775:	2026-11-29 15:51:54.011854+00
+29099291411336	3	865ebe22-0d38-4305-9d7c-2d82f759eed4	2	\N	2026-11-29 15:51:54.097027+00
 \.
 
 
@@ -1946,7 +1957,7 @@ COPY rowtide_merge."MSmerge_stored_genhistory" (nickname, generation, guidsrc, g
 --
 
 COPY rowtide_merge."MSmerge_stored_partition_groups" (partition_id, pubid, "HOST_NAME_FN", "SUSER_NAME_FN", is_explicit) FROM stdin;
-1	e40c3889-ef01-4c5b-bb26-38e191b13f99	\N	\N	f
+1	7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	\N	\N	f
 \.
 
 
@@ -1955,7 +1966,7 @@ COPY rowtide_merge."MSmerge_stored_partition_groups" (partition_id, pubid, "HOST
 --
 
 COPY rowtide_merge."MSmerge_stored_partition_mappings" (replnickname, tablenick, rowguid, parent, generation, is_leaving) FROM stdin;
-115464877230125	54651758	01a227df-525f-7195-8695-92812c26c100	\N	1	f
+29099291411336	460270081	01a22801-7440-7e71-8fca-c01630f35e00	\N	1	f
 \.
 
 
@@ -1964,7 +1975,7 @@ COPY rowtide_merge."MSmerge_stored_partition_mappings" (replnickname, tablenick,
 --
 
 COPY rowtide_merge."MSmerge_stored_tombstone" (tablenick, rowguid, stamp, type, origin, priority, lineage, last) FROM stdin;
-266061819	01a227df-510d-7b07-8dc4-186aa8a8a700	771	1	\N	\N	\N	\N
+647636972	01a22801-73ab-7567-807c-77ac4306d500	769	1	\N	\N	\N	\N
 \.
 
 
@@ -1981,8 +1992,8 @@ COPY rowtide_merge."MSsnapshotdeliveryprogress" (session_token, progress_token, 
 --
 
 COPY rowtide_merge.sysmerge_stored_articles (pubid, name, nickname, processing_order, column_tracking, article_resolver, definition, purged_lineage, preserve_rowguidcol) FROM stdin;
-e40c3889-ef01-4c5b-bb26-38e191b13f99	hidden	54651758	0	f	priority	{"name": "hidden", "schema": "public", "table": "hidden", "nickname": 54651758, "columns": [{"name": "id", "type_text": "integer", "is_nullable": false, "key_ordinal": 1, "number": 1, "attnum": 1}, {"name": "region", "type_text": "character varying(10)", "is_nullable": true, "key_ordinal": null, "number": 2, "attnum": 2}], "processing_order": 0, "column_tracking": false, "resolver": "priority", "compensate_for_errors": false, "unique_columns": ["id"], "subset_filter": "region = 'north'", "join_filters": [], "partition_options": 0, "table_in_files": "", "last_number": 2, "table_id": "16390", "fingerprint": "b9d101547d8e1281987fa7dcf3fb641a 16390", "shape": "[]", "is_dropped": false, "vertical_partition": false, "record_conflict_detection": false, "record_conflict_resolution": false, "references": [], "renumber": false, "subscriber_upload_options": 0, "is_tracked": true, "identity_range": 0, "publisher_identity_range": 0, "threshold": 100, "on_unseen_children": "refuse"}	\\x	f
-e40c3889-ef01-4c5b-bb26-38e191b13f99	orders	266061819	1	t	priority	{"name": "orders", "schema": "public", "table": "orders", "nickname": 266061819, "columns": [{"name": "id", "type_text": "integer", "is_nullable": false, "key_ordinal": 1, "number": 1, "attnum": 1}, {"name": "item", "type_text": "character varying(20)", "is_nullable": true, "key_ordinal": null, "number": 2, "attnum": 2}, {"name": "qty", "type_text": "integer", "is_nullable": true, "key_ordinal": null, "number": 3, "attnum": 3}], "processing_order": 1, "column_tracking": true, "resolver": "priority", "compensate_for_errors": false, "unique_columns": ["id"], "subset_filter": null, "join_filters": [], "partition_options": 0, "table_in_files": "", "last_number": 3, "table_id": "16385", "fingerprint": "2f959250ec62b917f9eb613dd4cde4ed 16385", "shape": "[]", "is_dropped": false, "vertical_partition": false, "record_conflict_detection": false, "record_conflict_resolution": false, "references": [], "renumber": false, "subscriber_upload_options": 0, "is_tracked": true, "identity_range": 0, "publisher_identity_range": 0, "threshold": 100, "on_unseen_children": "refuse"}	\\x	f
+7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	hidden	460270081	0	f	priority	{"name": "hidden", "schema": "public", "table": "hidden", "nickname": 460270081, "columns": [{"name": "id", "type_text": "integer", "is_nullable": false, "key_ordinal": 1, "number": 1, "attnum": 1}, {"name": "region", "type_text": "character varying(10)", "is_nullable": true, "key_ordinal": null, "number": 2, "attnum": 2}], "processing_order": 0, "column_tracking": false, "resolver": "priority", "compensate_for_errors": false, "unique_columns": ["id"], "subset_filter": "region = 'north'", "join_filters": [], "partition_options": 0, "table_in_files": "", "last_number": 2, "table_id": "16390", "fingerprint": "b9d101547d8e1281987fa7dcf3fb641a 16390", "shape": "[]", "is_dropped": false, "vertical_partition": false, "record_conflict_detection": false, "record_conflict_resolution": false, "references": [], "renumber": false, "subscriber_upload_options": 0, "is_tracked": true, "identity_range": 0, "publisher_identity_range": 0, "threshold": 100, "on_unseen_children": "refuse"}	\\x	f
+7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	orders	647636972	1	t	priority	{"name": "orders", "schema": "public", "table": "orders", "nickname": 647636972, "columns": [{"name": "id", "type_text": "integer", "is_nullable": false, "key_ordinal": 1, "number": 1, "attnum": 1}, {"name": "item", "type_text": "character varying(20)", "is_nullable": true, "key_ordinal": null, "number": 2, "attnum": 2}, {"name": "qty", "type_text": "integer", "is_nullable": true, "key_ordinal": null, "number": 3, "attnum": 3}], "processing_order": 1, "column_tracking": true, "resolver": "priority", "compensate_for_errors": false, "unique_columns": ["id"], "subset_filter": null, "join_filters": [], "partition_options": 0, "table_in_files": "", "last_number": 3, "table_id": "16385", "fingerprint": "2f959250ec62b917f9eb613dd4cde4ed 16385", "shape": "[]", "is_dropped": false, "vertical_partition": false, "record_conflict_detection": false, "record_conflict_resolution": false, "references": [], "renumber": false, "subscriber_upload_options": 0, "is_tracked": true, "identity_range": 0, "publisher_identity_range": 0, "threshold": 100, "on_unseen_children": "refuse"}	\\x	f
 \.
 
 
@@ -1991,7 +2002,7 @@ e40c3889-ef01-4c5b-bb26-38e191b13f99	orders	266061819	1	t	priority	{"name": "ord
 --
 
 COPY rowtide_merge.sysmerge_stored_publications (pubid, name, publisher, retention, replicate_ddl, allow_partition_realignment, conflict_retention, run_as) FROM stdin;
-e40c3889-ef01-4c5b-bb26-38e191b13f99	shop	102565286154867	14	1	1	0	owner
+7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	shop	118851258215040	14	1	1	0	owner
 \.
 
 
@@ -2000,7 +2011,7 @@ e40c3889-ef01-4c5b-bb26-38e191b13f99	shop	102565286154867	14	1	1	0	owner
 --
 
 COPY rowtide_merge.sysmerge_stored_subscriptions (subid, pubid, subscriber_server, replnickname, subscriber_type, priority, sentgen, recgen, replicastate, next_replicastate, session, settledgen, waitinggen, waitingpubgen, partition_id, last_sync_date, last_validated, attempted_validate, last_upload_date, last_download_date, last_sync_status, last_sync_summary, schemaversion, schemaguid) FROM stdin;
-a0510f48-489c-4c67-96fb-4bc3234db658	e40c3889-ef01-4c5b-bb26-38e191b13f99	sqlite:///{folder}/merge_field.db	115464877230125	2	0	2	3	2fd5079efb59f27b176dfef60816d8cc	\N	4	2	\N	\N	1	2026-11-29 15:14:38.322628+00	\N	\N	2026-11-29 15:14:38.322628+00	2026-11-29 15:14:38.322628+00	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried	2	3226b63f-bc4d-4d01-9f89-bcbbd3029604
+43febd22-fc5a-4410-89bb-6361fe169b41	7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	sqlite:///{folder}/merge_field.db	29099291411336	2	0	2	3	cdd94f1aff3c6c1cea2c8c45c9f93489	\N	3	2	\N	\N	1	2026-11-29 15:51:54.106353+00	\N	\N	2026-11-29 15:51:54.106353+00	2026-11-29 15:51:54.106353+00	2	uploaded 0 rows, downloaded 0, 0 conflicts, 0 retried	2	3b645b58-3ec0-4b32-a601-29e3165e3053
 \.
 
 
@@ -2009,8 +2020,8 @@ a0510f48-489c-4c67-96fb-4bc3234db658	e40c3889-ef01-4c5b-bb26-38e191b13f99	sqlite
 --
 
 COPY rowtide_merge.sysmergeschemachange (pubid, schemaversion, schemaguid, article_name, column_number, schematype, schematext, schemastatus, created_at) FROM stdin;
-e40c3889-ef01-4c5b-bb26-38e191b13f99	1	eee60fa9-07f8-44c8-bec5-21818ba63ca5	orders	\N	add article	add article public.orders	active	2026-11-29 15:14:36.525764+00
-e40c3889-ef01-4c5b-bb26-38e191b13f99	2	3226b63f-bc4d-4d01-9f89-bcbbd3029604	hidden	\N	add article	add article public.hidden	active	2026-11-29 15:14:36.866422+00
+7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	1	3058f22c-53a1-4e4b-95b0-eda0edf74985	orders	\N	add article	add article public.orders	active	2026-11-29 15:51:53.561378+00
+7f98fad4-2922-4c7a-99db-d1d4e02fd9e1	2	3b645b58-3ec0-4b32-a601-29e3165e3053	hidden	\N	add article	add article public.hidden	active	2026-11-29 15:51:53.713322+00
 \.
 
 
@@ -2039,7 +2050,7 @@ SELECT pg_catalog.setval('rowtide_merge."MSmerge_row_hashes_batch_seq"', 1, fals
 -- Name: MSmerge_sessions_session_id_seq; Type: SEQUENCE SET; Schema: rowtide_merge; Owner: postgres
 --
 
-SELECT pg_catalog.setval('rowtide_merge."MSmerge_sessions_session_id_seq"', 4, true);
+SELECT pg_catalog.setval('rowtide_merge."MSmerge_sessions_session_id_seq"', 3, true);
 
 
 --
@@ -2266,195 +2277,195 @@ CREATE INDEX "MSmerge_tombstone_stamp" ON rowtide_merge."MSmerge_stored_tombston
 
 
 --
--- Name: orders MSmerge_again_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: hidden MSmerge_again_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_again_266061819" BEFORE INSERT ON public.orders FOR EACH ROW WHEN (((current_setting('rowtide.deleted_266061819'::text, true) = 'on'::text) AND ((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0)))) EXECUTE FUNCTION rowtide_merge."MSmerge_again_266061819"();
+CREATE TRIGGER "MSmerge_again_460270081" BEFORE INSERT ON public.hidden FOR EACH ROW WHEN (((current_setting('rowtide.deleted_460270081'::text, true) = 'on'::text) AND ((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0)))) EXECUTE FUNCTION rowtide_merge."MSmerge_again_460270081"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_again_266061819";
-
-
---
--- Name: hidden MSmerge_again_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_again_54651758" BEFORE INSERT ON public.hidden FOR EACH ROW WHEN (((current_setting('rowtide.deleted_54651758'::text, true) = 'on'::text) AND ((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0)))) EXECUTE FUNCTION rowtide_merge."MSmerge_again_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_again_54651758";
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_again_460270081";
 
 
 --
--- Name: orders MSmerge_del_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: orders MSmerge_again_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_del_266061819" AFTER DELETE ON public.orders REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_del_266061819"();
+CREATE TRIGGER "MSmerge_again_647636972" BEFORE INSERT ON public.orders FOR EACH ROW WHEN (((current_setting('rowtide.deleted_647636972'::text, true) = 'on'::text) AND ((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0)))) EXECUTE FUNCTION rowtide_merge."MSmerge_again_647636972"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_del_266061819";
-
-
---
--- Name: hidden MSmerge_del_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_del_54651758" AFTER DELETE ON public.hidden REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_del_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_del_54651758";
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_again_647636972";
 
 
 --
--- Name: orders MSmerge_ins_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: hidden MSmerge_del_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_ins_266061819" AFTER INSERT ON public.orders REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_ins_266061819"();
+CREATE TRIGGER "MSmerge_del_460270081" AFTER DELETE ON public.hidden REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_del_460270081"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_ins_266061819";
-
-
---
--- Name: hidden MSmerge_ins_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_ins_54651758" AFTER INSERT ON public.hidden REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_ins_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_ins_54651758";
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_del_460270081";
 
 
 --
--- Name: orders MSmerge_rowguid_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: orders MSmerge_del_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_rowguid_266061819" BEFORE UPDATE OF rowguid ON public.orders FOR EACH ROW WHEN ((old.rowguid IS DISTINCT FROM new.rowguid)) EXECUTE FUNCTION rowtide_merge."MSmerge_rowguid_266061819"();
+CREATE TRIGGER "MSmerge_del_647636972" AFTER DELETE ON public.orders REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_del_647636972"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_rowguid_266061819";
-
-
---
--- Name: hidden MSmerge_rowguid_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_rowguid_54651758" BEFORE UPDATE OF rowguid ON public.hidden FOR EACH ROW WHEN ((old.rowguid IS DISTINCT FROM new.rowguid)) EXECUTE FUNCTION rowtide_merge."MSmerge_rowguid_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_rowguid_54651758";
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_del_647636972";
 
 
 --
--- Name: orders MSmerge_trunc_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: hidden MSmerge_ins_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_trunc_266061819" BEFORE TRUNCATE ON public.orders FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_trunc_266061819"();
+CREATE TRIGGER "MSmerge_ins_460270081" AFTER INSERT ON public.hidden REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_ins_460270081"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_trunc_266061819";
-
-
---
--- Name: hidden MSmerge_trunc_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_trunc_54651758" BEFORE TRUNCATE ON public.hidden FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_trunc_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_trunc_54651758";
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_ins_460270081";
 
 
 --
--- Name: orders MSmerge_upd_266061819; Type: TRIGGER; Schema: public; Owner: postgres
+-- Name: orders MSmerge_ins_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "MSmerge_upd_266061819" AFTER UPDATE ON public.orders REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_upd_266061819"();
+CREATE TRIGGER "MSmerge_ins_647636972" AFTER INSERT ON public.orders REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_ins_647636972"();
 
-ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_upd_266061819";
-
-
---
--- Name: hidden MSmerge_upd_54651758; Type: TRIGGER; Schema: public; Owner: postgres
---
-
-CREATE TRIGGER "MSmerge_upd_54651758" AFTER UPDATE ON public.hidden REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_upd_54651758"();
-
-ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_upd_54651758";
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_ins_647636972";
 
 
 --
--- Name: FUNCTION "MSmerge_again_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: hidden MSmerge_rowguid_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_again_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_rowguid_460270081" BEFORE UPDATE OF rowguid ON public.hidden FOR EACH ROW WHEN ((old.rowguid IS DISTINCT FROM new.rowguid)) EXECUTE FUNCTION rowtide_merge."MSmerge_rowguid_460270081"();
 
-
---
--- Name: FUNCTION "MSmerge_again_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_again_54651758"() FROM PUBLIC;
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_rowguid_460270081";
 
 
 --
--- Name: FUNCTION "MSmerge_del_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: orders MSmerge_rowguid_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_del_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_rowguid_647636972" BEFORE UPDATE OF rowguid ON public.orders FOR EACH ROW WHEN ((old.rowguid IS DISTINCT FROM new.rowguid)) EXECUTE FUNCTION rowtide_merge."MSmerge_rowguid_647636972"();
 
-
---
--- Name: FUNCTION "MSmerge_del_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_del_54651758"() FROM PUBLIC;
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_rowguid_647636972";
 
 
 --
--- Name: FUNCTION "MSmerge_ins_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: hidden MSmerge_trunc_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_ins_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_trunc_460270081" BEFORE TRUNCATE ON public.hidden FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_trunc_460270081"();
 
-
---
--- Name: FUNCTION "MSmerge_ins_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_ins_54651758"() FROM PUBLIC;
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_trunc_460270081";
 
 
 --
--- Name: FUNCTION "MSmerge_rowguid_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: orders MSmerge_trunc_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_rowguid_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_trunc_647636972" BEFORE TRUNCATE ON public.orders FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_trunc_647636972"();
 
-
---
--- Name: FUNCTION "MSmerge_rowguid_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_rowguid_54651758"() FROM PUBLIC;
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_trunc_647636972";
 
 
 --
--- Name: FUNCTION "MSmerge_trunc_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: hidden MSmerge_upd_460270081; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_trunc_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_upd_460270081" AFTER UPDATE ON public.hidden REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_upd_460270081"();
 
-
---
--- Name: FUNCTION "MSmerge_trunc_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_trunc_54651758"() FROM PUBLIC;
+ALTER TABLE public.hidden ENABLE ALWAYS TRIGGER "MSmerge_upd_460270081";
 
 
 --
--- Name: FUNCTION "MSmerge_upd_266061819"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: orders MSmerge_upd_647636972; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_upd_266061819"() FROM PUBLIC;
+CREATE TRIGGER "MSmerge_upd_647636972" AFTER UPDATE ON public.orders REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT WHEN (((current_setting('rowtide.merge_agent'::text, true) IS DISTINCT FROM 'on'::text) OR (pg_trigger_depth() > 0))) EXECUTE FUNCTION rowtide_merge."MSmerge_upd_647636972"();
+
+ALTER TABLE public.orders ENABLE ALWAYS TRIGGER "MSmerge_upd_647636972";
 
 
 --
--- Name: FUNCTION "MSmerge_upd_54651758"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+-- Name: FUNCTION "MSmerge_again_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_upd_54651758"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_again_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_again_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_again_647636972"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_del_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_del_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_del_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_del_647636972"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_ins_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_ins_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_ins_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_ins_647636972"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_rowguid_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_rowguid_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_rowguid_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_rowguid_647636972"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_trunc_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_trunc_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_trunc_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_trunc_647636972"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_upd_460270081"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_upd_460270081"() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION "MSmerge_upd_647636972"(); Type: ACL; Schema: rowtide_merge; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_merge."MSmerge_upd_647636972"() FROM PUBLIC;
 
 
 --

@@ -391,40 +391,10 @@ end $$;
 ALTER FUNCTION rowtide.rowtide_announce_gone() OWNER TO postgres;
 
 --
--- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+-- Name: rowtide_attach_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
 --
 
-CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "DateStyle" TO 'ISO, MDY'
-    SET "IntervalStyle" TO 'iso_8601'
-    SET extra_float_digits TO '3'
-    SET bytea_output TO 'hex'
-    SET "TimeZone" TO 'UTC'
-    SET lc_monetary TO 'C'
-    SET xmlbinary TO 'base64'
-    SET quote_all_identifiers TO 'off'
-    AS $$
-begin
-    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
-        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
-            select string_agg(above.oid::bigint::text, ' ')
-            from (select pg_event_trigger_table_rewrite_oid() as oid
-                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
-    end if;
-exception when others then
-    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
-end $$;
-
-
-ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions(); Type: FUNCTION; Schema: rowtide; Owner: postgres
---
-
-CREATE FUNCTION rowtide.rowtide_take_in_partitions() RETURNS event_trigger
+CREATE FUNCTION rowtide.rowtide_attach_partitions() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "DateStyle" TO 'ISO, MDY'
@@ -491,7 +461,37 @@ exception when others then
 end $_$;
 
 
-ALTER FUNCTION rowtide.rowtide_take_in_partitions() OWNER TO postgres;
+ALTER FUNCTION rowtide.rowtide_attach_partitions() OWNER TO postgres;
+
+--
+-- Name: rowtide_note_rewrite(); Type: FUNCTION; Schema: rowtide; Owner: postgres
+--
+
+CREATE FUNCTION rowtide.rowtide_note_rewrite() RETURNS event_trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, MDY'
+    SET "IntervalStyle" TO 'iso_8601'
+    SET extra_float_digits TO '3'
+    SET bytea_output TO 'hex'
+    SET "TimeZone" TO 'UTC'
+    SET lc_monetary TO 'C'
+    SET xmlbinary TO 'base64'
+    SET quote_all_identifiers TO 'off'
+    AS $$
+begin
+    if pg_event_trigger_table_rewrite_reason() & 4 <> 0 then
+        perform set_config('rowtide.rewritten', concat_ws(' ', current_setting('rowtide.rewritten', true), (
+            select string_agg(above.oid::bigint::text, ' ')
+            from (select pg_event_trigger_table_rewrite_oid() as oid
+                  union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
+    end if;
+exception when others then
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
+end $$;
+
+
+ALTER FUNCTION rowtide.rowtide_note_rewrite() OWNER TO postgres;
 
 SET default_tablespace = '';
 
@@ -1131,6 +1131,18 @@ ALTER TABLE distribution."MStracer_tokens" ALTER COLUMN tracer_id ADD GENERATED 
 
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: distribution; Owner: postgres
+--
+
+CREATE VIEW distribution.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW distribution.rowtide_format OWNER TO postgres;
+
+--
 -- Name: odd, table; Type: TABLE; Schema: public; Owner: postgres
 --
 
@@ -1305,6 +1317,18 @@ COMMENT ON COLUMN rowtide.members.publication_entry_id IS 'changes when the tabl
 
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide; Owner: postgres
+--
+
+CREATE VIEW rowtide.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide.rowtide_format OWNER TO postgres;
+
+--
 -- Name: source; Type: TABLE; Schema: rowtide; Owner: postgres
 --
 
@@ -1383,9 +1407,9 @@ COPY distribution."MSarticle_changes" (id, agent_id, article_id, from_position, 
 --
 
 COPY distribution."MSarticles" (article_id, publication_id, article, source_object_id, source_owner, source_object, ins_cmd, upd_cmd, del_cmd, ins_proc, upd_proc, filter_clause, del_proc, definition) FROM stdin;
-c91c08ac-5f63-430c-934b-f63427d9f0ff	1	orders	16767	public	orders	CALL	SCALL	CALL	sp_MSins_publicorders	sp_MSupd_publicorders	qty > 0 or qty is null	sp_MSdel_publicorders	{"article_id":"c91c08ac-5f63-430c-934b-f63427d9f0ff","publication":"shop","name":"orders","source_id":16767,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"item","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders","update_procedure":"sp_MSupd_publicorders","delete_procedure":"sp_MSdel_publicorders","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":"qty > 0 or qty is null","is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
-198b8f56-271d-4dbd-8d97-3d802661ea84	1	odd, table	16774	public	odd, table	CALL	SCALL	CALL	sp_MSins_publicodd, table	sp_MSupd_publicodd, table	\N	sp_MSdel_publicodd, table	{"article_id":"198b8f56-271d-4dbd-8d97-3d802661ea84","publication":"shop","name":"odd, table","source_id":16774,"schema":"public","table":"odd, table","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"a, b","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"per cent %","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true},{"number":4,"name":"größe=","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicodd, table","update_procedure":"sp_MSupd_publicodd, table","delete_procedure":"sp_MSdel_publicodd, table","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
-bbacfead-fa6d-41af-ad33-a08194e0081f	2	orders	16767	public	orders	CALL	SCALL	CALL	sp_MSins_publicorders_bbacfead	sp_MSupd_publicorders_bbacfead	\N	sp_MSdel_publicorders_bbacfead	{"article_id":"bbacfead-fa6d-41af-ad33-a08194e0081f","publication":"whole","name":"orders","source_id":16767,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders_bbacfead","update_procedure":"sp_MSupd_publicorders_bbacfead","delete_procedure":"sp_MSdel_publicorders_bbacfead","before_images":"full","has_all_columns":false,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
+95e2faa9-7d56-47f5-bfd2-22a875f97a07	1	orders	16775	public	orders	CALL	SCALL	CALL	sp_MSins_publicorders	sp_MSupd_publicorders	qty > 0 or qty is null	sp_MSdel_publicorders	{"article_id":"95e2faa9-7d56-47f5-bfd2-22a875f97a07","publication":"shop","name":"orders","source_id":16775,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"item","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders","update_procedure":"sp_MSupd_publicorders","delete_procedure":"sp_MSdel_publicorders","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":"qty > 0 or qty is null","is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
+faad871a-1325-4155-85e2-bab523cf938f	1	odd, table	16782	public	odd, table	CALL	SCALL	CALL	sp_MSins_publicodd, table	sp_MSupd_publicodd, table	\N	sp_MSdel_publicodd, table	{"article_id":"faad871a-1325-4155-85e2-bab523cf938f","publication":"shop","name":"odd, table","source_id":16782,"schema":"public","table":"odd, table","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"a, b","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"per cent %","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true},{"number":4,"name":"größe=","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicodd, table","update_procedure":"sp_MSupd_publicodd, table","delete_procedure":"sp_MSdel_publicodd, table","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
+03641684-9c58-46f2-937a-e53651f8b6fe	2	orders	16775	public	orders	CALL	SCALL	CALL	sp_MSins_publicorders_03641684	sp_MSupd_publicorders_03641684	\N	sp_MSdel_publicorders_03641684	{"article_id":"03641684-9c58-46f2-937a-e53651f8b6fe","publication":"whole","name":"orders","source_id":16775,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders_03641684","update_procedure":"sp_MSupd_publicorders_03641684","delete_procedure":"sp_MSdel_publicorders_03641684","before_images":"full","has_all_columns":false,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}
 \.
 
 
@@ -1410,8 +1434,8 @@ COPY distribution."MSdetached_articles" (agent_id, subscription_guid, article_id
 --
 
 COPY distribution."MSdistribution_agents" (id, publication_id, subscriber, constraints, forwards, resumptions, subscription_guid, settings, joins, replaces, if_exists, ready_at) FROM stdin;
-1	1	postgresql://postgres@/subscriber?host={server}&port=5432	\N	f	0	0a3e325c-8916-4769-9fd9-eb232af83d68	\N	\N	\N	\N	\N
-2	1	sqlite:///{folder}/subscriber.db	\N	f	0	f6ba6551-9147-4a23-93b5-02a1b758c7f9	\N	\N	\N	\N	\N
+1	1	postgresql://postgres@/subscriber?host={server}&port=5432	\N	f	0	dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	\N	\N	\N	\N	\N
+2	1	sqlite:///{folder}/subscriber.db	\N	f	0	223fb4de-69e9-4935-b7ba-492a8dd4ed62	\N	\N	\N	\N	\N
 \.
 
 
@@ -1437,8 +1461,8 @@ publisher	0	72
 --
 
 COPY distribution."MSpublications" (publication_id, publication, publisher_db, replicate_ddl, latency_threshold_s, expiration_threshold, created_at) FROM stdin;
-1	shop	publisher	t	\N	\N	2026-11-29 15:14:41.854741+00
-2	whole	publisher	t	\N	\N	2026-11-29 15:14:42.140818+00
+1	shop	publisher	t	\N	\N	2026-11-29 15:51:54.954467+00
+2	whole	publisher	t	\N	\N	2026-11-29 15:51:55.021651+00
 \.
 
 
@@ -1471,10 +1495,10 @@ COPY distribution."MSschemaarticles" (article_id, publication_id, type, source_o
 --
 
 COPY distribution."MSsubscriptions" (agent_id, article_id, sync_type, subscription_seqno, status, subscription_time, definition) FROM stdin;
-1	198b8f56-271d-4dbd-8d97-3d802661ea84	automatic	39954576	2	2026-11-29 15:14:42.945969+00	\N
-1	c91c08ac-5f63-430c-934b-f63427d9f0ff	automatic	39954576	2	2026-11-29 15:14:42.945969+00	\N
-2	198b8f56-271d-4dbd-8d97-3d802661ea84	replication-support-only	40352712	2	2026-11-29 15:14:43.544463+00	\N
-2	c91c08ac-5f63-430c-934b-f63427d9f0ff	replication-support-only	40352712	2	2026-11-29 15:14:43.544463+00	\N
+1	faad871a-1325-4155-85e2-bab523cf938f	automatic	39981672	2	2026-11-29 15:51:55.271844+00	\N
+1	95e2faa9-7d56-47f5-bfd2-22a875f97a07	automatic	39981672	2	2026-11-29 15:51:55.271844+00	\N
+2	faad871a-1325-4155-85e2-bab523cf938f	replication-support-only	40384328	2	2026-11-29 15:51:55.463914+00	\N
+2	95e2faa9-7d56-47f5-bfd2-22a875f97a07	replication-support-only	40384328	2	2026-11-29 15:51:55.463914+00	\N
 \.
 
 
@@ -1483,8 +1507,8 @@ COPY distribution."MSsubscriptions" (agent_id, article_id, sync_type, subscripti
 --
 
 COPY distribution."MStracer_history" (parent_tracer_id, agent_id, subscriber_commit) FROM stdin;
-1	1	2026-11-29 15:14:44.772106+00
-1	2	2026-11-29 15:14:45.255453+00
+1	1	2026-11-29 15:51:55.778781+00
+1	2	2026-11-29 15:51:55.83319+00
 \.
 
 
@@ -1493,7 +1517,7 @@ COPY distribution."MStracer_history" (parent_tracer_id, agent_id, subscriber_com
 --
 
 COPY distribution."MStracer_tokens" (tracer_id, publication_id, posted_at, publisher_commit, distributor_commit) FROM stdin;
-1	1	2026-11-29 15:14:43.707091+00	2026-11-29 15:14:43.75911+00	2026-11-29 15:14:43.9956+00
+1	1	2026-11-29 15:51:55.515919+00	2026-11-29 15:51:55.526175+00	2026-11-29 15:51:55.59341+00
 \.
 
 
@@ -1523,9 +1547,9 @@ COPY public.orders (id, item, qty) FROM stdin;
 --
 
 COPY rowtide.control (id, kind, content, xid, written_at) FROM stdin;
-7	mark		827	2026-11-29 15:14:43.778781+00
-8	mark		831	2026-11-29 15:14:44.457477+00
-9	mark		839	2026-11-29 15:14:45.666047+00
+7	mark		825	2026-11-29 15:51:55.533306+00
+8	mark		829	2026-11-29 15:51:55.715837+00
+9	mark		837	2026-11-29 15:51:55.920132+00
 \.
 
 
@@ -1551,8 +1575,8 @@ replication
 --
 
 COPY rowtide.identities (source_table_id, identity, identity_index, captured_table_id) FROM stdin;
-16767	d	\N	16767
-16774	d	\N	16774
+16775	d	\N	16775
+16782	d	\N	16782
 \.
 
 
@@ -1561,10 +1585,10 @@ COPY rowtide.identities (source_table_id, identity, identity_index, captured_tab
 --
 
 COPY rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) FROM stdin;
-control	log	control	16830	rowtide	control	16839
-c91c08ac-5f63-430c-934b-f63427d9f0ff	replication	shop/orders	16767	public	orders	17044
-198b8f56-271d-4dbd-8d97-3d802661ea84	replication	shop/odd, table	16774	public	odd, table	17047
-bbacfead-fa6d-41af-ad33-a08194e0081f	replication	whole/orders	16767	public	orders	17044
+control	log	control	16842	rowtide	control	16851
+95e2faa9-7d56-47f5-bfd2-22a875f97a07	replication	shop/orders	16775	public	orders	17060
+faad871a-1325-4155-85e2-bab523cf938f	replication	shop/odd, table	16782	public	odd, table	17063
+03641684-9c58-46f2-937a-e53651f8b6fe	replication	whole/orders	16775	public	orders	17060
 \.
 
 
@@ -1573,7 +1597,7 @@ bbacfead-fa6d-41af-ad33-a08194e0081f	replication	whole/orders	16767	public	order
 --
 
 COPY rowtide.source (source_id, system_identifier, publication, publication_id, publication_version, slot, log_store, lake, created_at) FROM stdin;
-9adaecfc-a0a8-4e94-ad2c-4646f2646f78	7713612106585034378	rowtide_16766	16828	811 10	rowtide_16766	{folder}/publisher/log	{folder}/publisher	2026-11-29 15:14:41.52681+00
+7fb478b5-3fe2-4136-ac07-3b7131c7a39d	7713621732150596111	rowtide_16774	16840	809 10	rowtide_16774	{folder}/publisher/log	{folder}/publisher	2026-11-29 15:51:54.89191+00
 \.
 
 
@@ -1582,9 +1606,9 @@ COPY rowtide.source (source_id, system_identifier, publication, publication_id, 
 --
 
 COPY rowtide.table_publications (publication, publication_entry_id) FROM stdin;
-rowtide_16766_control	16841
-rowtide_16766_16767	17046
-rowtide_16766_16774	17049
+rowtide_16774_control	16853
+rowtide_16774_16775	17062
+rowtide_16774_16782	17065
 \.
 
 
@@ -1994,81 +2018,81 @@ ALTER TABLE ONLY distribution."MStracer_tokens"
 
 
 --
--- Name: rowtide_16766; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_16774; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_16766 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_16774 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_16766 OWNER TO postgres;
-
---
--- Name: rowtide_16766_16767; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_16766_16767 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_16766_16767 OWNER TO postgres;
+ALTER PUBLICATION rowtide_16774 OWNER TO postgres;
 
 --
--- Name: rowtide_16766_16774; Type: PUBLICATION; Schema: -; Owner: postgres
+-- Name: rowtide_16774_16775; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-CREATE PUBLICATION rowtide_16766_16774 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+CREATE PUBLICATION rowtide_16774_16775 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 
-ALTER PUBLICATION rowtide_16766_16774 OWNER TO postgres;
-
---
--- Name: rowtide_16766_control; Type: PUBLICATION; Schema: -; Owner: postgres
---
-
-CREATE PUBLICATION rowtide_16766_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
-
-
-ALTER PUBLICATION rowtide_16766_control OWNER TO postgres;
+ALTER PUBLICATION rowtide_16774_16775 OWNER TO postgres;
 
 --
--- Name: rowtide_16766 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_16774_16782; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_16766 ADD TABLE ONLY public."odd, table";
+CREATE PUBLICATION rowtide_16774_16782 WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
+
+ALTER PUBLICATION rowtide_16774_16782 OWNER TO postgres;
 
 --
--- Name: rowtide_16766_16774 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_16774_control; Type: PUBLICATION; Schema: -; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_16766_16774 ADD TABLE ONLY public."odd, table";
+CREATE PUBLICATION rowtide_16774_control WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+
+
+ALTER PUBLICATION rowtide_16774_control OWNER TO postgres;
+
+--
+-- Name: rowtide_16774 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_16774 ADD TABLE ONLY public."odd, table";
 
 
 --
--- Name: rowtide_16766 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
+-- Name: rowtide_16774_16782 odd, table; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_16766 ADD TABLE ONLY public.orders;
-
-
---
--- Name: rowtide_16766_16767 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
---
-
-ALTER PUBLICATION rowtide_16766_16767 ADD TABLE ONLY public.orders;
+ALTER PUBLICATION rowtide_16774_16782 ADD TABLE ONLY public."odd, table";
 
 
 --
--- Name: rowtide_16766 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_16774 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_16766 ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_16774 ADD TABLE ONLY public.orders;
 
 
 --
--- Name: rowtide_16766_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+-- Name: rowtide_16774_16775 orders; Type: PUBLICATION TABLE; Schema: public; Owner: postgres
 --
 
-ALTER PUBLICATION rowtide_16766_control ADD TABLE ONLY rowtide.control;
+ALTER PUBLICATION rowtide_16774_16775 ADD TABLE ONLY public.orders;
+
+
+--
+-- Name: rowtide_16774 control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_16774 ADD TABLE ONLY rowtide.control;
+
+
+--
+-- Name: rowtide_16774_control control; Type: PUBLICATION TABLE; Schema: rowtide; Owner: postgres
+--
+
+ALTER PUBLICATION rowtide_16774_control ADD TABLE ONLY rowtide.control;
 
 
 --
@@ -2093,17 +2117,17 @@ REVOKE ALL ON FUNCTION rowtide.rowtide_announce_gone() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION rowtide_attach_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide.rowtide_attach_partitions() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION rowtide_note_rewrite(); Type: ACL; Schema: rowtide; Owner: postgres
 --
 
 REVOKE ALL ON FUNCTION rowtide.rowtide_note_rewrite() FROM PUBLIC;
-
-
---
--- Name: FUNCTION rowtide_take_in_partitions(); Type: ACL; Schema: rowtide; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide.rowtide_take_in_partitions() FROM PUBLIC;
 
 
 --
@@ -2144,6 +2168,19 @@ ALTER EVENT TRIGGER rowtide_announce_gone ENABLE ALWAYS;
 ALTER EVENT TRIGGER rowtide_announce_gone OWNER TO postgres;
 
 --
+-- Name: rowtide_attach_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
+--
+
+CREATE EVENT TRIGGER rowtide_attach_partitions ON ddl_command_end
+         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
+   EXECUTE FUNCTION rowtide.rowtide_attach_partitions();
+
+ALTER EVENT TRIGGER rowtide_attach_partitions ENABLE ALWAYS;
+
+
+ALTER EVENT TRIGGER rowtide_attach_partitions OWNER TO postgres;
+
+--
 -- Name: rowtide_note_rewrite; Type: EVENT TRIGGER; Schema: -; Owner: postgres
 --
 
@@ -2154,19 +2191,6 @@ ALTER EVENT TRIGGER rowtide_note_rewrite ENABLE ALWAYS;
 
 
 ALTER EVENT TRIGGER rowtide_note_rewrite OWNER TO postgres;
-
---
--- Name: rowtide_take_in_partitions; Type: EVENT TRIGGER; Schema: -; Owner: postgres
---
-
-CREATE EVENT TRIGGER rowtide_take_in_partitions ON ddl_command_end
-         WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
-   EXECUTE FUNCTION rowtide.rowtide_take_in_partitions();
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions ENABLE ALWAYS;
-
-
-ALTER EVENT TRIGGER rowtide_take_in_partitions OWNER TO postgres;
 
 --
 -- PostgreSQL database dump complete

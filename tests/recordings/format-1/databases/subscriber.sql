@@ -30,7 +30,7 @@ ALTER SCHEMA rowtide_subscriber OWNER TO postgres;
 -- Name: SCHEMA rowtide_subscriber; Type: COMMENT; Schema: -; Owner: postgres
 --
 
-COMMENT ON SCHEMA rowtide_subscriber IS 'rowtide 8c586299bd3116bb';
+COMMENT ON SCHEMA rowtide_subscriber IS 'rowtide 20d625b7dac913cc';
 
 
 --
@@ -131,7 +131,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSdel_publicodd, table"(IN pkc1 integer) 
 -- Name: PROCEDURE "sp_MSdel_publicodd, table"(IN pkc1 integer); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdel_publicodd, table"(IN pkc1 integer) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdel_publicodd, table"(IN pkc1 integer) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -159,7 +159,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSdel_publicorders"(IN pkc1 integer) OWNE
 -- Name: PROCEDURE "sp_MSdel_publicorders"(IN pkc1 integer); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdel_publicorders"(IN pkc1 integer) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdel_publicorders"(IN pkc1 integer) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 --
@@ -190,7 +190,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSdelarray_publicodd, table"(IN pkc1 inte
 -- Name: PROCEDURE "sp_MSdelarray_publicodd, table"(IN pkc1 integer[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdelarray_publicodd, table"(IN pkc1 integer[]) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdelarray_publicodd, table"(IN pkc1 integer[]) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -221,7 +221,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSdelarray_publicorders"(IN pkc1 integer[
 -- Name: PROCEDURE "sp_MSdelarray_publicorders"(IN pkc1 integer[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdelarray_publicorders"(IN pkc1 integer[]) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSdelarray_publicorders"(IN pkc1 integer[]) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 SET default_tablespace = '';
@@ -288,7 +288,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSins_publicodd, table"(IN c1 integer, IN
 -- Name: PROCEDURE "sp_MSins_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSins_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSins_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -313,7 +313,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSins_publicorders"(IN c1 integer, IN c2 
 -- Name: PROCEDURE "sp_MSins_publicorders"(IN c1 integer, IN c2 text, IN c3 integer); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSins_publicorders"(IN c1 integer, IN c2 text, IN c3 integer) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSins_publicorders"(IN c1 integer, IN c2 text, IN c3 integer) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 --
@@ -344,7 +344,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSinsarray_publicodd, table"(IN c1 intege
 -- Name: PROCEDURE "sp_MSinsarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSinsarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[]) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSinsarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[]) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -375,7 +375,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSinsarray_publicorders"(IN c1 integer[],
 -- Name: PROCEDURE "sp_MSinsarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSinsarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[]) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSinsarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[]) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 --
@@ -467,7 +467,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSupd_publicodd, table"(IN c1 integer, IN
 -- Name: PROCEDURE "sp_MSupd_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text, IN pkc1 integer, IN bitmap bytea); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupd_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text, IN pkc1 integer, IN bitmap bytea) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupd_publicodd, table"(IN c1 integer, IN c2 text, IN c3 integer, IN c4 text, IN pkc1 integer, IN bitmap bytea) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -499,7 +499,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSupd_publicorders"(IN c1 integer, IN c2 
 -- Name: PROCEDURE "sp_MSupd_publicorders"(IN c1 integer, IN c2 text, IN c3 integer, IN pkc1 integer, IN bitmap bytea); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupd_publicorders"(IN c1 integer, IN c2 text, IN c3 integer, IN pkc1 integer, IN bitmap bytea) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupd_publicorders"(IN c1 integer, IN c2 text, IN c3 integer, IN pkc1 integer, IN bitmap bytea) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 --
@@ -530,7 +530,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSupdarray_publicodd, table"(IN c1 intege
 -- Name: PROCEDURE "sp_MSupdarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[], IN pkc1 integer[], IN bitmap bytea[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupdarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[], IN pkc1 integer[], IN bitmap bytea[]) IS 'rowtide: article 198b8f56-271d-4dbd-8d97-3d802661ea84';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupdarray_publicodd, table"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN c4 text[], IN pkc1 integer[], IN bitmap bytea[]) IS 'rowtide: article faad871a-1325-4155-85e2-bab523cf938f';
 
 
 --
@@ -561,7 +561,7 @@ ALTER PROCEDURE rowtide_subscriber."sp_MSupdarray_publicorders"(IN c1 integer[],
 -- Name: PROCEDURE "sp_MSupdarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN pkc1 integer[], IN bitmap bytea[]); Type: COMMENT; Schema: rowtide_subscriber; Owner: postgres
 --
 
-COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupdarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN pkc1 integer[], IN bitmap bytea[]) IS 'rowtide: article c91c08ac-5f63-430c-934b-f63427d9f0ff';
+COMMENT ON PROCEDURE rowtide_subscriber."sp_MSupdarray_publicorders"(IN c1 integer[], IN c2 text[], IN c3 integer[], IN pkc1 integer[], IN bitmap bytea[]) IS 'rowtide: article 95e2faa9-7d56-47f5-bfd2-22a875f97a07';
 
 
 --
@@ -652,8 +652,8 @@ CREATE TABLE rowtide_subscriber."MSorigins" (
     subscription_guid text NOT NULL,
     secret text DEFAULT replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text) NOT NULL,
     originator text NOT NULL,
-    originators text[],
-    tables text[],
+    originators text[] NOT NULL,
+    tables text[] NOT NULL,
     confirmed_at timestamp with time zone
 );
 
@@ -765,6 +765,18 @@ CREATE TABLE rowtide_subscriber."MSsnapshot_statements" (
 ALTER TABLE rowtide_subscriber."MSsnapshot_statements" OWNER TO postgres;
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide_subscriber; Owner: postgres
+--
+
+CREATE VIEW rowtide_subscriber.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide_subscriber.rowtide_format OWNER TO postgres;
+
+--
 -- Data for Name: odd, table; Type: TABLE DATA; Schema: public; Owner: postgres
 --
 
@@ -804,7 +816,7 @@ COPY rowtide_subscriber."MSdeleted_keys" (table_name, key, refreshed, committed_
 --
 
 COPY rowtide_subscriber."MSorigins" (subscription_guid, secret, originator, originators, tables, confirmed_at) FROM stdin;
-0a3e325c-8916-4769-9fd9-eb232af83d68	4f51fca7acf54ed3abe1056dd73730c006cee8e3f9bf4d149c132eae9870e552	7713612106585034378/16766	{7713612106585034378/16766}	{"public.odd, table",public.orders}	\N
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	df2912dfd27347f38e1638ded5a19bd2a628d29dedd841b7a08b6ca948f75570	7713621732150596111/16774	{7713621732150596111/16774}	{"public.odd, table",public.orders}	\N
 \.
 
 
@@ -829,8 +841,8 @@ COPY rowtide_subscriber."MSrepairs" (subscription_guid, repair_id, ordinal, reco
 --
 
 COPY rowtide_subscriber."MSreplication_articles" (subscription_guid, article_id, definition, joined_as) FROM stdin;
-0a3e325c-8916-4769-9fd9-eb232af83d68	198b8f56-271d-4dbd-8d97-3d802661ea84	{"article_id":"198b8f56-271d-4dbd-8d97-3d802661ea84","publication":"shop","name":"odd, table","source_id":16774,"schema":"public","table":"odd, table","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"a, b","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"per cent %","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true},{"number":4,"name":"größe=","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicodd, table","update_procedure":"sp_MSupd_publicodd, table","delete_procedure":"sp_MSdel_publicodd, table","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}	\N
-0a3e325c-8916-4769-9fd9-eb232af83d68	c91c08ac-5f63-430c-934b-f63427d9f0ff	{"article_id":"c91c08ac-5f63-430c-934b-f63427d9f0ff","publication":"shop","name":"orders","source_id":16767,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"item","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders","update_procedure":"sp_MSupd_publicorders","delete_procedure":"sp_MSdel_publicorders","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":"qty > 0 or qty is null","is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}	\N
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	faad871a-1325-4155-85e2-bab523cf938f	{"article_id":"faad871a-1325-4155-85e2-bab523cf938f","publication":"shop","name":"odd, table","source_id":16782,"schema":"public","table":"odd, table","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"a, b","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"per cent %","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true},{"number":4,"name":"größe=","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicodd, table","update_procedure":"sp_MSupd_publicodd, table","delete_procedure":"sp_MSdel_publicodd, table","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":null,"is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}	\N
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	95e2faa9-7d56-47f5-bfd2-22a875f97a07	{"article_id":"95e2faa9-7d56-47f5-bfd2-22a875f97a07","publication":"shop","name":"orders","source_id":16775,"schema":"public","table":"orders","columns":[{"number":1,"name":"id","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":false,"key_ordinal":1,"value_type_text":"integer","has_deterministic_collation":true},{"number":2,"name":"item","type_text":"text","type_code":25,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"text","has_deterministic_collation":true},{"number":3,"name":"qty","type_text":"integer","type_code":23,"type_modifier":-1,"is_nullable":true,"key_ordinal":null,"value_type_text":"integer","has_deterministic_collation":true}],"insert":{"call_format":"CALL","procedure":null},"update":{"call_format":"SCALL","procedure":null},"delete":{"call_format":"CALL","procedure":null},"insert_procedure":"sp_MSins_publicorders","update_procedure":"sp_MSupd_publicorders","delete_procedure":"sp_MSdel_publicorders","before_images":"full","has_all_columns":true,"generated_columns":[],"filter_clause":"qty > 0 or qty is null","is_partitioned":false,"key_updates":"update","moved_partitions":"copy","left_out":[],"defined_at":0,"joined_at":0,"generated":[]}	\N
 \.
 
 
@@ -839,7 +851,7 @@ COPY rowtide_subscriber."MSreplication_articles" (subscription_guid, article_id,
 --
 
 COPY rowtide_subscriber."MSreplication_subscriptions" (subscription_guid, publication, publisher_system, transaction_timestamp, batch, epoch, agent, "time", snapshot_status, snapshot_end, streams, decided) FROM stdin;
-0a3e325c-8916-4769-9fd9-eb232af83d68	shop	7713612106585034378	40355057	1	2	vm pid 19660	2026-11-29 15:14:44.764052+00	handing over	40357856	1	\N
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	shop	7713621732150596111	40386673	1	2	vm pid 4531	2026-11-29 15:51:55.778574+00	handing over	40389472	1	\N
 \.
 
 
@@ -856,8 +868,8 @@ COPY rowtide_subscriber."MSrestorations" (subscription_guid, place, article_id, 
 --
 
 COPY rowtide_subscriber."MSsnapshot_chunks" (subscription_guid, article_id, chunk, low, high, transaction_snapshot, generation) FROM stdin;
-0a3e325c-8916-4769-9fd9-eb232af83d68	198b8f56-271d-4dbd-8d97-3d802661ea84	0	\N	\N	829:829:	16774
-0a3e325c-8916-4769-9fd9-eb232af83d68	c91c08ac-5f63-430c-934b-f63427d9f0ff	0	\N	\N	829:829:	16767
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	faad871a-1325-4155-85e2-bab523cf938f	0	\N	\N	827:827:	16782
+dd42db69-458c-4d1c-ae6b-fa2e2c5e705e	95e2faa9-7d56-47f5-bfd2-22a875f97a07	0	\N	\N	827:827:	16775
 \.
 
 

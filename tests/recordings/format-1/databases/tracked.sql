@@ -27,64 +27,64 @@ CREATE SCHEMA rowtide_tracking;
 ALTER SCHEMA rowtide_tracking OWNER TO postgres;
 
 --
--- Name: bury_16678(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: bury_16682(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.bury_16678() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.bury_16682() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_row', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (case when gone."__sysInsertTxBsn" is distinct from null then pg_catalog.format('%s', gone."__sysInsertTxBsn") end)::bigint, array[case when gone."id" is distinct from null then pg_catalog.format('%s', gone."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid from gone; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.bury_16678() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.bury_16682() OWNER TO postgres;
 
 --
--- Name: bury_row_16678(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: bury_row_16682(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.bury_row_16678() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.bury_row_16682() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_row', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (case when old."__sysInsertTxBsn" is distinct from null then pg_catalog.format('%s', old."__sysInsertTxBsn") end)::bigint, array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid ; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.bury_row_16678() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.bury_row_16682() OWNER TO postgres;
 
 --
--- Name: delete_16740(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: delete_16748(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.delete_16740() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.delete_16748() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (select "__sysInsertTxBsn" from "rowtide_tracking"."__sysRows_16740" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]), array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid ; delete from "rowtide_tracking"."__sysRows_16740" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]; return null; end$$;
+    AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (select "__sysInsertTxBsn" from "rowtide_tracking"."__sysRows_16748" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]), array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid ; delete from "rowtide_tracking"."__sysRows_16748" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.delete_16740() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.delete_16748() OWNER TO postgres;
 
 --
--- Name: insert_16740(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: insert_16748(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.insert_16740() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.insert_16748() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into "rowtide_tracking"."__sysRows_16740" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysInsertTxBsn" = excluded."__sysInsertTxBsn", "__sysTrackingContext" = excluded."__sysTrackingContext"; return null; end$$;
+    AS $$begin insert into "rowtide_tracking"."__sysRows_16748" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysInsertTxBsn" = excluded."__sysInsertTxBsn", "__sysTrackingContext" = excluded."__sysTrackingContext"; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.insert_16740() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.insert_16748() OWNER TO postgres;
 
 --
--- Name: key_16740(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: key_16748(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.key_16740() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.key_16748() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (select "__sysInsertTxBsn" from "rowtide_tracking"."__sysRows_16740" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]), array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid ; insert into "rowtide_tracking"."__sysRows_16740" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, case when exists (select from "rowtide_tracking"."__sysRows_16740" s where s."__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end] and (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid is not null and nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '') is not null and s."__sysTrackingContext" is distinct from (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid and not pg_catalog.pg_visible_in_snapshot(s."__sysChangeTxBsn"::text::xid8, nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '')::pg_snapshot)) then '0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37' else (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid end) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysInsertTxBsn" = excluded."__sysInsertTxBsn", "__sysTrackingContext" = excluded."__sysTrackingContext"; delete from "rowtide_tracking"."__sysRows_16740" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]; return null; end$$;
+    AS $$begin insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select 'public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (select "__sysInsertTxBsn" from "rowtide_tracking"."__sysRows_16748" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]), array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end], (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid ; insert into "rowtide_tracking"."__sysRows_16748" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, case when exists (select from "rowtide_tracking"."__sysRows_16748" s where s."__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end] and (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid is not null and nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '') is not null and s."__sysTrackingContext" is distinct from (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid and not pg_catalog.pg_visible_in_snapshot(s."__sysChangeTxBsn"::text::xid8, nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '')::pg_snapshot)) then '0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37' else (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid end) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysInsertTxBsn" = excluded."__sysInsertTxBsn", "__sysTrackingContext" = excluded."__sysTrackingContext"; delete from "rowtide_tracking"."__sysRows_16748" where "__sysRK" = array[case when old."id" is distinct from null then pg_catalog.format('%s', old."id") end]; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.key_16740() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.key_16748() OWNER TO postgres;
 
 --
 -- Name: stamp_insert(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
@@ -159,10 +159,10 @@ $$;
 ALTER FUNCTION rowtide_tracking.stamp_update() OWNER TO postgres;
 
 --
--- Name: truncate_16678(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: truncate_16682(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.truncate_16678() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.truncate_16682() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -194,13 +194,13 @@ where planned_table.oid = tg_relid and not author.rolsuper and author.rolname <>
 ) then execute 'select count(*) <= 100000 from (select from ' || rows || ' limit 100001) t' into few; end if; if few then execute 'insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select ''public.in_row'', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, (case when gone."__sysInsertTxBsn" is distinct from null then pg_catalog.format(''%s'', gone."__sysInsertTxBsn") end)::bigint, array[case when gone."id" is distinct from null then pg_catalog.format(''%s'', gone."id") end], (case when pg_catalog.current_setting(''rowtide.tracking_context'', true) operator(pg_catalog.<>) '''' then pg_catalog.current_setting(''rowtide.tracking_context'', true) end)::uuid from ' || rows || ' gone'; else insert into rowtide_tracking."__sysTruncations" values ('public.in_row', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint); end if; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.truncate_16678() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.truncate_16682() OWNER TO postgres;
 
 --
--- Name: truncate_16740(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: truncate_16748(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.truncate_16740() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.truncate_16748() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -229,22 +229,22 @@ left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.
 left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
 join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
 where planned_table.oid = tg_relid and not author.rolsuper and author.rolname <> current_user
-) then execute 'select count(*) <= 100000 from (select from ' || rows || ' limit 100001) t' into few; end if; if few then execute 'insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select ''public.in_side'', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, s."__sysInsertTxBsn", array[case when gone."id" is distinct from null then pg_catalog.format(''%s'', gone."id") end], (case when pg_catalog.current_setting(''rowtide.tracking_context'', true) operator(pg_catalog.<>) '''' then pg_catalog.current_setting(''rowtide.tracking_context'', true) end)::uuid from ' || rows || ' gone left join "rowtide_tracking"."__sysRows_16740" s on s."__sysRK" = array[case when gone."id" is distinct from null then pg_catalog.format(''%s'', gone."id") end]'; else insert into rowtide_tracking."__sysTruncations" values ('public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint); end if; delete from "rowtide_tracking"."__sysRows_16740"; return null; end$$;
+) then execute 'select count(*) <= 100000 from (select from ' || rows || ' limit 100001) t' into few; end if; if few then execute 'insert into rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext") select ''public.in_side'', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, s."__sysInsertTxBsn", array[case when gone."id" is distinct from null then pg_catalog.format(''%s'', gone."id") end], (case when pg_catalog.current_setting(''rowtide.tracking_context'', true) operator(pg_catalog.<>) '''' then pg_catalog.current_setting(''rowtide.tracking_context'', true) end)::uuid from ' || rows || ' gone left join "rowtide_tracking"."__sysRows_16748" s on s."__sysRK" = array[case when gone."id" is distinct from null then pg_catalog.format(''%s'', gone."id") end]'; else insert into rowtide_tracking."__sysTruncations" values ('public.in_side', (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint); end if; delete from "rowtide_tracking"."__sysRows_16748"; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.truncate_16740() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.truncate_16748() OWNER TO postgres;
 
 --
--- Name: update_16740(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
+-- Name: update_16748(); Type: FUNCTION; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE FUNCTION rowtide_tracking.update_16740() RETURNS trigger
+CREATE FUNCTION rowtide_tracking.update_16748() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$begin insert into "rowtide_tracking"."__sysRows_16740" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, null, (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysTrackingContext" = case when (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid is not null and nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '') is not null and kept."__sysTrackingContext" is distinct from (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid and not pg_catalog.pg_visible_in_snapshot(kept."__sysChangeTxBsn"::text::xid8, nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '')::pg_snapshot) then '0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37' else excluded."__sysTrackingContext" end; return null; end$$;
+    AS $$begin insert into "rowtide_tracking"."__sysRows_16748" as kept ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") values (array[case when new."id" is distinct from null then pg_catalog.format('%s', new."id") end], (pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint, null, (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid) on conflict ("__sysRK") do update set "__sysChangeTxBsn" = excluded."__sysChangeTxBsn", "__sysTrackingContext" = case when (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid is not null and nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '') is not null and kept."__sysTrackingContext" is distinct from (case when pg_catalog.current_setting('rowtide.tracking_context', true) operator(pg_catalog.<>) '' then pg_catalog.current_setting('rowtide.tracking_context', true) end)::uuid and not pg_catalog.pg_visible_in_snapshot(kept."__sysChangeTxBsn"::text::xid8, nullif(pg_catalog.current_setting('rowtide.tracking_seen', true), '')::pg_snapshot) then '0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37' else excluded."__sysTrackingContext" end; return null; end$$;
 
 
-ALTER FUNCTION rowtide_tracking.update_16740() OWNER TO postgres;
+ALTER FUNCTION rowtide_tracking.update_16748() OWNER TO postgres;
 
 SET default_tablespace = '';
 
@@ -342,18 +342,17 @@ CREATE TABLE rowtide_tracking."__sysOCSTrackedObjects" (
     "__sysLostTime" timestamp with time zone,
     "__sysSignature" text NOT NULL,
     "__sysKey" text[] NOT NULL,
-    "__sysParts" bigint[] NOT NULL,
-    "__sysForm" integer NOT NULL
+    "__sysParts" bigint[] NOT NULL
 );
 
 
 ALTER TABLE rowtide_tracking."__sysOCSTrackedObjects" OWNER TO postgres;
 
 --
--- Name: __sysRows_16740; Type: TABLE; Schema: rowtide_tracking; Owner: postgres
+-- Name: __sysRows_16748; Type: TABLE; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE TABLE rowtide_tracking."__sysRows_16740" (
+CREATE TABLE rowtide_tracking."__sysRows_16748" (
     "__sysRK" text[] NOT NULL,
     "__sysChangeTxBsn" bigint,
     "__sysInsertTxBsn" bigint,
@@ -361,7 +360,7 @@ CREATE TABLE rowtide_tracking."__sysRows_16740" (
 );
 
 
-ALTER TABLE rowtide_tracking."__sysRows_16740" OWNER TO postgres;
+ALTER TABLE rowtide_tracking."__sysRows_16748" OWNER TO postgres;
 
 --
 -- Name: __sysTruncations; Type: TABLE; Schema: rowtide_tracking; Owner: postgres
@@ -391,12 +390,24 @@ CREATE TABLE rowtide_tracking."__sysTxCommitSequence" (
 ALTER TABLE rowtide_tracking."__sysTxCommitSequence" OWNER TO postgres;
 
 --
+-- Name: rowtide_format; Type: VIEW; Schema: rowtide_tracking; Owner: postgres
+--
+
+CREATE VIEW rowtide_tracking.rowtide_format AS
+ SELECT 1 AS number,
+    1 AS least_reader,
+    1 AS least_writer;
+
+
+ALTER VIEW rowtide_tracking.rowtide_format OWNER TO postgres;
+
+--
 -- Data for Name: in_row; Type: TABLE DATA; Schema: public; Owner: postgres
 --
 
 COPY public.in_row (id, name, qty, "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") FROM stdin;
-1	one	10	799	\N	\N
-4	four	4	801	801	\N
+1	one	10	797	\N	\N
+4	four	4	799	799	\N
 \.
 
 
@@ -416,7 +427,7 @@ COPY public.in_side (id, name, qty) FROM stdin;
 --
 
 COPY rowtide_tracking."__sysAnchors" ("__sysId", "__sysCsn", "__sysToken", "__sysSnapshot", "__sysIncarnation", "__sysTakenTime") FROM stdin;
-1	797	e38f94f60fc6b25e2f0e5ff092a42447	798:798:	7713612106585034378/16677	2026-11-29 15:14:40.528297+00
+1	795	638243bda3edd84862400ff467788a45	796:796:	7713621732150596111/16681	2026-11-29 15:51:54.652752+00
 \.
 
 
@@ -425,9 +436,9 @@ COPY rowtide_tracking."__sysAnchors" ("__sysId", "__sysCsn", "__sysToken", "__sy
 --
 
 COPY rowtide_tracking."__sysOCSDeletedRows" ("__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysDeletedTime", "__sysTrackingContext") FROM stdin;
-public.in_row	797	\N	{3}	2026-11-29 15:14:40.504367+00	\N
-public.in_row	800	\N	{2}	2026-11-29 15:14:40.681057+00	\N
-public.in_side	803	\N	{2}	2026-11-29 15:14:40.682227+00	\N
+public.in_row	795	\N	{3}	2026-11-29 15:51:54.644713+00	\N
+public.in_row	798	\N	{2}	2026-11-29 15:51:54.68624+00	\N
+public.in_side	801	\N	{2}	2026-11-29 15:51:54.687492+00	\N
 \.
 
 
@@ -435,19 +446,19 @@ public.in_side	803	\N	{2}	2026-11-29 15:14:40.682227+00	\N
 -- Data for Name: __sysOCSTrackedObjects; Type: TABLE DATA; Schema: rowtide_tracking; Owner: postgres
 --
 
-COPY rowtide_tracking."__sysOCSTrackedObjects" ("__sysTN", "__sysTableId", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", "__sysMinValidCsn", "__sysLostTime", "__sysSignature", "__sysKey", "__sysParts", "__sysForm") FROM stdin;
-public.in_row	16678	primary-key	7	row	brin	0	\N	4723a73e4161231be6c16e8991341ff2	{id}	{}	2
-public.in_side	16740	primary-key	7	side	brin	0	\N	69631575d499ecc673f455d4ea08a918	{id}	{}	2
+COPY rowtide_tracking."__sysOCSTrackedObjects" ("__sysTN", "__sysTableId", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", "__sysMinValidCsn", "__sysLostTime", "__sysSignature", "__sysKey", "__sysParts") FROM stdin;
+public.in_row	16682	primary-key	7	row	brin	0	\N	8afe043fa55aa4c73b79d5189915f6e8	{id}	{}
+public.in_side	16748	primary-key	7	side	brin	0	\N	5bdbdbd8a72d612b926ea8449a0991e3	{id}	{}
 \.
 
 
 --
--- Data for Name: __sysRows_16740; Type: TABLE DATA; Schema: rowtide_tracking; Owner: postgres
+-- Data for Name: __sysRows_16748; Type: TABLE DATA; Schema: rowtide_tracking; Owner: postgres
 --
 
-COPY rowtide_tracking."__sysRows_16740" ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") FROM stdin;
-{1}	802	\N	\N
-{4}	804	804	\N
+COPY rowtide_tracking."__sysRows_16748" ("__sysRK", "__sysChangeTxBsn", "__sysInsertTxBsn", "__sysTrackingContext") FROM stdin;
+{1}	800	\N	\N
+{4}	802	802	\N
 \.
 
 
@@ -523,11 +534,11 @@ ALTER TABLE ONLY rowtide_tracking."__sysOCSTrackedObjects"
 
 
 --
--- Name: __sysRows_16740 __sysRows_16740_pkey; Type: CONSTRAINT; Schema: rowtide_tracking; Owner: postgres
+-- Name: __sysRows_16748 __sysRows_16748_pkey; Type: CONSTRAINT; Schema: rowtide_tracking; Owner: postgres
 --
 
-ALTER TABLE ONLY rowtide_tracking."__sysRows_16740"
-    ADD CONSTRAINT "__sysRows_16740_pkey" PRIMARY KEY ("__sysRK");
+ALTER TABLE ONLY rowtide_tracking."__sysRows_16748"
+    ADD CONSTRAINT "__sysRows_16748_pkey" PRIMARY KEY ("__sysRK");
 
 
 --
@@ -547,17 +558,17 @@ ALTER TABLE ONLY rowtide_tracking."__sysTxCommitSequence"
 
 
 --
--- Name: __sysChanges_16678; Type: INDEX; Schema: public; Owner: postgres
+-- Name: __sysChanges_16682; Type: INDEX; Schema: public; Owner: postgres
 --
 
-CREATE INDEX "__sysChanges_16678" ON public.in_row USING brin ("__sysChangeTxBsn") WITH (autosummarize='on');
+CREATE INDEX "__sysChanges_16682" ON public.in_row USING brin ("__sysChangeTxBsn") WITH (autosummarize='on');
 
 
 --
--- Name: __sysChanges_16740; Type: INDEX; Schema: rowtide_tracking; Owner: postgres
+-- Name: __sysChanges_16748; Type: INDEX; Schema: rowtide_tracking; Owner: postgres
 --
 
-CREATE INDEX "__sysChanges_16740" ON rowtide_tracking."__sysRows_16740" USING brin ("__sysChangeTxBsn") WITH (autosummarize='on');
+CREATE INDEX "__sysChanges_16748" ON rowtide_tracking."__sysRows_16748" USING brin ("__sysChangeTxBsn") WITH (autosummarize='on');
 
 
 --
@@ -571,7 +582,7 @@ CREATE INDEX "__sysOCSDeletedRows_bsn" ON rowtide_tracking."__sysOCSDeletedRows"
 -- Name: in_row __sysTracking_delete; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_delete" AFTER DELETE ON public.in_row REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.bury_16678();
+CREATE TRIGGER "__sysTracking_delete" AFTER DELETE ON public.in_row REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.bury_16682();
 
 ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_delete";
 
@@ -580,7 +591,7 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_delete";
 -- Name: in_side __sysTracking_delete; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_delete" AFTER DELETE ON public.in_side FOR EACH ROW EXECUTE FUNCTION rowtide_tracking.delete_16740();
+CREATE TRIGGER "__sysTracking_delete" AFTER DELETE ON public.in_side FOR EACH ROW EXECUTE FUNCTION rowtide_tracking.delete_16748();
 
 ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_delete";
 
@@ -602,7 +613,7 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_insert";
 -- Name: in_side __sysTracking_insert; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_insert" AFTER INSERT ON public.in_side FOR EACH ROW EXECUTE FUNCTION rowtide_tracking.insert_16740();
+CREATE TRIGGER "__sysTracking_insert" AFTER INSERT ON public.in_side FOR EACH ROW EXECUTE FUNCTION rowtide_tracking.insert_16748();
 
 ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_insert";
 
@@ -611,7 +622,7 @@ ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_insert";
 -- Name: in_row __sysTracking_key; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_key" AFTER UPDATE ON public.in_row FOR EACH ROW WHEN ((old.id <> new.id)) EXECUTE FUNCTION rowtide_tracking.bury_row_16678();
+CREATE TRIGGER "__sysTracking_key" AFTER UPDATE ON public.in_row FOR EACH ROW WHEN ((old.id <> new.id)) EXECUTE FUNCTION rowtide_tracking.bury_row_16682();
 
 ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_key";
 
@@ -620,7 +631,7 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_key";
 -- Name: in_side __sysTracking_key; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_key" AFTER UPDATE ON public.in_side FOR EACH ROW WHEN ((old.id <> new.id)) EXECUTE FUNCTION rowtide_tracking.key_16740();
+CREATE TRIGGER "__sysTracking_key" AFTER UPDATE ON public.in_side FOR EACH ROW WHEN ((old.id <> new.id)) EXECUTE FUNCTION rowtide_tracking.key_16748();
 
 ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_key";
 
@@ -629,7 +640,7 @@ ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_key";
 -- Name: in_row __sysTracking_truncate; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_truncate" BEFORE TRUNCATE ON public.in_row FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.truncate_16678();
+CREATE TRIGGER "__sysTracking_truncate" BEFORE TRUNCATE ON public.in_row FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.truncate_16682();
 
 ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_truncate";
 
@@ -638,7 +649,7 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_truncate";
 -- Name: in_side __sysTracking_truncate; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_truncate" BEFORE TRUNCATE ON public.in_side FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.truncate_16740();
+CREATE TRIGGER "__sysTracking_truncate" BEFORE TRUNCATE ON public.in_side FOR EACH STATEMENT EXECUTE FUNCTION rowtide_tracking.truncate_16748();
 
 ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_truncate";
 
@@ -656,7 +667,7 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_update";
 -- Name: in_side __sysTracking_update; Type: TRIGGER; Schema: public; Owner: postgres
 --
 
-CREATE TRIGGER "__sysTracking_update" AFTER UPDATE ON public.in_side FOR EACH ROW WHEN ((NOT (old.id <> new.id))) EXECUTE FUNCTION rowtide_tracking.update_16740();
+CREATE TRIGGER "__sysTracking_update" AFTER UPDATE ON public.in_side FOR EACH ROW WHEN ((NOT (old.id <> new.id))) EXECUTE FUNCTION rowtide_tracking.update_16748();
 
 ALTER TABLE public.in_side ENABLE ALWAYS TRIGGER "__sysTracking_update";
 
@@ -671,59 +682,59 @@ ALTER TABLE public.in_row ENABLE ALWAYS TRIGGER "__sysTracking_update_key";
 
 
 --
--- Name: FUNCTION bury_16678(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+-- Name: FUNCTION bury_16682(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_tracking.bury_16678() FROM PUBLIC;
-
-
---
--- Name: FUNCTION bury_row_16678(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_tracking.bury_row_16678() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_tracking.bury_16682() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION delete_16740(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+-- Name: FUNCTION bury_row_16682(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_tracking.delete_16740() FROM PUBLIC;
-
-
---
--- Name: FUNCTION insert_16740(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_tracking.insert_16740() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_tracking.bury_row_16682() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION key_16740(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+-- Name: FUNCTION delete_16748(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_tracking.key_16740() FROM PUBLIC;
-
-
---
--- Name: FUNCTION truncate_16678(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
---
-
-REVOKE ALL ON FUNCTION rowtide_tracking.truncate_16678() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_tracking.delete_16748() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION truncate_16740(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+-- Name: FUNCTION insert_16748(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_tracking.truncate_16740() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_tracking.insert_16748() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION update_16740(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+-- Name: FUNCTION key_16748(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
 --
 
-REVOKE ALL ON FUNCTION rowtide_tracking.update_16740() FROM PUBLIC;
+REVOKE ALL ON FUNCTION rowtide_tracking.key_16748() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION truncate_16682(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_tracking.truncate_16682() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION truncate_16748(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_tracking.truncate_16748() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION update_16748(); Type: ACL; Schema: rowtide_tracking; Owner: postgres
+--
+
+REVOKE ALL ON FUNCTION rowtide_tracking.update_16748() FROM PUBLIC;
 
 
 --
