@@ -40,8 +40,6 @@ def test_dry_runs_of_tracking_are_true(path: Path) -> None:
     require_true_dry_run_of_file(path, "tracking", "enable", "piece", "--storage", "side")
     execute(path, 'drop trigger "__sysTracking_item_insert"')
     require_true_dry_run_of_file(path, "tracking", "resume", "item")
-    execute(path, "update __sysOCSTrackedObjects set __sysForm = 0")
-    require_true_dry_run_of_file(path, "tracking", "upgrade")
     require_true_dry_run_of_file(path, "tracking", "disable", "item")
     require_true_dry_run_of_file(path, "tracking", "disable", "piece")
 

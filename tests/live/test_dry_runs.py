@@ -67,8 +67,6 @@ def test_dry_runs_of_tracking_are_true(database: str) -> None:
         require_true_dry_run(database, "tracking", "enable", "piece", "--key", "rowguid", "--storage", "side")
         program.execute('drop trigger if exists "__sysTracking_insert" on item')
         require_true_dry_run(database, "tracking", "resume", "item")
-        program.execute('update rowtide_tracking."__sysOCSTrackedObjects" set "__sysForm" = 0')
-        require_true_dry_run(database, "tracking", "upgrade")
         require_true_dry_run(database, "tracking", "disable", "item")
         require_true_dry_run(database, "tracking", "disable", "piece")
 

@@ -12,6 +12,8 @@ import click
 from rowtide.cli.commands import COMMANDS
 from rowtide.cli.parameters import parameters_of, taking_options
 
+_INTERRUPTED = 130
+"""The exit code of a command that SIGINT ended."""
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -76,6 +78,13 @@ class Group(click.Group):
 
     def __init__(self, name: str, help_text: str, commands: CommandTable, **attributes: Any) -> None:
         super().__init__(name, commands, help=help_text, no_args_is_help=True, **attributes)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends it as a shell expects, where click alone would make an error of it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise click.exceptions.Exit(_INTERRUPTED) from interrupt
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of the help."""

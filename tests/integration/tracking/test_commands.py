@@ -69,7 +69,6 @@ def test_a_lost_table_is_resumed(sqlite_file: TrackedFile, url: str) -> None:
     rowtide("tracking", "changes", "t", "--db", url).require_error(6106)
     assert rowtide("tracking", "resume", "t", "--db", url).code == 0
     assert rowtide("tracking", "changes", "t", "--db", url).code == 0
-    assert rowtide("tracking", "upgrade", "--db", url).errors == "Nothing is older.\n"
 
 
 def test_tombstones_are_purged_by_one_measure(sqlite_file: TrackedFile, url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from rowtide import cli
 from rowtide.cli.commands import COMMANDS
+from rowtide.cli.groups import CommandTable, Group
 
 TOP = {"adopt", "check", "health", "upgrade", "demo"}
 MODULES = {module: names for modules in COMMANDS.values() for module, names in modules.items()}
@@ -40,3 +41,16 @@ print(*(module for module in sys.modules if module.startswith("rowtide.cli.")), 
 
     imported = {module.removeprefix("rowtide.cli.") for module in done.stderr.split()}
     assert imported & set(MODULES) == {"replication.listings"}
+
+
+def test_an_interrupt_ends_a_command_as_a_shell_expects() -> None:
+    commands = CommandTable()
+
+    @commands.command(epilog="Example: rowtide wait")
+    def wait() -> None:
+        """Wait."""
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        Group("rowtide", "Commands.", commands)(["wait"])
+    assert ended.value.code == 130
