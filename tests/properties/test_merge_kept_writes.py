@@ -38,6 +38,25 @@ def test_an_edited_file_costs_others_no_write(examples: int, *, is_republished: 
     run_machine(KeepingOthersWrites, open_files, examples, steps, options=options, is_republished=is_republished)
 
 
+def test_a_file_overwrites_what_it_has_received() -> None:
+    """What its regional hub wrote is no loss then. An edited file may claim to have received it."""
+    attributes = {"opening": staticmethod(open_files), "is_republished": True}
+    machine = type("History", (KeepingOthersWrites,), attributes)()
+    hub, regional_hub, file = 0, 1, HOSTILE + 1
+    try:
+        machine.insert(key=1, member=file, region="n")
+        machine.merge.sync(HOSTILE)
+        machine.update(key=1, member=regional_hub, column="b")
+        machine.merge.sync(HOSTILE)
+        assert machine.values_at(file, 1) == ["w1.", "w3."]
+        machine.update(key=1, member=file, column="b")
+        for number in (HOSTILE, 0):
+            machine.merge.sync(number)
+        assert machine.values_at(hub, 1) == ["w1.", "w4."]
+    finally:
+        machine.teardown()
+
+
 @pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [20, pytest.param(100, marks=SOAK)])
