@@ -170,3 +170,42 @@ def test_children_stay_with_parents_that_swap_codes(merged: Merge) -> None:
     for member in merged.members:
         pairs = member.rows("orders o join customer c on c.code = o.code", "o.id, o.name, c.name")
         assert pairs == [(10, "one", "one"), (11, "one", "one"), (20, "two", "two")]
+
+
+TREES = {
+    "one references itself": ([("P", None), ("Z", None), ("C", "P")], [("P", "P"), ("Z", "P")]),
+    "all follow another": ([("R", None), ("P", "R"), ("Z", "R"), ("C", "P")], [("R", "R"), ("Z", "R")]),
+    "two are in a circle": ([("P", None), ("Z", None), ("C", "P")], [("P", "C"), ("Z", "P")]),
+}
+"""Rows of a table that references itself, each with the one above it, and what is above some of them later."""
+
+
+@pytest.mark.parametrize(("rows", "changes"), TREES.values(), ids=TREES.keys())
+def test_rows_stay_below_one_that_got_anothers_key(
+    merged: Merge, rows: list[tuple[str, str | None]], changes: list[tuple[str, str]]
+) -> None:
+    """The row Z has another key then, and P has its."""
+    keys = {name: key for key, (name, _) in enumerate(rows, 1)}
+    merged.begin(
+        "create table node (id integer primary key, name varchar(20), "
+        "above integer references node (id) on update cascade)",
+        *(
+            f"insert into node values ({keys[name]}, '{name}', {keys[above] if above else 'null'})"
+            for name, above in rows
+        ),
+        node={},
+    )
+    merged.settle(1)
+    merged.hub.execute(
+        *(f"update node set above = {keys[above]} where name = '{name}'" for name, above in changes),
+        "update node set id = 10 where name = 'Z'",
+        f"update node set id = {keys['Z']} where name = 'P'",
+    )
+    merged.settle(3)
+
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle(1))
+    expected = sorted((dict(rows) | dict(changes)).items())
+    for member in merged.members:
+        found = member.execute("select n.name, a.name from node n left join node a on a.id = n.above")
+        assert sorted(found) == expected
+    assert merged.conflicts() == []

@@ -25,7 +25,7 @@ from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import decode_columns, encode_columns
-from rowtide.merge.versions.references import find_children
+from rowtide.merge.versions.references import find_children, layers_by_keys
 
 
 @dataclass(slots=True)
@@ -257,21 +257,24 @@ class Transfer:
             left = [change for change in left if change.rowguid not in held]
         return left
 
-    def _find_inner(self, article: Article, changes: Sequence[RowChange]) -> set[str]:
-        """Return the rows that reference others of the same batch; they come after these, as in `_hold_children`."""
-        if self.receiver.is_upload or all(reference.parent != article.nickname for reference in article.references):
-            return set()
-        rows = [(article, change.row) for change in changes if change.row is not None]
-        inner = find_children(article, changes, rows)
-        return inner if len(inner) < len(changes) else set()
+    def _in_layers(self, article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
+        """Return rows in layers, each after the rows of their batch that it references, as in `_hold_children`.
 
-    def _bring(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
-        changes = self._hold_children(article, changes)
-        inner = self._find_inner(article, changes)
-        if inner:
-            self._bring_divided(article, [change for change in changes if change.rowguid not in inner])
-            changes = self._hold_children(article, [change for change in changes if change.rowguid in inner])
-        self._bring_divided(article, changes, is_last=is_last)
+        Rows that reference each other in a circle, and those that follow, wait: one of them without the other may
+        reference a row that is about to get another key.
+        """
+        if self.receiver.is_upload or all(reference.parent != article.nickname for reference in article.references):
+            return [changes]
+        layers = layers_by_keys(article, changes)
+        placed = {change.rowguid for layer in layers for change in layer}
+        for change in changes:
+            if change.rowguid not in placed:
+                self._wait(article, change)
+        return layers
+
+    def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
+        for layer in self._in_layers(article, changes):
+            self._bring_divided(article, self._hold_children(article, layer))
 
     def _bring_divided(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         if not changes:
@@ -302,17 +305,20 @@ class Transfer:
 
     def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
-        changes = self._hold_children(article, changes)
+        *layers, last = self._in_layers(article, self._hold_children(article, changes)) or [[]]
+        for layer in layers:
+            self._bring_divided(article, self._hold_children(article, layer))
+        changes = self._hold_children(article, last)
         waiting = list(self._waiting.values())
-        if not self.receiver.node.tries_together or self._find_inner(article, changes):
-            self._bring(article, changes, is_last=not waiting)
+        if not self.receiver.node.tries_together:
+            self._bring_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
         parts = _by_article([*waiting, *((article, change) for change in changes)])
         try:
             self._end(parts, Attempt.LAST, late)
         except RowsRefused:
-            self._bring(article, changes)
+            self._bring_divided(article, changes)
             return
         retried = [(each.article, each.change) for each in self.refused if each.change.rowguid not in late]
         for each, _ in [*waiting, *retried]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.versions.changes import Row, RowChange
@@ -36,3 +38,30 @@ def find_children(article: Article, changes: Sequence[RowChange], parents: Itera
             if change.row is not None and tuple(change.row[place] for place in places) in keys
         )
     return found
+
+
+def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
+    """Return rows in layers, so that those whose keys a row references are in earlier ones.
+
+    Rows in a circle with others, and what follows them, are left out.
+    """
+    above: dict[str, set[str]] = {change.rowguid: set() for change in changes}
+    for reference in article.references:
+        if reference.parent != article.nickname:
+            continue
+        referenced = [place for name in reference.parent_columns if (place := article.place_of(name)) is not None]
+        places = places_of(article, reference)
+        rows = [(change.rowguid, change.row) for change in changes if change.row is not None]
+        keys = {tuple(row[place] for place in referenced): rowguid for rowguid, row in rows}
+        for rowguid, row in rows:
+            parent = keys.get(tuple(row[place] for place in places))
+            if parent not in (None, rowguid):
+                above[rowguid].add(parent)
+    sorter = TopologicalSorter(above)
+    with suppress(CycleError):
+        sorter.prepare()
+    layers: list[Sequence[RowChange]] = []
+    while ready := set(sorter.get_ready()):
+        layers.append([change for change in changes if change.rowguid in ready])
+        sorter.done(*ready)
+    return layers
