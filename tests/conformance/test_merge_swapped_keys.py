@@ -209,3 +209,31 @@ def test_rows_stay_below_one_that_got_anothers_key(
         found = member.execute("select n.name, a.name from node n left join node a on a.id = n.above")
         assert sorted(found) == expected
     assert merged.conflicts() == []
+
+
+@pytest.mark.parametrize("action", ["on update cascade", "on update cascade on delete cascade"])
+def test_rows_that_follow_a_received_key_are_no_change(merged: Merge, action: str) -> None:
+    """They come as the hub has them: nobody at the device has changed them."""
+    merged.begin(
+        PARENT,
+        CHILD.format(action=action),
+        "create table item (id integer primary key, above integer references item (id) on update cascade, note text)",
+        "insert into parent values (1, 'A')",
+        "insert into child values (1, 'before', 1)",
+        "insert into item values (1, null, 'first'), (2, 1, 'before')",
+        parent={"resolver": "subscriber-wins"},
+        child={"resolver": "subscriber-wins"},
+        item={"resolver": "subscriber-wins"},
+    )
+    merged.settle(1)
+    merged.hub.execute(
+        *("update parent set id = 7", "update child set note = 'later'"),
+        *("update item set id = 7 where id = 1", "update item set note = 'later' where id = 2"),
+    )
+    merged.settle(1)
+
+    assert all(summary.is_quiet for summary in merged.settle(1))
+    for member in merged.members:
+        assert member.rows("child", "id, note, parent_id") == [(1, "later", 7)]
+        assert member.rows("item", "id, above, note") == [(2, 7, "later"), (7, None, "first")]
+    assert merged.conflicts() == []

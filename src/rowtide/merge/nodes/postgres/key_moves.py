@@ -26,12 +26,14 @@ IS_PUBLISHER = f"exists (select from {_PUBLICATIONS} where publisher = (select n
 """The condition that a publication of this node is its own."""
 _MOST_MOVES = 100
 """How many rows may wait for each other's keys in a chain."""
-OWN, MOVED = "pg_temp.rowtide_own", "pg_temp.rowtide_moved"
-"""The temporary tables of rows of other tables: those that were changed here last, and those that a move has changed.
+OWN, MOVED, FOLLOWING = "pg_temp.rowtide_own", "pg_temp.rowtide_moved", "pg_temp.rowtide_following"
+"""The temporary tables of rows of other tables: those that were changed here last, those that a move has changed, and
+those that a foreign key takes along.
 
-The latter has the moved rows, too, without the number of a table.
+The second has the moved rows, too, without the number of a table.
 """
-MOVE_TABLES = tuple(f"create temporary table {name} (tablenick integer, rowguid uuid)" for name in (OWN, MOVED))
+_LISTS = (OWN, MOVED, FOLLOWING)
+MOVE_TABLES = tuple(f"create temporary table {name} (tablenick integer, rowguid uuid)" for name in _LISTS)
 _NO_ROW = "null::pg_catalog.uuid"
 
 
@@ -41,8 +43,8 @@ class Referrer:
 
     `operators` compare the columns, the referenced one on the left. `has_action`: a delete changes the rows that
     reference the deleted one; `is_deleting`: it deletes them. `is_clearing`: a change of the key sets theirs to NULL or
-    its default. `is_alike`: the referencing table's code may do what the other one's may. `nickname` is the table's, if
-    it is merged here, `article` what is known of it then.
+    its default; `is_following`: it sets theirs to the same. `is_alike`: the referencing table's code may do what the
+    other one's may. `nickname` is the table's, if it is merged here, `article` what is known of it then.
     """
 
     table: str
@@ -51,6 +53,7 @@ class Referrer:
     has_action: bool
     is_deleting: bool
     is_clearing: bool
+    is_following: bool
     is_alike: bool
     nickname: int | None
     article: Article | None = None
@@ -84,11 +87,12 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
             has_action == "t",
             is_deleting == "t",
             is_clearing == "t",
+            is_following == "t",
             is_alike == "t",
             None if nickname is None else int(nickname),
             articles.get(nickname),
         )
-        for table, columns, operators, has_action, is_deleting, is_clearing, is_alike, nickname in rows
+        for table, columns, operators, has_action, is_deleting, is_clearing, is_following, is_alike, nickname in rows
     )
 
 
@@ -271,6 +275,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_operator o on o.oid = k.operator join pg_namespace m on m.oid = o.oprnamespace)::text,
        c.confdeltype in ('c', 'n', 'd'), c.confdeltype = 'c', c.confupdtype in ('n', 'd'),
+       c.confupdtype = 'c',
        r.relowner = p.relowner
            or (select bool_and(w.rolsuper or w.rolname = current_user) from pg_roles w
                where w.oid in (r.relowner, p.relowner)),

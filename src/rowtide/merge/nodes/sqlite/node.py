@@ -35,7 +35,13 @@ from rowtide.merge.nodes.sqlite import links
 from rowtide.merge.nodes.sqlite.dependents import has_dependents, has_followers, pass_on
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
-from rowtide.merge.nodes.sqlite.key_moves import find_referenced, move_received, renumber
+from rowtide.merge.nodes.sqlite.key_moves import (
+    DELETING,
+    find_referenced,
+    list_referrers,
+    move_received,
+    renumber,
+)
 from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
 from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.metadata.own_changes import log_own, log_update
@@ -408,7 +414,7 @@ class SqliteNode:
         """Write rows, or each half where they are refused; yield those that are refused alone."""
         try:
             with self._savepoint("merge_half"):
-                if moves_keys:
+                if moves_keys or self._takes_along(article):
                     self._move(article, writes)
                 self.write(article, writes)
                 self._require_inside(article, writes, bounds)
@@ -420,6 +426,14 @@ class SqliteNode:
                 return
             row = writes[0].row
             yield writes[0].rowguid, Refusal(error, None if row is None else self.find_key_holder(article, row))
+
+    def _takes_along(self, article: Article) -> bool:
+        """Whether rows would follow a received key by a foreign key's action, and count as changes of a subscriber's.
+
+        What followed it at the publisher arrives by itself.
+        """
+        following = list_referrers(self._session, article.file_table, DELETING, is_update=True)
+        return any(following) and not self._is_publisher()
 
     def _move(self, article: Article, writes: Sequence[Write]) -> None:
         is_publisher = self._is_publisher()

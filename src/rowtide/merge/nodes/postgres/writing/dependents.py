@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Execution
-from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer, StagedKeys
+from rowtide.merge.nodes.postgres.key_moves import FOLLOWING, IS_PUBLISHER, Referrer, StagedKeys
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.versions.apply import Logged
 
 
 def sparing(
@@ -63,11 +65,7 @@ def keeping_followers(
         names = sorted(set(each.columns.values()))
         if not each.is_clearing or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
             continue
-        differs = " or ".join(f"(t.{quote(name)} {keys.equal[name]} {keys.values[name]}) is not true" for name in names)
-        references = (
-            f"select c.{ROWGUID} from {keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid "
-            f"join {each.table} c on {each.matches('t', 'c')} where {keys.condition} and ({differs})"
-        )
+        references = _referring(table, each, keys, names)
         reason = f"rows of {each.table} that are this node's own reference the row"
         is_meant = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
         referring = f"select q.guid from {execution.rows(references, {'guid': 'uuid'})}"
@@ -77,3 +75,45 @@ def keeping_followers(
             f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
         )
         yield from execution.after
+
+
+def noting_followers(
+    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, execution: Execution
+) -> Iterator[str]:
+    """Yield the statements of a block that list, at a subscriber, the rows that a foreign key takes along as the staged
+    rows get other keys.
+
+    In a table that refers to itself the server calls a trigger once for both, so that these staged rows are listed too.
+    """
+    for each in referrers:
+        names = sorted(set(each.columns.values()))
+        if not each.is_following or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
+            continue
+        is_self = each.nickname == article.nickname
+        taken = f"pg_catalog.unnest(array[c.{ROWGUID}, t.{ROWGUID}])" if is_self else f"c.{ROWGUID}"
+        following = execution.rows(_referring(table_of(article), each, keys, names, taken), {"guid": "uuid"})
+        noting = f"insert into {FOLLOWING} select {each.nickname}, q.guid from {following}"
+        yield f"if not {IS_PUBLISHER} then {noting}; end if"
+        yield from execution.after
+
+
+UNLOG_FOLLOWERS = (
+    f"if exists (select from {FOLLOWING}) then delete from {LOG} where ctid = any (array(select min(l.ctid) "
+    f"from {LOG} l join {FOLLOWING} f on f.tablenick = l.tablenick and f.rowguid = l.rowguid "
+    f"where l.stamp = (select {BSN}) and l.kind = {Logged.UPDATED.value} group by l.tablenick, l.rowguid)); "
+    f"delete from {FOLLOWING}; end if"
+)
+"""The statement of a block by which the listed rows do not count as changed here: what followed the key at the
+publisher arrives by itself. The first line goes: others are what triggers of users did.
+"""
+
+
+def _referring(
+    table: str, referrer: Referrer, keys: StagedKeys, names: Sequence[str], selected: str = f"c.{ROWGUID}"
+) -> str:
+    """Return the query of the rows `c` that reference staged ones `t` which get other keys."""
+    differs = " or ".join(f"(t.{quote(name)} {keys.equal[name]} {keys.values[name]}) is not true" for name in names)
+    return (
+        f"select {selected} from {keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid "
+        f"join {referrer.table} c on {referrer.matches('t', 'c')} where {keys.condition} and ({differs})"
+    )

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.execution import Execution
-from rowtide.merge.nodes.postgres.key_moves import MOVE_TABLES, MOVED, OWN
+from rowtide.merge.nodes.postgres.key_moves import FOLLOWING, MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
@@ -115,7 +115,7 @@ def make_staging(session: BatchingConnection, article: Article, execution: Execu
 
 def make_lists(session: BatchingConnection) -> None:
     """Create the temporary tables that all articles share, in the caller's transaction."""
-    session.put(f"drop table if exists {', '.join((REFUSED, INVALID, OWN, MOVED))}")
+    session.put(f"drop table if exists {', '.join((REFUSED, INVALID, OWN, MOVED, FOLLOWING))}")
     for table in (REFUSED, INVALID):
         session.put(
             f"create temporary table {table} (rowtide_place integer, state text, message text) on commit delete rows"

@@ -18,7 +18,12 @@ from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_o
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
-from rowtide.merge.nodes.postgres.writing.dependents import keeping_followers, sparing
+from rowtide.merge.nodes.postgres.writing.dependents import (
+    UNLOG_FOLLOWERS,
+    keeping_followers,
+    noting_followers,
+    sparing,
+)
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
@@ -40,9 +45,11 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    moves = _moves(staged, "true") if is_deferred else ()
-    temporary = _temporary(staged, "true") if is_deferred else ()
-    session.put(as_block([*moves, *_sparing(staged, "true"), *temporary, *_statements(staged, "true")]))
+    before = list(_sparing(staged, "true"))
+    if is_deferred:
+        moving = [*_moves(staged, "true"), *before, *_temporary(staged, "true")]
+        before = _without_followers([staged], "true", moving)
+    session.put(as_block([*before, *_statements(staged, "true")]))
 
 
 def require_inside(session: BatchingConnection, parts: Sequence[Staged]) -> None:
@@ -108,7 +115,7 @@ def _has_key_of_staged(staged: Staged, row: str = "t", name: str = "i") -> str:
 def _in_retry(parts: Sequence[Staged]) -> str:
     """Return the statement of a block that prepares a retry of staged rows."""
     moves = [each for part in parts for each in (*_moves(part, WITHIN), *_temporary(part, WITHIN))]
-    return in_retry(["set constraints all deferred", *moves])
+    return in_retry(["set constraints all deferred", *_without_followers(parts, WITHIN, moves)])
 
 
 def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
@@ -156,6 +163,17 @@ def _sparing(staged: Staged, within: str) -> Iterator[str]:
     if referrers:
         keys = _staged_keys(staged, within)
         yield from keeping_followers(staged.article, referrers, keys, staged.execution, staged.spared)
+
+
+def _without_followers(parts: Sequence[Staged], within: str, statements: Sequence[str]) -> list[str]:
+    """Return statements of a block that write staged rows; rows of a subscriber that follow them are not logged."""
+    noting: list[str] = []
+    for staged in parts:
+        referrers = _movable(staged)
+        if referrers:
+            keys = _staged_keys(staged, within)
+            noting += noting_followers(staged.article, referrers, keys, staged.execution)
+    return [*noting, *statements, UNLOG_FOLLOWERS] if noting else list(statements)
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:
@@ -219,14 +237,15 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
 def _statements(staged: Staged, within: str) -> list[str]:
     """Return the statements of a block that write those of the staged rows for which a condition holds."""
     article, writes = staged.article, staged.writes
+    written = _without_followers([staged], within, list(_row_statements(staged, within)))
     if not article.is_tracked:
-        return list(_row_statements(staged, within))
+        return written
     statements = list(_removals(article, within))
     if any(one.row is not None for one in writes):
         statements.append(_contents_insertion(article, within))
     if any(one.row is None for one in writes):
         statements.append(_tombstones_insertion(article, within))
-    return [*statements, *_row_statements(staged, within), _alterations_insertion(staged, within)]
+    return [*statements, *written, _alterations_insertion(staged, within)]
 
 
 def _those(article: Article, condition: str) -> str:
