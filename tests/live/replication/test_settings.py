@@ -7,8 +7,7 @@ import json
 import pytest
 
 from builders.commands.command_lines import rowtide
-from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions, open_only_agent
-from builders.replication.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribing import SettingOutOfRange, SkipErrorsInvalid
@@ -80,36 +79,3 @@ def test_settings_out_of_range_are_refused_and_not_recorded(replicated: Replicat
         replicated.replication.change_subscription("shop", url, skip_errors="1")
 
     assert list_subscriptions(replicated.publisher)[0].settings == SubscriptionSettings()
-
-
-def test_a_distributor_of_an_earlier_build_gets_the_column(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ORDERS, orders={})
-    replicated.publisher.execute('alter table distribution."MSdistribution_agents" drop settings')
-    assert list_subscriptions(replicated.publisher)[0].settings == SubscriptionSettings()
-    replicated.replication.change_subscription("shop", replicated.subscriber.url, commit_batch_size=2)
-
-    assert list_subscriptions(replicated.publisher)[0].settings == SubscriptionSettings(commit_batch_size=2)
-
-
-@pytest.mark.exhaustive
-def test_an_agent_makes_an_earlier_subscriber_current(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ORDERS, orders={})
-    replicated.subscriber.execute(
-        "comment on schema rowtide_subscriber is null",
-        'drop table rowtide_subscriber."MSreplication_articles"',
-        'drop procedure rowtide_subscriber."sp_MSendbatch"',
-    )
-    insert_one_by_one(replicated, 1)
-    replicated.deliver()
-
-    replicated.require_equal("orders")
-    assert replicated.subscriber.execute('table rowtide_subscriber."MSreplication_articles"') == []
-
-
-def test_an_agent_makes_an_earlier_file_current(replicated_file: ReplicatedFile) -> None:
-    replicated_file.subscriber.execute(ORDERS)
-    replicated_file.publish(ORDERS, orders={})
-    replicated_file.subscribe()
-    replicated_file.subscriber.execute("drop table MSreplication_articles")
-    with open_only_agent(replicated_file.publisher):
-        assert replicated_file.subscriber.execute("select * from MSreplication_articles") == []

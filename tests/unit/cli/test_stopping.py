@@ -22,6 +22,7 @@ def _handlers() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.name)
 def test_a_signal_asks_a_command_to_end(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_DFL)
     with stopping() as stop:
         signal.raise_signal(number)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, text
+from typing import TYPE_CHECKING
 
 from rowtide.core.formats import Format, StoredFormat
-from rowtide.core.upgrades import PresentStore
-from rowtide.databases.format_views import format_row, parse_definition
+from rowtide.databases.format_views import format_row
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 VIEW = "rowtide_format"
 
@@ -27,25 +29,7 @@ def recorded_definition(schema: str) -> str:
 def raise_format(connection: Connection, schema: str, recorded: StoredFormat) -> None:
     """Record a later format in the transaction of the migration's step."""
     view = quote_qualified(schema, VIEW)
-    connection.execute(text(f"create or replace view {view} as {format_row(recorded)}"))
-
-
-def find_store(engine: Engine, schema: str, own: Format) -> PresentStore | None:
-    """Return a schema of rowtide's with its format, None if it has no table; steps begin transactions of the engine."""
-    with engine.connect() as connection:
-        is_there, database, definition = connection.execute(
-            text(_STATE.format(recorded_definition(schema))), {"schema": schema}
-        ).one()
-    place = f"{database}, schema {schema}"
-    return PresentStore(own, place, parse_definition(definition), engine.begin) if is_there else None
-
-
-_STATE = """
-select exists (
-           select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-           where n.nspname = :schema and c.relkind in ('r', 'p')),
-       current_database()::text, {}
-"""
+    connection.exec_driver_sql(f"create or replace view {view} as {format_row(recorded)}")
 
 
 def _found(schema: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import Engine, text
+
 from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.formats import Format
 from rowtide.core.upgrades import PresentStore
+from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.formats import find_store
+from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE, find_format
 from rowtide.delta.snapshot import open_any_format
 from rowtide.lake.stores import locate, open_folder
@@ -51,13 +54,13 @@ def list_stores(url: str) -> Iterator[PresentStore]:
 def _find_schemas(url: str) -> Iterator[PresentStore]:
     """Yield rowtide's schemas in the database, and that of its distribution database, which may be elsewhere."""
     engine = open_engine(url)
-    found = [find_store(engine, schema, own) for schema, own in _FORMATS.items()]
+    found = [_find_schema(engine, schema, own) for schema, own in _FORMATS.items()]
     with engine.connect() as connection:
         place = location.find_place(connection)
     if place is None:
-        found.append(find_store(engine, location.SCHEMA, distribution.FORMAT))
+        found.append(_find_schema(engine, location.SCHEMA, distribution.FORMAT))
     else:
-        found.append(find_store(open_engine(place.url), place.schema, distribution.FORMAT))
+        found.append(_find_schema(open_engine(place.url), place.schema, distribution.FORMAT))
     yield from (store for store in found if store is not None)
 
 
@@ -68,6 +71,23 @@ _FORMATS = {
     clock.SCHEMA: tracking.FORMAT,
 }
 """The formats of the schemas that a database may have, by their names."""
+
+
+def _find_schema(engine: Engine, schema: str, own: Format) -> PresentStore | None:
+    """Return a schema of rowtide's with its format, None if it has no table; steps begin transactions of the engine."""
+    with engine.connect() as connection:
+        statement = text(_STATE.format(recorded_definition(schema)))
+        is_there, database, definition = connection.execute(statement, {"schema": schema}).one()
+    place = f"{database}, schema {schema}"
+    return PresentStore(own, place, parse_definition(definition), engine.begin) if is_there else None
+
+
+_STATE = """
+select exists (
+           select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+           where n.nspname = :schema and c.relkind in ('r', 'p')),
+       current_database()::text, {}
+"""
 
 
 def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:
