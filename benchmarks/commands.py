@@ -18,7 +18,16 @@ from rowtide.handle import connect
 
 _PUBLICATION = "bench"
 _HELP, _RUN_ONCE = "rowtide --help", "rowtide replication run --once"
-_MOST_S = {_HELP: 0.25, _RUN_ONCE: 1.0}
+_MOST_S = {
+    _HELP: 0.25,
+    "rowtide replication status": 0.4,
+    _RUN_ONCE: 0.6,
+    "rowtide cdc changes": 0.35,
+    "rowtide cdc status": 0.6,
+    "rowtide health": 0.7,
+    "rowtide check": 0.7,
+    "rowtide cdc run --once": 1.0,
+}
 """Goals in seconds, on a machine that does nothing else."""
 
 
@@ -53,11 +62,14 @@ def _goals(seconds: dict[str, float]) -> Iterator[Goal]:
 
 def _publish(source: Source) -> None:
     source.execute("create table orders (id int primary key, qty int)")
+    source.enable(["orders"])
     replication = connect(source.url).replication
     replication.add_publication(_PUBLICATION, lake=source.lake)
     replication.add_article(_PUBLICATION, "orders")
     replication.add_subscription(_PUBLICATION, f"sqlite:///{source.folder}/copy.db")
+    source.execute("insert into orders select n, n from generate_series(1, 4) n")
     replication.run(once=True)
+    source.cdc.run(once=True)
 
 
 def _commands(source: Source) -> dict[str, Sequence[str]]:
@@ -69,6 +81,11 @@ def _commands(source: Source) -> dict[str, Sequence[str]]:
         _HELP: (*rowtide, "--help"),
         "rowtide replication status": (*rowtide, "replication", "status", *database),
         _RUN_ONCE: (*rowtide, "replication", "run", "--once", *database),
+        "rowtide cdc changes": (*rowtide, "cdc", "changes", "public_orders", *database),
+        "rowtide cdc status": (*rowtide, "cdc", "status", *database),
+        "rowtide health": (*rowtide, "health", *database),
+        "rowtide check": (*rowtide, "check", *database),
+        "rowtide cdc run --once": (*rowtide, "cdc", "run", "--once", *database),
     }
 
 
