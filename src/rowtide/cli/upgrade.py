@@ -25,8 +25,8 @@ def upgrade(
     """Migrate what a database, its log store, its lake and its targets have stored to this version's formats.
 
     Lists each store with its format and the one that it has afterwards. Each step is atomic; a command that was killed
-    is repeated. Nothing is migrated if one of the stores cannot be: it is of a newer version (RT-1134), or of before
-    formats had numbers (RT-1136).
+    is repeated. Nothing is migrated if one of the stores cannot be: a newer version wrote it (RT-1134), or it was
+    written before formats had numbers (RT-1136).
     """
     from rowtide.upgrading.present import list_stores
 

@@ -109,6 +109,12 @@ def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
     )
 
 
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether the file has a table, whose name is given as it is stored."""
+    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
+    return connection.execute(statement, (name,)).fetchone() is not None
+
+
 def list_relations(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the main database's relations, name to kind: table, view, virtual, shadow.
 

@@ -10,6 +10,7 @@ from functools import partial
 from rowtide.core.formats import Format, StoredFormat
 from rowtide.core.upgrades import PresentStore
 from rowtide.databases.format_views import format_row, parse_definition
+from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.quoting import quote
@@ -39,9 +40,8 @@ def find_store(url: str | DatabaseUrl, own: Format, view: str, table: str) -> Pr
 
     Steps begin transactions in connections of their own. Raises `FileNotOpened`, `SqliteTooOld`.
     """
-    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
     with closing(open_url(url)) as connection, translated(path := path_of(connection)):
-        if connection.execute(statement, (table,)).fetchone() is None:
+        if not has_table(connection, table):
             return None
         return PresentStore(own, path, read_format(connection, view), partial(_changing, url))
 

@@ -273,11 +273,9 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
     return tuple(listed)
 
 
-def _apply_to_omitted(
-    omitted_by_readers: tuple[OmittedByReader, ...], events: tuple[Event, ...]
-) -> tuple[OmittedByReader, ...]:
+def _apply_to_omitted(omitted: tuple[OmittedByReader, ...], events: tuple[Event, ...]) -> tuple[OmittedByReader, ...]:
     ended = {event.member_id for event in events if isinstance(event, Disabled)}
-    return tuple(one for one in omitted_by_readers if one.member_id not in ended) if ended else omitted_by_readers
+    return tuple(one for one in omitted if one.member_id not in ended) if ended else omitted
 
 
 def _leave_out(state: ManifestState, entry: TransactionOmitted) -> ManifestState:

@@ -131,10 +131,10 @@ class ManifestState:
         """Return what members lack, in log order: what all consumers of the log lack, and what some of them left
         out.
         """
-        omitted_by_readers = [
+        omitted = [
             Incomplete(one.member_id, one.lsn, one.reason) for one in self.omitted_by_readers if one.reader in readers
         ]
-        return tuple(sorted((*self.incomplete, *omitted_by_readers), key=lambda one: one.lsn))
+        return tuple(sorted((*self.incomplete, *omitted), key=lambda one: one.lsn))
 
     def list_omitted_by(self, reader: str) -> tuple[OmittedByReader, ...]:
         """Return what a consumer of the log has left out, in the order in which it did."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.formats import Format
 from rowtide.core.lsn import Position
 from rowtide.databases.format_views import Requirement, require
+from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.formats import format_creation, read_format
 from rowtide.databases.sqlite.quoting import quote
@@ -287,9 +288,3 @@ def forget(connection: sqlite3.Connection, guid: str) -> None:
 def _remove(connection: sqlite3.Connection, guid: str) -> None:
     for table in OWN_TABLES:
         connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
-
-
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Return whether the file has one of these tables."""
-    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
-    return connection.execute(statement, (name,)).fetchone() is not None

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from rowtide.core.formats import Format
 from rowtide.core.upgrades import PresentStore
 from rowtide.databases.sqlite import formats
+from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.formats import format_creation
 from rowtide.databases.sqlite.guarding import CHANGES, guard_statements
 from rowtide.databases.sqlite.quoting import quote, quote_literal
@@ -47,8 +48,7 @@ def is_complete(session: sqlite3.Connection) -> bool:
 
 def is_there(session: sqlite3.Connection) -> bool:
     """Whether a file has metadata."""
-    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
-    return session.execute(statement, (system_tables.CONTENTS,)).fetchone() is not None
+    return has_table(session, system_tables.CONTENTS)
 
 
 def find_store(url: str | DatabaseUrl) -> PresentStore | None:
