@@ -13,7 +13,8 @@ from rowtide.core.errors import RowtideError
 
 HEAD = """# Errors
 
-Every failure is one line, `RT-number: fact. hint`, and exit code 1. Numbers of five or three digits are SQL Server's
+Every failure is one line, `RT-number: fact. hint`, and exit code 1; in Python it is an exception of the class that is
+named, from `rowtide.errors`. Numbers of five or three digits are SQL Server's
 own; four digits are rowtide's: 1xxx environment and input, 2xxx log and log store, 3xxx lake, 4xxx change data capture,
 5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge replication, 9xxx targets.
 A command whose output nobody reads any more (`| head -1`) ends without a word, with exit code 141, as programs that
@@ -21,7 +22,7 @@ SIGPIPE ends.
 *Retried* means that a running agent tries again by itself, with growing pauses; every other error stops it.
 This page is made from the code by `scripts/error_reference.py`.
 
-| number | what happened | what to do | retried |
+| number, class | what happened | what to do | retried |
 |---|---|---|---|"""
 
 
@@ -42,7 +43,7 @@ def _row(error: type[RowtideError]) -> str:
     meaning = (inspect.getdoc(error) or "").splitlines()[0]
     fact, hint = (text.replace("|", "\\|") for text in (error.fact, error.hint))
     retried = "yes" if error.remedy.value == "retry" else ""
-    return f"| RT-{error.number} | {meaning} *{fact}* | {hint} | {retried} |"
+    return f"| RT-{error.number} `{error.__name__}` | {meaning} *{fact}* | {hint} | {retried} |"
 
 
 def _subclasses(base: type[RowtideError]) -> Iterator[type[RowtideError]]:

@@ -87,7 +87,7 @@ with rowtide.connect("postgresql://user@host/shop") as database:
 Options may be named as on the command line, too: `enable_table(…, role="readers")`, as `--role`, is `role_name`.
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
 `rowtide.RowtideError`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and `DataLoss`, all in
-`rowtide`. Each has a `number` ([all errors](errors.md)); the classes are in `rowtide.cdc.errors` and the like.
+`rowtide`. Each has a `number`; all are in `rowtide.errors` ([their numbers and names](errors.md)).
 What methods take and return is imported from `rowtide` or the feature's package, as `rowtide.cdc`. This page is
 generated from the docstrings by `scripts/python_reference.py`."""
 

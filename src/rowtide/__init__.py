@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.adoption import Adoption
+    from rowtide.adoption.found import Adoption
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.queries.published_lake import ValidityInterval
     from rowtide.core.anchors import Anchor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rowtide.diagnosis.result import Remediation
     from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register, register_source
     from rowtide.lake.session import build_session
-    from rowtide.relocation import Copied, CopyProgress
+    from rowtide.relocation.copying import Copied, CopyProgress
 
 __all__ = [
     "Adoption",
@@ -52,14 +52,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Adoption": "rowtide.adoption",
+    "Adoption": "rowtide.adoption.found",
     "AlreadyExists": "rowtide.core.errors",
     "Anchor": "rowtide.core.anchors",
     "CheckResult": "rowtide.diagnosis",
     "Code": "rowtide.diagnosis",
     "CommitLsn": "rowtide.core.lsn",
-    "Copied": "rowtide.relocation",
-    "CopyProgress": "rowtide.relocation",
+    "Copied": "rowtide.relocation.copying",
+    "CopyProgress": "rowtide.relocation.copying",
     "DataLoss": "rowtide.core.errors",
     "Database": "rowtide.handle",
     "DatabaseRehearsal": "rowtide.handle",

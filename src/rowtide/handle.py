@@ -14,7 +14,7 @@ from rowtide.core.row_values import hiding
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rowtide.adoption import Adoption
+    from rowtide.adoption.found import Adoption
     from rowtide.catalogs.kinds import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.running.context import Watchers
     from rowtide.diagnosis import CheckResult, Purpose
     from rowtide.merge.api import MergeReplication
-    from rowtide.relocation import Copied, CopyProgress
+    from rowtide.relocation.copying import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
     from rowtide.targets.api import Targets
     from rowtide.tracking import ChangeTracking
@@ -157,7 +157,7 @@ class Database:
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and give up. Raises as `adopt`."""
         with naming_extras():
-            from rowtide.adoption import find_adoption
+            from rowtide.adoption.adopting import find_adoption
             from rowtide.databases.postgres.connect import open_engine
         return find_adoption(open_engine(self.url), self.url)
 
@@ -181,7 +181,7 @@ class Database:
         `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
         """
         with naming_extras():
-            from rowtide.adoption import adopt
+            from rowtide.adoption.adopting import adopt
             from rowtide.databases.postgres.connect import open_engine
         engine = open_engine(self.url)
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
@@ -202,7 +202,7 @@ class Database:
         `target_log_store` is given. Raises as `copy_lake`, `LeaseHeld` while a process captures or reads the log,
         `LakeElsewhere`, `DatabaseNotEnabled`, `NotOwner`.
         """
-        from rowtide.relocation import LakePlace
+        from rowtide.relocation.places import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.connect import open_engine
@@ -249,7 +249,7 @@ class DatabaseRehearsal:
     def adopt(self, *, abandon_original: bool = False) -> Adoption:
         """Return what was found; slots, log store and lake stay as they are. Raises as `Database.adopt`."""
         with naming_extras():
-            from rowtide.adoption import rehearse_adoption
+            from rowtide.adoption.adopting import rehearse_adoption
             from rowtide.databases.postgres.alterations import rehearsing
             from rowtide.databases.postgres.connect import open_engine
         with rehearsing(open_engine(self._url), self.statements) as alterations:
@@ -264,7 +264,7 @@ class DatabaseRehearsal:
         target_log_store: str | None = None,
     ) -> Copied | None:
         """Return what would be copied. Raises as `Database.switch_lake`, but `LeaseHeld`."""
-        from rowtide.relocation import LakePlace
+        from rowtide.relocation.places import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.alterations import rehearsing
@@ -309,8 +309,8 @@ def copy_lake(
     `for_group` readable by their group. Raises `PlacesOverlap`, `NothingToCopy`, `CopyDiverged`, `CopyDamaged`,
     `CopyOvertaken`, `CopyReadFailed`, `CopyWriteFailed`, `LakeNotWritable`, `LogStoreNotWritable`.
     """
-    from rowtide.relocation import LakePlace
-    from rowtide.relocation import copy_lake as copy
+    from rowtide.relocation.copying import copy_lake as copy
+    from rowtide.relocation.places import LakePlace
 
     return copy(
         LakePlace.of(source, source_log_store),

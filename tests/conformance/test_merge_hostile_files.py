@@ -14,8 +14,7 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from fixtures.merged import open_members
 from rowtide.core.errors import RowtideError
 from rowtide.databases.sqlite.errors import FileFailed, StatementTimedOut, ValueTooLarge
-from rowtide.merge.articles import DeviceLimits
-from rowtide.merge.errors import (
+from rowtide.errors import (
     GenerationRefused,
     MergedTableAltered,
     MetadataMalformed,
@@ -23,6 +22,7 @@ from rowtide.merge.errors import (
     RowTooLarge,
     UploadTooLarge,
 )
+from rowtide.merge.articles import DeviceLimits
 
 ITEM = "create table item (id integer primary key, region varchar(10), note text)"
 ROWS = "insert into item values (1, 'north', 'a'), (2, 'south', 'b'), (3, 'south', 'c')"

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Denied, NotFound, numbered
+from rowtide.core.errors import Denied, NotFound
 
 
-@numbered
-class OriginalAlive(Denied):
+class OriginalAlive(Denied, number=2143):
     """The database that this one was copied from is on the same server: this one is a copy, and was not moved."""
 
-    number = 2143
     fact = "database {database} is a copy: {original} still exists, and would lose its log store and its lake"
-    hint = (
-        "`rowtide cdc disable-db` removes what was copied. To continue here and abandon the original, run "
-        "`rowtide adopt --abandon-original`."
-    )
+    hint = """`rowtide cdc disable-db` removes what was copied. To continue here and abandon the original, run `rowtide
+        adopt --abandon-original`."""
     database: str
     original: str
 
 
-@numbered
-class NothingToGoOnFrom(NotFound):
+class NothingToGoOnFrom(NotFound, number=2144):
     """The log store that the metadata names does not exist."""
 
-    number = 2144
     fact = "the log store {url} of database {database} does not exist"
     hint = "Mount or move it there and repeat; or give it up: `rowtide cdc disable-db`, then enable with a new lake."
     url: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Retryable, numbered
+from rowtide.core.errors import Retryable
 
 
-@numbered
-class LogReaderEnded(Retryable):
+class LogReaderEnded(Retryable, number=1010):
     """The log reader's process ended without one of rowtide's errors: it could not start, or it crashed."""
 
-    number = 1010
     fact = "the process of the log reader ended with exit code {code}"
     hint = "Its messages on stderr give the reason; the agent restarts it."
     code: int

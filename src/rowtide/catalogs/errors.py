@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 
 
-@numbered
-class NothingForCatalogue(Invalid):
+class NothingForCatalogue(Invalid, number=8161):
     """An Iceberg catalogue has no table of the database: its change and base tables are Delta tables."""
 
-    number = 8161
     fact = "namespace {namespace} of the Iceberg catalogue {place} has no table of this database's targets"
-    hint = (
-        "Change and base tables are Delta tables, which no Iceberg catalogue can have. Add a target with "
-        "`--format iceberg --catalog NAME.NAMESPACE`, and apply it: its tables are in the catalogue from the "
-        "beginning (docs/how-to/register-in-a-catalogue.md)."
-    )
+    hint = """Change and base tables are Delta tables, which no Iceberg catalogue can have. Add a target with `--format
+        iceberg --catalog NAME.NAMESPACE`, and apply it: its tables are in the catalogue from the beginning
+        (docs/how-to/register-in-a-catalogue.md)."""
     place: str
     namespace: str
 
 
-@numbered
-class CatalogueUnreachable(RowtideError):
+class CatalogueUnreachable(RowtideError, number=8178):
     """A catalogue does not answer, or is not of the kind that is named."""
 
-    number = 8178
     fact = "the catalogue {place} cannot be reached: {reason}"
     hint = "Check its address and kind, and that it runs. Run the command again: it goes on where it stopped."
     place: str
     reason: str
 
 
-@numbered
-class CatalogueRefused(Denied):
+class CatalogueRefused(Denied, number=8179):
     """A catalogue refused a request."""
 
-    number = 8179
     fact = "the catalogue {place} refused to {action}: {reason}"
-    hint = (
-        "If a right is missing, grant it there to the user of the command; to a catalogue that is reached by HTTP the "
-        "token in ROWTIDE_CATALOG_TOKEN is sent. What was registered before stays; run again, the command goes on."
-    )
+    hint = """If a right is missing, grant it there to the user of the command; to a catalogue that is reached by HTTP
+        the token in ROWTIDE_CATALOG_TOKEN is sent. What was registered before stays; run again, the command goes on."""
     place: str
     action: str
     reason: str
 
 
-@numbered
-class CatalogueNameTaken(AlreadyExists):
+class CatalogueNameTaken(AlreadyExists, number=22867):
     """A catalogue has a table of this name that was not registered from this database."""
 
-    number = 22867
     fact = "{namespace} has a table {name} that rowtide did not register from this database"
     hint = "Nothing was changed. Name another namespace, or rename or drop that table if it is not needed."
     namespace: str
     name: str
 
 
-@numbered
-class CatalogueNamespaceUnknown(NotFound):
+class CatalogueNamespaceUnknown(NotFound, number=22868):
     """A catalogue has no such namespace, in which tables could be registered."""
 
-    number = 22868
     fact = "the catalogue {place} has no namespace {namespace}"
     hint = "Create it there first, with `create schema` or what the catalogue has for it."
     place: str

@@ -54,7 +54,7 @@ class TableEnabling(ABC):
 
         With `refuses_truncate` the server refuses to truncate the table,
         as SQL Server does; otherwise truncates are captured. Raises `TableNotFound`, `LockNotObtained`, and what
-        refuses the instance's name, columns, index or role: errors of `rowtide.cdc.errors`.
+        refuses the instance's name, columns, index or role: errors of `rowtide.errors`.
         """
         from rowtide.cdc.enabling import administration
 

@@ -28,12 +28,12 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobFunctions(ChangeFunctions):
-    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.errors`."""
+    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.errors`."""
 
     def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
         """Add a job (SQL Server: sp_cdc_add_job); other parameters have rowtide's defaults, or SQL Server's.
 
-        Raises `JobExists`, and errors of `rowtide.cdc.errors` that name the parameter that is refused.
+        Raises `JobExists`, and errors of `rowtide.errors` that name the parameter that is refused.
         """
         given, kind = JobParameters(**parameters), JobType.parse(job_type)
         job_administration.add_job(self._engine, self._name, kind, given, has_sql_server_defaults=sql_server_defaults)

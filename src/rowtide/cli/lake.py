@@ -21,7 +21,7 @@ from rowtide.diagnosis.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.relocation import Copied, CopyProgress
+    from rowtide.relocation.copying import Copied, CopyProgress
 
 app = CommandTable()
 
@@ -108,7 +108,8 @@ class _Places:
 
 
 def _copy(places: _Places, *, for_group: bool, dry_run: bool) -> None:
-    from rowtide.relocation import LakePlace, copy_lake, plan_copy
+    from rowtide.relocation.copying import copy_lake, plan_copy
+    from rowtide.relocation.places import LakePlace
 
     old, new = (
         LakePlace.of(places.source, places.source_log_store),

@@ -7,18 +7,16 @@ from typing import Annotated
 import click
 
 from rowtide.cli.output.rows import notes
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 
 Reason = Annotated[str, Option(help="Recorded with the gap.")]
 Yes = Annotated[bool, Option("--yes", help="Do not ask.")]
 
 
-@numbered
-class LossNotConfirmed(RowtideError):
+class LossNotConfirmed(RowtideError, number=1016):
     """The user has not confirmed that something is lost."""
 
-    number = 1016
     fact = "nothing was done: what would be lost was not confirmed"
     hint = "Run the command again and answer y, or run it with --yes."
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import RowtideError
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
 """Exit code after a closed pipe, as of a program killed by SIGPIPE."""
@@ -31,11 +31,9 @@ class PipeClosed(Exception):
     """
 
 
-@numbered
-class OutputNotWritten(RowtideError):
+class OutputNotWritten(RowtideError, number=1011):
     """A command's output cannot be written."""
 
-    number = 1011
     fact = "the command's output cannot be written: {reason}"
     hint = "Free space where standard output goes, or name another file, and run it again."
     reason: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rowtide.core.errors import DataLoss, Invalid, numbered
+from rowtide.core.errors import DataLoss, Invalid
 
 _FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
 
@@ -38,21 +38,17 @@ class Anchor:
         return cls(int(found[1]), found[2])
 
 
-@numbered
-class InvalidAnchor(Invalid):
+class InvalidAnchor(Invalid, number=1006):
     """The text is not an anchor."""
 
-    number = 1006
     fact = '"{text}" is not an anchor'
     hint = "Give back the anchor as the last enumeration printed it."
     text: str
 
 
-@numbered
-class UnknownAnchor(DataLoss):
+class UnknownAnchor(DataLoss, number=1007):
     """The anchor is from another history of the database, or was purged."""
 
-    number = 1007
     fact = "the anchor {anchor} is not of this database's history: it was restored, copied, or the anchor was purged"
     hint = "Enumerate without an anchor: that is a full copy, with a new anchor of the same snapshot."
     anchor: Anchor

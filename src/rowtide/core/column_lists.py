@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rowtide.core.errors import Invalid, numbered
+from rowtide.core.errors import Invalid
 
 _NAME = re.compile(
     r"""
@@ -18,11 +18,9 @@ _NAME = re.compile(
 )
 
 
-@numbered
-class ColumnListMalformed(Invalid):
+class ColumnListMalformed(Invalid, number=22965):
     """A column list is not well formed (SQL Server: 22965)."""
 
-    number = 22965
     fact = "the column list {text} is malformed from character {place} on"
     hint = 'Separate names by commas; put a name that has a comma, a quote or a bracket in "" or [], that sign doubled.'
     text: str

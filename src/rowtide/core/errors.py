@@ -1,8 +1,9 @@
 """The base of every error that a user can meet: a number, the fact with names, and a hint.
 
-An error is declared as a dataclass is: its fields are typed, and it pickles (errors cross Spark and process
-boundaries). Its base class gives the kind of failure, if one applies: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`,
-`Retryable`, `DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and
+An error is declared as a dataclass is, `class SlotMissing(DataLoss, number=2102)`: its fields are typed, and it pickles
+(errors cross Spark and process boundaries). `fact` and `hint` are templates over its fields, whose lines are joined.
+Its base class gives the kind of failure, if one applies: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`,
+`DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and
 input, 2xxx log, 3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication,
 8xxx merge replication, 9xxx targets.
 """
@@ -13,7 +14,7 @@ import enum
 import re
 from collections.abc import Mapping
 from itertools import cycle
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import ClassVar, dataclass_transform
 
 from rowtide.core.row_values import KINDS, are_hidden, as_shown
 from rowtide.core.secrets import redact
@@ -28,6 +29,7 @@ class Remedy(enum.Enum):
     """Stop; but an agent that has run before retries, as what is missing existed then."""
 
 
+@dataclass_transform(eq_default=False)
 class RowtideError(Exception):
     """Base of all errors of the user's or the environment's, printed as `RT-number: fact.
 
@@ -42,8 +44,21 @@ class RowtideError(Exception):
     row_fields: ClassVar[Mapping[str, str]] = {}
     """The fields that may hold keys or values of rows, with the names of their types: see `rowtide.core.row_values`."""
 
+    def __init_subclass__(cls, *, number: int | None = None) -> None:
+        """Make an error of a class that has a number: its annotated fields fill the templates `fact` and `hint`.
+
+        Not as a dataclass: making the methods of some five hundred would take a tenth of a command's start.
+        """
+        if number is None:
+            return
+        cls.number = number
+        cls.fact, cls.hint = (_LINE_ENDS.sub(" ", text) for text in (cls.fact, cls.hint))
+        own = cls.__annotations__
+        cls.field_names = (*cls.field_names, *(name for name in own if name not in cls.field_names))
+        cls.row_fields = {**cls.row_fields, **{name: kind for name, kind in own.items() if kind in KINDS}}
+
     def __init__(self, *values: object, **named: object) -> None:
-        """Set the fields that `numbered` has found, as a dataclass does. Raises `TypeError`."""
+        """Set the fields, as a dataclass does. Raises `TypeError`."""
         given = dict(zip(self.field_names, values, strict=False)) | named
         missing = [name for name in self.field_names if name not in given and not hasattr(type(self), name)]
         if missing or len(given) != len(values) + len(named) or not given.keys() <= set(self.field_names):
@@ -123,23 +138,6 @@ _SECOND_STOP = re.compile(r"(?<=[^.\s/]\.)\.(?=\s|$)|(?<=[?!])\.(?=\s|$)")
 """The second full stop after a driver's message; not an ellipsis, nor a folder's dot."""
 
 
-_Error = TypeVar("_Error", bound=RowtideError)
-
-
-@dataclass_transform(eq_default=False)
-def numbered(cls: type[_Error]) -> type[_Error]:
-    """Make an error class from a declaration: its annotated fields fill the templates `fact` and `hint`.
-
-    Not as a dataclass: making the methods of some four hundred would take a tenth of a command's start.
-    """
-    own = (name for name in cls.__annotations__ if name not in cls.field_names)
-    cls.field_names = (*cls.field_names, *own)
-    marked = {name: kind for name, kind in cls.__annotations__.items() if kind in KINDS}
-    if marked:
-        cls.row_fields = {**cls.row_fields, **marked}
-    return cls
-
-
 def describe(error: BaseException) -> str:
     """Return what an error says; of one that is not ours, its kind alone while values are hidden."""
     if isinstance(error, RowtideError):
@@ -148,65 +146,53 @@ def describe(error: BaseException) -> str:
     return kind if are_hidden() else redact(f"{kind}: {error}" if str(error) else kind)
 
 
-@numbered
-class InvalidLsn(Invalid):
+class InvalidLsn(Invalid, number=1001):
     """The text is not an LSN, or exceeds 7 bits of epoch and 56 bits of log position."""
 
-    number = 1001
     fact = '"{text}" is not an LSN'
     hint = "Write it as X/Y, as epoch:X/Y, or as the integer that queries return."
     text: str
 
 
-@numbered
-class ExtraMissing(RowtideError):
+class ExtraMissing(RowtideError, number=1003):
     """An optional part is used whose extra is not installed."""
 
-    number = 1003
     fact = "the package {package} is not installed"
     hint = "Run `pip install 'rowtide[{extra}]'`."
     package: str
     extra: str
 
 
-@numbered
-class FileNotWritable(RowtideError):
+class FileNotWritable(RowtideError, number=1005):
     """A file that the user names cannot be written."""
 
-    number = 1005
     fact = "the file {path} cannot be written: {reason}"
     hint = "Name a file in a folder that is there and that this user may write."
     path: str
     reason: str
 
 
-@numbered
-class OptionsContradict(Invalid):
+class OptionsContradict(Invalid, number=1138):
     """Two options say different things of the same."""
 
-    number = 1138
     fact = "{one} and {other} say different things"
     hint = "Give one of them."
     one: str
     other: str
 
 
-@numbered
-class FileNotReadable(RowtideError):
+class FileNotReadable(RowtideError, number=1008):
     """A file that the user names cannot be read."""
 
-    number = 1008
     fact = "the file {path} cannot be read: {reason}"
     hint = "Name a text file that is there and that this user may read."
     path: str
     reason: str
 
 
-@numbered
-class NameUnfit(Invalid):
+class NameUnfit(Invalid, number=1024):
     """A name cannot be typed again, or cannot be distinguished in a listing."""
 
-    number = 1024
     fact = "{name} cannot name a {kind}: {reason}"
     hint = "Give it a name of 1 to 128 characters, none of them a control character."
     kind: str
@@ -214,22 +200,18 @@ class NameUnfit(Invalid):
     reason: str
 
 
-@numbered
-class PlaceUnnamed(Invalid):
+class PlaceUnnamed(Invalid, number=1025):
     """The path of a lake or log store is empty, which does not mean the current folder."""
 
-    number = 1025
     fact = "{place} names no folder: {reason}"
     hint = "Name a folder or its URL, as /data/lake; an unset variable of the shell is an empty text."
     place: str
     reason: str
 
 
-@numbered
-class DecodeError(RowtideError):
+class DecodeError(RowtideError, number=2101):
     """The log's stream is malformed; it is neither guessed at nor skipped."""
 
-    number = 2101
     fact = "the log stream is malformed at byte {offset} of a batch, in a message of type {message_type}: {problem}"
     hint = "Nothing of the batch was stored; run again, and report it with the server's version if it comes back."
     offset: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from rowtide.core.errors import Invalid, numbered
+from rowtide.core.errors import Invalid
 
 FIRST = 1
 
@@ -78,11 +78,9 @@ class Format:
             raise FormatNewer(self.store, place, stored.number, self.number)
 
 
-@numbered
-class FormatNewer(Invalid):
+class FormatNewer(Invalid, number=1134):
     """A newer version of rowtide wrote the store, and this one may not read it, or not write to it."""
 
-    number = 1134
     fact = 'a newer version of rowtide wrote the {store} at "{place}": it has format {found}, this version {known}'
     hint = "Nothing was changed. Use a version of rowtide that knows this format."
     store: str
@@ -91,11 +89,9 @@ class FormatNewer(Invalid):
     known: int
 
 
-@numbered
-class FormatOutdated(Invalid):
+class FormatOutdated(Invalid, number=1135):
     """An earlier version of rowtide wrote the store, which has to be migrated before this one uses it."""
 
-    number = 1135
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
     hint = "Nothing was changed. Stop what runs with the earlier version, then migrate it: `rowtide upgrade`."
     store: str
@@ -104,11 +100,9 @@ class FormatOutdated(Invalid):
     known: int
 
 
-@numbered
-class FormatUnnumbered(Invalid):
+class FormatUnnumbered(Invalid, number=1136):
     """The store was written before formats had numbers, by a build of rowtide that was never released."""
 
-    number = 1136
     fact = 'the {store} at "{place}" was written before formats had numbers'
     hint = "Nothing was changed, and this version does not use it. The commands that disable and drop still work."
     store: str

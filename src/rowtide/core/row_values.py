@@ -1,7 +1,7 @@
 """Keys and values of rows in what errors, logs and histories say, and the mark that replaces them.
 
-A field of an error that holds them has the type `RowKey` or `Said`. While they are hidden (`--hide-keys`), `numbered`
-errors are made without them, whatever is then printed, logged, stored or sent to another process. Child processes
+A field of an error that holds them has the type `RowKey` or `Said`. While they are hidden (`--hide-keys`), errors are
+made without them, whatever is then printed, logged, stored or sent to another process. Child processes
 inherit it by the environment.
 """
 

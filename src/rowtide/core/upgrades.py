@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rowtide.core.errors import Invalid, numbered
+from rowtide.core.errors import Invalid
 from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import Format, StoredFormat
 
@@ -53,11 +53,9 @@ class PresentStore:
             failpoint("upgrade_step.after")
 
 
-@numbered
-class MigrationMissing(Invalid):
+class MigrationMissing(Invalid, number=1137):
     """The store is of a format that this version of rowtide no longer migrates."""
 
-    number = 1137
     fact = 'the {store} at "{place}" has format {found}, from which this version does not migrate'
     hint = "Nothing was changed. Migrate it first with a version of rowtide that does."
     store: str

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Invalid, Retryable, RowtideError, numbered
+from rowtide.core.errors import Invalid, Retryable, RowtideError
 from rowtide.core.row_values import Said
 
 
-@numbered
-class AppendNotFound(RowtideError):
+class AppendNotFound(RowtideError, number=3102):
     """An append was ignored as a repeat, but the table does not have the rows."""
 
-    number = 3102
     fact = "table {path} does not show the rows of cycle {cycle} after they were appended"
     hint = "Another process writes this lake, or the table was restored: stop it, then run `rowtide cdc reinitialize`."
     path: str
     cycle: int
 
 
-@numbered
-class LakeWriteFailed(Retryable):
+class LakeWriteFailed(Retryable, number=3103):
     """Spark or the storage failed while writing."""
 
-    number = 3103
     fact = "writing {path} failed: {reason}"
     hint = "Check that the storage is reachable and not full; the write is retried."
     path: str
@@ -40,36 +36,28 @@ class EditOutdated(LakeWriteFailed):
     """A table has another stamp than the one that an edit was made for."""
 
 
-@numbered
-class PartitionUnfit(Invalid):
+class PartitionUnfit(Invalid, number=8176):
     """A value of a partition column would be read as another one."""
 
-    number = 8176
     fact = "table {path} cannot be partitioned by the values of {column}: {reason}"
-    hint = (
-        "Change the rows in the source, or drop the target and add it with another column, as `--column "
-        "\"AREA=coalesce(nullif(COLUMN, ''), '-')\" --partition-by AREA`. Iceberg tables have no such values."
-    )
+    hint = """Change the rows in the source, or drop the target and add it with another column, as `--column
+        "AREA=coalesce(nullif(COLUMN, ''), '-')" --partition-by AREA`. Iceberg tables have no such values."""
     path: str
     column: str
     reason: str
 
 
-@numbered
-class LakeFenced(Retryable):
+class LakeFenced(Retryable, number=1132):
     """Another process has taken the lake's lease, while this one was stopped."""
 
-    number = 1132
     fact = "table {path} is another process's to write, which took the lake while this one was stopped"
     hint = "Nothing was written. This process asks for the lease again; the other one captures meanwhile."
     path: str
 
 
-@numbered
-class LakeReadFailed(Retryable):
+class LakeReadFailed(Retryable, number=3104):
     """The storage failed while reading, or a table's log is damaged."""
 
-    number = 3104
     fact = "reading {path} failed: {reason}"
     hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
     path: str
@@ -80,22 +68,18 @@ class LogDamaged(LakeReadFailed):
     """Versions are missing from a table's log."""
 
 
-@numbered
-class TableUnreadable(Invalid):
+class TableUnreadable(Invalid, number=3106):
     """A table has a feature of Delta's that rowtide reads only with Spark."""
 
-    number = 3106
     fact = "table {path} has {feature}, which is not read without Spark"
     hint = "Another program switched it on: read the table with Spark, or `alter table … drop feature`."
     path: str
     feature: str
 
 
-@numbered
-class TableUnwritable(Invalid):
+class TableUnwritable(Invalid, number=3107):
     """A table has a feature of Delta's that a commit of rowtide's would not honour."""
 
-    number = 3107
     fact = "table {path} has {feature}, which commits do not honour"
     hint = "Another program switched it on: `alter table … unset tblproperties`, or `alter table … drop feature`."
     path: str

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import RowtideError
 
 
-@numbered
-class BalancesDisagree(RowtideError):
+class BalancesDisagree(RowtideError, number=4901):
     """A read up to a maximum LSN saw part of a transaction."""
 
-    number = 4901
-    fact = (
-        "the changes up to LSN {lsn} are not consistent: accounts changed by {accounts}, tellers by {tellers}, "
-        "branches by {branches}, the history holds {history}"
-    )
+    fact = """the changes up to LSN {lsn} are not consistent: accounts changed by {accounts}, tellers by {tellers},
+        branches by {branches}, the history holds {history}"""
     hint = "A transaction was partly visible: this is a fault of rowtide; please report it."
     lsn: str
     accounts: int
@@ -22,32 +18,26 @@ class BalancesDisagree(RowtideError):
     history: int
 
 
-@numbered
-class MaximumWentBack(RowtideError):
+class MaximumWentBack(RowtideError, number=4902):
     """The maximum LSN decreased."""
 
-    number = 4902
     fact = "the maximum LSN decreased from {before} to {after}"
     hint = "This is a fault of rowtide; please report it."
     before: str
     after: str
 
 
-@numbered
-class RowsDiffer(RowtideError):
+class RowsDiffer(RowtideError, number=4903):
     """What the lake has of a table differs from the source."""
 
-    number = 4903
     fact = "what the lake has differs from the source: {differences}"
     hint = "This is a fault of rowtide; please report it."
     differences: str
 
 
-@numbered
-class TooFewReads(RowtideError):
+class TooFewReads(RowtideError, number=4904):
     """Too few consistent reads were done in time."""
 
-    number = 4904
     fact = "only {reads} of {needed} consistent reads were done while pgbench ran, for {seconds} s"
     hint = "The machine may be too busy: close other programs, then try again."
     reads: int
@@ -55,11 +45,9 @@ class TooFewReads(RowtideError):
     seconds: int
 
 
-@numbered
-class ProcessEnded(RowtideError):
+class ProcessEnded(RowtideError, number=4905):
     """A process of the demo ended by itself."""
 
-    number = 4905
     fact = "{name} ended by itself ({how}): {complaint}"
     hint = "`rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
     name: str
@@ -67,11 +55,9 @@ class ProcessEnded(RowtideError):
     complaint: str
 
 
-@numbered
-class ProcessSilent(RowtideError):
+class ProcessSilent(RowtideError, number=4906):
     """A process of the demo does not answer, or takes too long."""
 
-    number = 4906
     fact = "{name} did not finish within {seconds} s: {awaited}"
     hint = "The machine may be too busy. `rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
     name: str
@@ -79,21 +65,17 @@ class ProcessSilent(RowtideError):
     awaited: str
 
 
-@numbered
-class DirectoryNotEmpty(RowtideError):
+class DirectoryNotEmpty(RowtideError, number=4907):
     """The demo needs an empty folder."""
 
-    number = 4907
     fact = "{path} is not an empty folder"
     hint = "With --keep, give a folder that is empty or does not exist."
     path: str
 
 
-@numbered
-class DirectoryNotWritable(RowtideError):
+class DirectoryNotWritable(RowtideError, number=4908):
     """The folder cannot be created."""
 
-    number = 4908
     fact = "the folder {path} cannot be created: {reason}"
     hint = "With --keep, give a folder to which this user may write."
     path: str

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, RowtideError
 
 
-@numbered
-class NothingToCopy(NotFound):
+class NothingToCopy(NotFound, number=3121):
     """The place that is to be copied has neither tables of a lake nor a log store."""
 
-    number = 3121
     fact = "there is no lake at {lake}, and no log store at {log_store}"
-    hint = (
-        "Name the lake's folder, as `rowtide cdc enable-db --lake PATH` was given it; a log store elsewhere by "
-        "--from-log-store."
-    )
+    hint = """Name the lake's folder, as `rowtide cdc enable-db --lake PATH` was given it; a log store elsewhere by
+        --from-log-store."""
     lake: str
     log_store: str
 
 
-@numbered
-class CopyDiverged(AlreadyExists):
+class CopyDiverged(AlreadyExists, number=3122):
     """The target has a table or a log store that is no earlier state of what is copied."""
 
-    number = 3122
     fact = "{place} is not a copy of {source}, or was written to since: {reason}"
     hint = "Give the copy a folder of its own, or remove what is there if nothing needs it."
     place: str
@@ -31,22 +25,18 @@ class CopyDiverged(AlreadyExists):
     reason: str
 
 
-@numbered
-class CopyDamaged(RowtideError):
+class CopyDamaged(RowtideError, number=3123):
     """A file that was copied is read back with another content."""
 
-    number = 3123
     fact = "the copy {file} does not have the content of its original: {reason}"
     hint = "Check the storage of the copy; remove that file and run the command again."
     file: str
     reason: str
 
 
-@numbered
-class PlacesOverlap(Invalid):
+class PlacesOverlap(Invalid, number=3124):
     """One of the places of a copy is inside another."""
 
-    number = 3124
     fact = "{target} cannot hold a copy of {source}: {reason}"
     hint = "Name a folder outside the lake and its log store."
     target: str
@@ -54,22 +44,18 @@ class PlacesOverlap(Invalid):
     reason: str
 
 
-@numbered
-class CopyOvertaken(Retryable):
+class CopyOvertaken(Retryable, number=3125):
     """Files were removed from the source again and again before they were copied."""
 
-    number = 3125
     fact = "{file} was removed from the source before it was copied, {times} times in a row"
     hint = "Run the command again: what is copied stays. If that does not help, stop capture for the last run."
     file: str
     times: int
 
 
-@numbered
-class LakeElsewhere(Invalid):
+class LakeElsewhere(Invalid, number=3126):
     """The lake that is to be switched is not the one that the database uses."""
 
-    number = 3126
     fact = "database {database} uses the lake {lake}, neither {source} nor {target}"
     hint = "Copy from the lake that the database uses."
     database: str
@@ -78,22 +64,18 @@ class LakeElsewhere(Invalid):
     target: str
 
 
-@numbered
-class CopyReadFailed(Retryable):
+class CopyReadFailed(Retryable, number=3127):
     """A file cannot be read, at the source or at the target, where it is compared."""
 
-    number = 3127
     fact = "the lake is not copied: reading {path} failed: {reason}"
     hint = "Check that the storage is reachable; the same command goes on with what is missing."
     path: str
     reason: str
 
 
-@numbered
-class CopyWriteFailed(Retryable):
+class CopyWriteFailed(Retryable, number=3128):
     """A file of the copy cannot be written."""
 
-    number = 3128
     fact = "the lake is not copied: writing {path} failed: {reason}"
     hint = "Check that the storage is reachable and not full; the same command goes on with what is missing."
     path: str

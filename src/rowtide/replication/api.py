@@ -222,7 +222,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         (SQL Server: sp_addsubscription.) Returns the unique
         constraints that the subscriber's new tables lack: deferrable ones, in a SQLite file. A call that is interrupted
         leaves nothing that takes effect. Raises `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`,
-        `DatabaseKindUnknown`, and what preparing the subscriber raises: errors of `rowtide.replication.errors`.
+        `DatabaseKindUnknown`, and what preparing the subscriber raises: errors of `rowtide.errors`.
         """
         from rowtide.replication.subscribing import subscriptions
 

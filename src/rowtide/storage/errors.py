@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Invalid, RowtideError, numbered
+from rowtide.core.errors import Invalid, RowtideError
 
 
-@numbered
-class StorageSchemeUnsupported(Invalid):
+class StorageSchemeUnsupported(Invalid, number=2202):
     """A URL has a scheme on which files cannot be made durable."""
 
-    number = 2202
     fact = 'the place "{url}" is on "{scheme}", which is not supported'
     hint = "Give a folder, as a path or as file:///path, or a URL of an object store: s3://, gs:// or az://."
     url: str
     scheme: str
 
 
-@numbered
-class StorageUrlMalformed(Invalid):
+class StorageUrlMalformed(Invalid, number=2206):
     """A URL of an object store names no place on it."""
 
-    number = 2206
     fact = 'the URL "{url}" names no place on an object store: {reason}'
     hint = "Write it as SCHEME://BUCKET/FOLDER; credentials come from the environment, not from the URL."
     url: str
     reason: str
 
 
-@numbered
-class StorageEndpointMalformed(Invalid):
+class StorageEndpointMalformed(Invalid, number=2209):
     """A variable of the environment is to name the server of an object store, and is no URL of one."""
 
-    number = 2209
     fact = '{variable} is "{endpoint}", which is no URL of a server'
     hint = "Write it with its scheme, as https://HOST:PORT, or http://HOST:PORT for requests that are not encrypted."
     variable: str
     endpoint: str
 
 
-@numbered
-class PutIfAbsentIgnored(RowtideError):
+class PutIfAbsentIgnored(RowtideError, number=2207):
     """The store replaces a file that is put only if it is absent, or loses what a put says of itself."""
 
-    number = 2207
     fact = "the store at {url} cannot decide between two writers: {reason}"
     hint = "Use a store with conditional writes (If-None-Match), as Amazon S3, Cloud Storage and Azure have them."
     url: str
     reason: str
 
 
-@numbered
-class StoreForked(RowtideError):
+class StoreForked(RowtideError, number=2208):
     """The process was forked from one that had used an object store: the client's threads are not in the copy."""
 
-    number = 2208
     fact = "the object store at {url} cannot be used in a process that was forked from one that had used it"
     hint = "Start processes by the method `spawn` or `forkserver` of multiprocessing."
     url: str

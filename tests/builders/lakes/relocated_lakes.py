@@ -18,7 +18,7 @@ from rowtide.lake.stores import locate
 from rowtide.log.store.entries import LeaseTaken
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.relocation import LakePlace
+from rowtide.relocation.places import LakePlace
 from rowtide.relocation.survey import survey
 
 ITEM = instance(table=source_table([("id", "integer"), ("name", "text")]))

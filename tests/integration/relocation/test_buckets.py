@@ -17,7 +17,8 @@ from builders.lakes.relocated_lakes import FilledLake, describe, read_ids
 from builders.servers.object_servers import Bucket
 from rowtide.core.errors import RowtideError
 from rowtide.lake.stores import open_folder
-from rowtide.relocation import CopyProgress, transfer
+from rowtide.relocation import transfer
+from rowtide.relocation.copying import CopyProgress
 from rowtide.relocation.errors import CopyReadFailed, CopyWriteFailed
 from rowtide.storage import buckets
 from rowtide.storage.local import LocalFolder

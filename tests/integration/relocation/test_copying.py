@@ -17,7 +17,7 @@ from rowtide.delta.vacuum import vacuum
 from rowtide.delta.writing.compaction import compact
 from rowtide.lake.stores import locate, open_folder
 from rowtide.log.store.maintenance import merge_segments
-from rowtide.relocation import Copied, CopyProgress
+from rowtide.relocation.copying import Copied, CopyProgress
 from rowtide.relocation.errors import CopyDiverged, CopyOvertaken, NothingToCopy
 from rowtide.relocation.planning import Step
 from rowtide.relocation.verified import FOLDER

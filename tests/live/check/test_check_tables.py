@@ -9,7 +9,7 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import matching, only, run_mend, stopping
-from rowtide.databases.postgres.catalogue import TableNotFound
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.diagnosis.postgres.views import read_facts
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect

@@ -33,7 +33,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.relocation import Copied
+from rowtide.relocation.copying import Copied
 from rowtide.relocation.errors import CopyDiverged, LakeElsewhere
 
 NAME = "public_item"

@@ -14,7 +14,7 @@ from builders.commands.checks import run_line
 from builders.commands.hints import find_runnable
 from builders.faults.failpoints import FOLLOWING_FAILPOINTS
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
-from rowtide.cdc.errors import TwoInstancesExist
+from rowtide.cdc.errors.enabling import TwoInstancesExist
 from rowtide.core import failpoints
 from rowtide.core.tables import BeforeImages
 from rowtide.diagnosis import Code

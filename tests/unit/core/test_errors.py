@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import rowtide
+from rowtide import errors
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import (
     AlreadyExists,
@@ -34,6 +35,9 @@ from rowtide.tracking.errors import NotTracked
 SHARED_NUMBERS = {313: 5, 22022: 3}
 """SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number; and
 whatever its agent cannot do about a job with another."""
+
+
+KINDS_OF_FAILURE = (NotFound, AlreadyExists, Invalid, Denied, Retryable, DataLoss)
 
 
 def error_classes() -> list[type[RowtideError]]:
@@ -117,9 +121,7 @@ def test_every_error_has_a_valid_number_fact_remedy_and_hint(error: type[Rowtide
 
 @every_error
 def test_an_error_is_of_at_most_one_kind(error: type[RowtideError]) -> None:
-    kinds = [
-        kind for kind in (NotFound, AlreadyExists, Invalid, Denied, Retryable, DataLoss) if issubclass(error, kind)
-    ]
+    kinds = [kind for kind in KINDS_OF_FAILURE if issubclass(error, kind)]
 
     assert len(kinds) <= 1
     assert (kinds == [Retryable]) == (error.remedy is Remedy.RETRY)
@@ -145,6 +147,16 @@ def test_a_name_means_one_thing() -> None:
     used = Counter(error.__name__ for error in ERRORS)
 
     assert [name for name, count in used.items() if count > 1] == []
+
+
+def test_an_error_that_a_method_raises_is_in_one_module() -> None:
+    """Those of the command line and of the demonstration are raised by commands alone."""
+    raised = {error for error in ERRORS if not error.__module__.startswith(("rowtide.cli.", "rowtide.demo."))}
+
+    public = {getattr(errors, name) for name in dir(errors)}
+
+    assert {error for error in public if "number" in vars(error)} == raised
+    assert public >= {RowtideError, *KINDS_OF_FAILURE}
 
 
 def test_errors_compare_by_identity_and_are_hashable() -> None:

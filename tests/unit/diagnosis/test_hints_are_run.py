@@ -244,7 +244,7 @@ NOT_RUN = {
 def find_errors() -> dict[str, type[RowtideError]]:
     """Return the error classes whose hints have a statement or a command, by their names."""
     for path in sorted(SOURCES.rglob("*.py")):
-        if "@numbered" in path.read_text(encoding="utf-8"):
+        if ", number=" in path.read_text(encoding="utf-8"):
             importlib.import_module(".".join(path.relative_to(SOURCES.parent).with_suffix("").parts))
     return {error.__name__: error for error in _below(RowtideError) if find_runnable(error.hint) or _is_filled(error)}
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Invalid, numbered
+from rowtide.core.errors import Invalid
 
 
-@numbered
-class DifferenceImpossible(Invalid):
+class DifferenceImpossible(Invalid, number=4270):
     """What a gap changed cannot be found for some capture instances."""
 
-    number = 4270
     fact = "what the gap changed cannot be found: {reasons}"
-    hint = (
-        "Enable the tables of articles with a snapshot, or drop the publications. An instance begins again after the "
-        "gap if that is allowed: the command asks, and in Python `restart` names it. `rowtide cdc reinitialize` lets "
-        "all instances begin again."
-    )
+    hint = """Enable the tables of articles with a snapshot, or drop the publications. An instance begins again after
+        the gap if that is allowed: the command asks, and in Python `restart` names it. `rowtide cdc reinitialize` lets
+        all instances begin again."""
     reasons: str
 
 
-@numbered
-class TableRenamed(Invalid):
+class TableRenamed(Invalid, number=4271):
     """A table was renamed or dropped while it was locked for the comparison."""
 
-    number = 4271
     fact = "table {table} was renamed, dropped or altered while the gap was being bridged"
     hint = "Repeat the command."
     table: str

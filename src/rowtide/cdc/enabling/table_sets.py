@@ -19,14 +19,13 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import (
     NamedTable,
-    TableNotFound,
     find_table_id,
     list_tables,
     read_image_cost,
     read_table,
     read_tables,
 )
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.rounds import Rounds
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.errors import DataLoss, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.row_values import Said
 
 
-@numbered
-class LakeUnknown(NotFound):
+class LakeUnknown(NotFound, number=4107):
     """There is no lake, or capture has never run there."""
 
-    number = 4107
     fact = "nothing was captured to the lake {lake} yet"
     hint = "Check the path; `rowtide cdc run` captures."
     lake: str
 
 
-@numbered
-class RelationChanged(RowtideError):
+class RelationChanged(RowtideError, number=4105):
     """A captured table's shape in the log changed; capture stops before that transaction."""
 
-    number = 4105
     fact = "table {table} changed at LSN {lsn}: {change}; capture stopped before it"
     hint = "Disable instance {instance} and enable it again: the missing values exist nowhere but in the table."
     table: str
@@ -29,107 +25,81 @@ class RelationChanged(RowtideError):
     instance: str
 
 
-@numbered
-class ChangeRowsMiscounted(RowtideError):
+class ChangeRowsMiscounted(RowtideError, number=4112):
     """The rows written for a cycle are not those that the log has; nothing of the cycle is committed to that table."""
 
-    number = 4112
     fact = "cycle {cycle} wrote {written:,} rows for {table}, but the log has {expected:,}"
-    hint = (
-        "Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: "
-        "run `rowtide check`, and report it."
-    )
+    hint = """Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: run
+        `rowtide check`, and report it."""
     cycle: int
     written: int
     table: str
     expected: int
 
 
-@numbered
-class ChangeFileMissing(RowtideError):
+class ChangeFileMissing(RowtideError, number=4111):
     """A task of Spark wrote a file that capture's own process does not find: they do not share the lake's folder."""
 
-    number = 4111
     fact = "a task of Spark wrote {file}, and this process does not find it"
     hint = "Put the lake in a folder that the executors and this process share, or run with --engine auto."
     file: str
 
 
-@numbered
-class ChangeTableLost(Retryable):
+class ChangeTableLost(Retryable, number=4115):
     """A change table was removed, or some of its log: capture stops before the next cycle with rows of it."""
 
-    number = 4115
     fact = "the change table of {instance} cannot be appended to: {reason}"
-    hint = (
-        "Put {path} back from a copy, or mount it: capture tries again. If it is lost, remove what is left of the "
-        "folder, run `rowtide cdc disable-table TABLE --capture-instance {instance}`, and enable it again."
-    )
+    hint = """Put {path} back from a copy, or mount it: capture tries again. If it is lost, remove what is left of the
+        folder, run `rowtide cdc disable-table TABLE --capture-instance {instance}`, and enable it again."""
     instance: str
     path: str
     reason: str
 
 
-@numbered
-class DefinitionsIncomplete(RowtideError):
+class DefinitionsIncomplete(RowtideError, number=4109):
     """An earlier version of rowtide enabled the database, and created fewer tables; or tables were dropped since."""
 
-    number = 4109
     fact = "tables are missing in schema cdc: {tables}; an earlier version enabled this database, or they were dropped"
-    hint = (
-        "Run `rowtide cdc enable-db --lake PATH` again, with the same lake, as the role that did: it creates what is "
-        "missing and keeps the rest."
-    )
+    hint = """Run `rowtide cdc enable-db --lake PATH` again, with the same lake, as the role that did: it creates what
+        is missing and keeps the rest."""
     tables: str
 
 
-@numbered
-class LakeBehindLog(DataLoss):
+class LakeBehindLog(DataLoss, number=4106):
     """The log store no longer has the range that the lake needs next."""
 
-    number = 4106
     fact = "the lake is at {lake}, but the log store starts at {log_store}"
-    hint = (
-        "The lake is older than the log store, or another one: mount its storage, or put it back. If it was restored, "
-        "run `rowtide cdc reinitialize`; it says what is lost."
-    )
+    hint = """The lake is older than the log store, or another one: mount its storage, or put it back. If it was
+        restored, run `rowtide cdc reinitialize`; it says what is lost."""
     lake: str
     log_store: str
 
 
-@numbered
-class ValuesDoNotFit(RowtideError):
+class ValuesDoNotFit(RowtideError, number=8115):
     """Captured values do not fit the type that their column has now (SQL Server: 8115)."""
 
-    number = 8115
     fact = "{count} values of {column} captured by {instance} do not fit {type_name}, its type in the source now"
-    hint = (
-        "Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them by "
-        "`rowtide cdc cleanup {instance} --low-water-mark LSN`, the LSN of the last change that was consumed, or "
-        "disable the instance and enable it again."
-    )
+    hint = """Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them
+        by `rowtide cdc cleanup {instance} --low-water-mark LSN`, the LSN of the last change that was consumed, or
+        disable the instance and enable it again."""
     count: int
     column: str
     instance: str
     type_name: str
 
 
-@numbered
-class MendingFailed(RowtideError):
+class MendingFailed(RowtideError, number=8164):
     """The process that has the lake could not take type widening out of a table."""
 
-    number = 8164
     fact = "the tables of {instance} could not be mended: {reason}"
     hint = "What was done stays, and no row is missing. Mend the reason and run the command again: it goes on."
     instance: str
     reason: Said
 
 
-@numbered
-class LowWaterMarkOutOfRange(Invalid):
+class LowWaterMarkOutOfRange(Invalid, number=22957):
     """The mark must lie inside the instance's validity interval (SQL Server: 22957)."""
 
-    number = 22957
     fact = "low-water mark {mark} is below the low endpoint {low} of {instance}"
     hint = "Low endpoints only move up; name an LSN of the validity interval."
     mark: str
@@ -137,21 +107,17 @@ class LowWaterMarkOutOfRange(Invalid):
     low: str
 
 
-@numbered
-class LowWaterMarkUnknown(NotFound):
+class LowWaterMarkUnknown(NotFound, number=22964):
     """The mark must be the LSN of a captured transaction (SQL Server: 22964)."""
 
-    number = 22964
     fact = "low-water mark {mark} is not a transaction of lsn_time_mapping"
     hint = "Name the `start_lsn` of one; `rowtide cdc lsn max` prints the last."
     mark: str
 
 
-@numbered
-class CleanupImplausible(RowtideError):
+class CleanupImplausible(RowtideError, number=4125):
     """The last captured commit time may have jumped: cleanup by it could remove rows that should be kept."""
 
-    number = 4125
     fact = "cleanup would move the low-water mark from {before} to {time}, by more than has passed since {set_at}"
     hint = "If the source's clock was right, repeat with --force; if it was wrong, name a --low-water-mark."
     time: str
@@ -159,31 +125,25 @@ class CleanupImplausible(RowtideError):
     set_at: str
 
 
-@numbered
-class CleanupIncomplete(RowtideError):
+class CleanupIncomplete(RowtideError, number=22852):
     """Low endpoints moved, but rows below them could not be removed everywhere (SQL Server: 22852)."""
 
-    number = 22852
     fact = "low endpoints are moved, but rows are left in {failures}"
     hint = "Queries do not return them; the next cleanup removes them."
     failures: str
 
 
-@numbered
-class MaxLatencyInvalid(Invalid):
+class MaxLatencyInvalid(Invalid, number=8173):
     """The latency that capture may have to save requests is negative, or longer than an hour."""
 
-    number = 8173
     fact = "capture cannot be up to {value:g} s late"
     hint = "Give --max-latency from 0 to 3600 seconds."
     value: float
 
 
-@numbered
-class RequestPricesInvalid(Invalid):
+class RequestPricesInvalid(Invalid, number=8174):
     """The variable that says what requests to the bucket cost has no two prices."""
 
-    number = 8174
     fact = 'ROWTIDE_REQUEST_PRICES is "{text}"'
     hint = "Give the prices of a thousand PUT or LIST and of a thousand GET, as 0.005,0.0004."
     text: str

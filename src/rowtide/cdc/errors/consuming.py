@@ -2,62 +2,49 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
 
 
-@numbered
-class ConsumerUnknown(NotFound):
+class ConsumerUnknown(NotFound, number=4131):
     """There is no consumer of this name."""
 
-    number = 4131
     fact = "there is no consumer {consumer}"
-    hint = (
-        "`rowtide cdc consumers` lists them, `rowtide cdc add-consumer {consumer} --instances INSTANCES` creates one."
-    )
+    hint = """`rowtide cdc consumers` lists them, `rowtide cdc add-consumer {consumer} --instances INSTANCES` creates
+        one."""
     consumer: str
 
 
-@numbered
-class ConsumerExists(AlreadyExists):
+class ConsumerExists(AlreadyExists, number=4132):
     """There is a consumer of this name already."""
 
-    number = 4132
     fact = "consumer {consumer} exists already"
     hint = "`rowtide cdc change-consumer {consumer} --instances INSTANCES` changes it; what it acknowledged stays."
     consumer: str
 
 
-@numbered
-class ConsumerOwned(Denied):
+class ConsumerOwned(Denied, number=4144):
     """A consumer belongs to a target, and ends with it."""
 
-    number = 4144
     fact = "consumer {consumer} belongs to a target"
     hint = "Run `rowtide cdc drop-target TARGET`; `rowtide cdc targets` lists them."
     consumer: str
 
 
-@numbered
-class ConsumerInvalid(Invalid):
+class ConsumerInvalid(Invalid, number=4133):
     """A consumer without a name, without instances, or with a limit below one hour."""
 
-    number = 4133
     fact = "consumer {consumer} is invalid: {reason}"
     hint = "Give it a name, at least one capture instance, and a limit of at least one hour."
     consumer: str
     reason: str
 
 
-@numbered
-class ConsumerPassed(DataLoss):
+class ConsumerPassed(DataLoss, number=4134):
     """Changes that a consumer has not acknowledged were removed."""
 
-    number = 4134
     fact = "consumer {consumer} has acknowledged up to LSN {acknowledged}, but {instance} begins at {low} now: {reason}"
-    hint = (
-        "Reload the table as of LSN {before} or later, then `rowtide cdc acknowledge {consumer} {before}` "
-        "(or the LSN of that load) continues from there."
-    )
+    hint = """Reload the table as of LSN {before} or later, then `rowtide cdc acknowledge {consumer} {before}` (or the
+        LSN of that load) continues from there."""
     consumer: str
     acknowledged: str
     instance: str
@@ -66,22 +53,18 @@ class ConsumerPassed(DataLoss):
     reason: str
 
 
-@numbered
-class ConsumedInstanceEnded(DataLoss):
+class ConsumedInstanceEnded(DataLoss, number=4135):
     """An instance of a consumer was disabled; one enabled under its name since is a different instance."""
 
-    number = 4135
     fact = "capture instance {instance} of consumer {consumer} was disabled, and its changes were removed"
     hint = "Name the instances with which it continues: `rowtide cdc change-consumer {consumer} --instances INSTANCES`."
     consumer: str
     instance: str
 
 
-@numbered
-class AcknowledgementRefused(Invalid):
+class AcknowledgementRefused(Invalid, number=4136):
     """An acknowledgement before the last one, or after the last published LSN."""
 
-    number = 4136
     fact = "consumer {consumer} cannot acknowledge LSN {lsn}: {reason}"
     hint = "Acknowledge what was read, up to the last published LSN; `rowtide cdc consumers` shows the last one."
     consumer: str
@@ -89,22 +72,18 @@ class AcknowledgementRefused(Invalid):
     reason: str
 
 
-@numbered
-class ConsumerContended(RowtideError):
+class ConsumerContended(RowtideError, number=4137):
     """Two processes consume under one name; this one's acknowledgement came second."""
 
-    number = 4137
     fact = "consumer {consumer} acknowledged up to LSN {acknowledged} elsewhere while this window was open"
     hint = "The changes of this window were read twice. Give each process its own consumer."
     consumer: str
     acknowledged: str
 
 
-@numbered
-class AcknowledgementDenied(Denied):
+class AcknowledgementDenied(Denied, number=4138):
     """The role is neither the owner nor a member of the consumer's role."""
 
-    number = 4138
     fact = "role {role} may not acknowledge for consumer {consumer}"
     hint = "{mend}."
     role: str
@@ -112,73 +91,58 @@ class AcknowledgementDenied(Denied):
     mend: str
 
 
-@numbered
-class NotOfConsumer(Invalid):
+class NotOfConsumer(Invalid, number=4151):
     """A follower names instances that its consumer does not read: one position is over all of a consumer's."""
 
-    number = 4151
     fact = "consumer {consumer} reads {instances}, not {asked}"
-    hint = (
-        "Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer} --instances INSTANCES` "
-        "changes them."
-    )
+    hint = """Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer} --instances
+        INSTANCES` changes them."""
     consumer: str
     instances: str
     asked: str
 
 
-@numbered
-class EventsRefused(RowtideError):
+class EventsRefused(RowtideError, number=4152):
     """A receiver refuses events, and would refuse them again."""
 
-    number = 4152
     fact = "{receiver} answered {status} to the events from {event_id} on"
-    hint = (
-        "Nothing from that event on is acknowledged. Mend the receiver, its address or the headers, and run it again."
-    )
+    hint = """Nothing from that event on is acknowledged. Mend the receiver, its address or the headers, and run it
+        again."""
     receiver: str
     status: str
     event_id: str
 
 
-@numbered
-class ReceiverFails(Retryable):
+class ReceiverFails(Retryable, number=4153):
     """A receiver cannot be reached, or asks for another try; events are sent again."""
 
-    number = 4153
     fact = "{receiver} takes no events: {reason}"
     hint = "They are sent again until it does."
     receiver: str
     reason: str
 
 
-@numbered
-class ReceiverUntrusted(Denied):
+class ReceiverUntrusted(Denied, number=4154):
     """A receiver's certificate is not valid."""
 
-    number = 4154
     fact = "the certificate of {receiver} is not valid: {reason}"
     hint = "Name the certificates to be trusted in SSL_CERT_FILE, or mend the receiver's."
     receiver: str
     reason: str
 
 
-@numbered
-class EventsNotWritten(RowtideError):
+class EventsNotWritten(RowtideError, number=4155):
     """A folder for files of events cannot be written to."""
 
-    number = 4155
     fact = "files of events cannot be written to {folder}: {reason}"
     hint = "Name a folder that is there, with free space, and that this user may write."
     folder: str
     reason: str
 
 
-@numbered
-class ConsumersBehind(Denied):
+class ConsumersBehind(Denied, number=4139):
     """A low-water mark that would remove changes that consumers have not acknowledged."""
 
-    number = 4139
     fact = "low-water mark {mark} would pass what was not acknowledged yet: {consumers}"
     hint = "Use a mark up to there, acknowledge for them with `rowtide cdc acknowledge CONSUMER LSN`, or drop them."
     mark: str

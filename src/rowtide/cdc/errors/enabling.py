@@ -2,89 +2,73 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound
 
 
-@numbered
-class InstanceNameTaken(AlreadyExists):
+class InstanceNameTaken(AlreadyExists, number=22926):
     """Capture instance names are unique in a database (SQL Server: 22926)."""
 
-    number = 22926
     fact = "capture instance {instance} exists already"
     hint = "Choose another name with --capture-instance."
     instance: str
 
 
-@numbered
-class InstanceNameTooLong(Invalid):
+class InstanceNameTooLong(Invalid, number=22927):
     """A capture instance's name has at most 100 characters (SQL Server: 22927)."""
 
-    number = 22927
     fact = "the capture instance name {instance} has more than {limit} characters"
     hint = "Choose a shorter one with --capture-instance."
     instance: str
     limit: int
 
 
-@numbered
-class InstanceNameInvalid(Invalid):
+class InstanceNameInvalid(Invalid, number=22932):
     """A capture instance's name is also that of folders and functions (SQL Server: 22932)."""
 
-    number = 22932
     fact = '"{instance}" cannot name a capture instance'
     hint = "Use letters, digits, underscores and dashes: --capture-instance."
     instance: str
 
 
-@numbered
-class ColumnUnknown(NotFound):
+class ColumnUnknown(NotFound, number=22930):
     """A listed column is not in the table (SQL Server: 22930)."""
 
-    number = 22930
     fact = "table {table} has no column {column}"
     hint = "Name columns of the table, separated by commas."
     table: str
     column: str
 
 
-@numbered
-class KeyColumnMissing(Invalid):
+class KeyColumnMissing(Invalid, number=22943):
     """All columns of the key must be captured (SQL Server: 22943)."""
 
-    number = 22943
     fact = "the column list of {table} leaves out key column {column}"
     hint = "Add it to --columns."
     table: str
     column: str
 
 
-@numbered
-class ColumnListedTwice(Invalid):
+class ColumnListedTwice(Invalid, number=22942):
     """A column list names a column twice (SQL Server: 22942)."""
 
-    number = 22942
     fact = "the column list of {table} has column {column} twice"
     hint = "Name it once."
     table: str
     column: str
 
 
-@numbered
-class IndexUnknown(NotFound):
+class IndexUnknown(NotFound, number=22928):
     """The named index is not one of the table's (SQL Server: 22928)."""
 
-    number = 22928
     fact = "table {table} has no index {index}"
     hint = "Name a unique index of the table, without its schema and as the catalogue has it."
     table: str
     index: str
 
 
-@numbered
-class IndexNotUsable(Invalid):
+class IndexNotUsable(Invalid, number=22929):
     """The named index does not identify rows (SQL Server: 22929)."""
 
-    number = 22929
     fact = "index {index} of table {table} cannot identify rows: {reason}"
     hint = "Name a unique index over all rows whose columns are not null."
     table: str
@@ -92,37 +76,29 @@ class IndexNotUsable(Invalid):
     reason: str
 
 
-@numbered
-class IndexInvalid(Invalid):
+class IndexInvalid(Invalid, number=22980):
     """The named index is not valid (SQL Server: 22980, disabled)."""
 
-    number = 22980
     fact = "index {index} of table {table} is not valid: it is being built, or building it failed"
-    hint = (
-        "Wait until it is built; or remove what keeps it from being built, such as equal values, and run `reindex "
-        "index {quoted}`."
-    )
+    hint = """Wait until it is built; or remove what keeps it from being built, such as equal values, and run `reindex
+        index {quoted}`."""
     table: str
     index: str
     quoted: str
 
 
-@numbered
-class NetChangesNeedKey(Invalid):
+class NetChangesNeedKey(Invalid, number=22939):
     """Net changes were asked for without a key that identifies rows (SQL Server: 22939)."""
 
-    number = 22939
     fact = "table {table} cannot have net changes: {reason}"
     hint = "Name a unique index over columns that are not null with --index, or use --no-net-changes."
     table: str
     reason: str
 
 
-@numbered
-class KeyImagesDiffer(Invalid):
+class KeyImagesDiffer(Invalid, number=4142):
     """A table has one replica identity: the log carries the key of one index only."""
 
-    number = 4142
     fact = "the log of table {table} cannot carry the keys of {index} beside those of {other}, which an instance needs"
     hint = "Use `--before-images full`, or the same index for both."
     table: str
@@ -130,108 +106,86 @@ class KeyImagesDiffer(Invalid):
     other: str
 
 
-@numbered
-class KeyImagesOfPartitions(Invalid):
+class KeyImagesOfPartitions(Invalid, number=4143):
     """Each partition's index has its own name, and later partitions would lack the replica identity."""
 
-    number = 4143
     fact = "the log of the partitioned table {table} cannot carry the keys of index {index}"
     hint = "Use `--before-images full`, or the primary key."
     table: str
     index: str
 
 
-@numbered
-class ColumnNameReserved(Invalid):
+class ColumnNameReserved(Invalid, number=22975):
     """Change tables have a metadata column of this name (SQL Server: 22975)."""
 
-    number = 22975
     fact = "column {column} of {table} has the name of a metadata column of change tables"
     hint = "Leave it out with --columns, or rename it."
     table: str
     column: str
 
 
-@numbered
-class NoColumns(Invalid):
+class NoColumns(Invalid, number=4116):
     """An instance would have no columns: PostgreSQL has tables without any."""
 
-    number = 4116
     fact = "no column of {table} would be captured"
     hint = "Name columns with --columns; a table without columns can be enabled once it has one."
     table: str
 
 
-@numbered
-class TablePatternInvalid(Invalid):
+class TablePatternInvalid(Invalid, number=4113):
     """A pattern of tables cannot be read."""
 
-    number = 4113
     fact = "{pattern} is not a pattern of tables: {reason}"
     hint = "Write schema.table with * ? [] as wildcards, and in double quotes what is to be taken literally."
     pattern: str
     reason: str
 
 
-@numbered
-class NoTableMatches(NotFound):
+class NoTableMatches(NotFound, number=4114):
     """A pattern matches no table that could be captured."""
 
-    number = 4114
     fact = "no table matches {pattern}"
-    hint = (
-        "Quote names as in SQL: what is not quoted is lower case. Views, foreign and temporary tables, partitions of "
-        "a captured table and rowtide's own schemas match no pattern."
-    )
+    hint = """Quote names as in SQL: what is not quoted is lower case. Views, foreign and temporary tables, partitions
+        of a captured table and rowtide's own schemas match no pattern."""
     pattern: str
 
 
-@numbered
-class RulePatternIncomplete(Invalid):
+class RulePatternIncomplete(Invalid, number=4160):
     """Without a schema, a name means the tables that the search path of a session finds."""
 
-    number = 4160
     fact = "{pattern} names no schema, which a rule for new tables needs"
     hint = "Write schema.table, with * ? [] as wildcards."
     pattern: str
 
 
-@numbered
-class RuleWithoutPattern(Invalid):
+class RuleWithoutPattern(Invalid, number=4161):
     """A rule for new tables needs a pattern: new tables have no names yet."""
 
-    number = 4161
     fact = "no new table can match {names}"
     hint = "Name a pattern such as 'public.*', or a --schema; or leave --with-new-tables out."
     names: str
 
 
-@numbered
-class TableRuleUnknown(NotFound):
+class TableRuleUnknown(NotFound, number=4162):
     """There is no rule of this name."""
 
-    number = 4162
     fact = "there is no rule {rule} for new tables"
     hint = "`rowtide cdc table-rules` lists them."
     rule: str
 
 
-@numbered
-class TableNotCapturable(Invalid):
+class TableNotCapturable(Invalid, number=4103):
     """The table's rows are not in the log, or not under its name (SQL Server: 22931)."""
 
-    number = 4103
     fact = "table {table} cannot be captured: it is {kind}"
     hint = "Enable an ordinary, logged table."
     table: str
     kind: str
 
 
-@numbered
-class PartitionNotCapturable(Invalid):
+class PartitionNotCapturable(Invalid, number=4122):
     """Rows of a partition are not in the log, so the partitioned table would be captured in part."""
 
-    number = 4122
     fact = "table {table} cannot be captured: its partition {partition} is {kind}"
     hint = "Make it an ordinary, logged table, or detach it."
     table: str
@@ -239,83 +193,67 @@ class PartitionNotCapturable(Invalid):
     kind: str
 
 
-@numbered
-class PartitionCapturedToo(Invalid):
+class PartitionCapturedToo(Invalid, number=4123):
     """The server publishes a change under one table only: the topmost published one."""
 
-    number = 4123
     fact = "table {table} cannot be captured beside instance {instance}, whose rows are partly the same"
     hint = "Disable {instance} first; the rows of partitions come with the partitioned table."
     table: str
     instance: str
 
 
-@numbered
-class VirtualColumnUnloggable(Invalid):
+class VirtualColumnUnloggable(Invalid, number=4108):
     """PostgreSQL refuses updates and deletes of a table with a virtual column under a full replica identity."""
 
-    number = 4108
     fact = "table {table} cannot be captured: the server would refuse its updates because column {column} is virtual"
     hint = "Make the generated column `stored`, or use `--before-images key`."
     table: str
     column: str
 
 
-@numbered
-class BeforeImagesUnknown(Invalid):
+class BeforeImagesUnknown(Invalid, number=22863):
     """Before images are full or key."""
 
-    number = 22863
     fact = "{before_images} names no before images"
     hint = "Choose full or key, or a member of rowtide.cdc.BeforeImages."
     before_images: str
 
 
-@numbered
-class WidenedUnknown(Invalid):
+class WidenedUnknown(Invalid, number=8165):
     """Tables with wider columns are rewritten, marked, or one of these by their size."""
 
-    number = 8165
     fact = "{setting} does not say what is done with tables whose columns get wider types"
     hint = "Choose auto, rewrite or mark, or a member of rowtide.cdc.Widened."
     setting: str
 
 
-@numbered
-class BeforeImagesNeedKey(Invalid):
+class BeforeImagesNeedKey(Invalid, number=4121):
     """Without full before images, the key identifies the old row."""
 
-    number = 4121
     fact = "table {table} has no primary key, or a deferrable one: the log cannot carry the keys of its rows"
     hint = "Give it a primary key, name a unique index with --index, or use `--before-images full`."
     table: str
 
 
-@numbered
-class SystemTable(Invalid):
+class SystemTable(Invalid, number=22974):
     """Tables of schema cdc are not captured (SQL Server: 22974)."""
 
-    number = 22974
     fact = "table {table} belongs to rowtide or to the system"
     hint = "Enable a table of the application."
     table: str
 
 
-@numbered
-class TwoInstancesExist(AlreadyExists):
+class TwoInstancesExist(AlreadyExists, number=22962):
     """A table has at most two capture instances (SQL Server: 22962)."""
 
-    number = 22962
     fact = "table {table} has two capture instances already: {instances}"
     hint = "Disable one of them first: `rowtide cdc disable-table {table} --capture-instance INSTANCE`."
     table: str
     instances: str
 
 
-@numbered
-class TableNameIncomplete(Invalid):
+class TableNameIncomplete(Invalid, number=22972):
     """Schema and name of a table are given together or not at all (SQL Server: 22972)."""
 
-    number = 22972
     fact = "a schema without a table's name was given, or a name without its schema"
     hint = "Give both, --source-schema and --source-name, or neither."

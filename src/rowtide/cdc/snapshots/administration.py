@@ -21,8 +21,8 @@ from rowtide.cdc.snapshots.errors import (
 )
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.catalogue import find_table, read_table
+from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 
 

@@ -2,66 +2,54 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, RowtideError
 from rowtide.core.row_values import Said
 
 
-@numbered
-class SnapshotOpen(AlreadyExists):
+class SnapshotOpen(AlreadyExists, number=4210):
     """A snapshot of the instance is requested already, or being copied."""
 
-    number = 4210
     fact = "a snapshot of capture instance {instance} is requested already, and not finished"
     hint = "Wait until it has ended (`rowtide cdc snapshots`), or run `rowtide cdc snapshots --cancel {instance}`."
     instance: str
 
 
-@numbered
-class SnapshotNotOpen(NotFound):
+class SnapshotNotOpen(NotFound, number=4211):
     """No snapshot of the instance is requested or being copied."""
 
-    number = 4211
     fact = "no snapshot of {name} is requested or being copied"
     hint = "`rowtide cdc snapshots` lists those that are; `rowtide cdc resnapshot TABLE` requests one."
     name: str
 
 
-@numbered
-class SnapshotNeedsKey(Invalid):
+class SnapshotNeedsKey(Invalid, number=4212):
     """Only of tables with a key some rows can be copied again."""
 
-    number = 4212
     fact = "capture instance {instance} has no key by which copied rows replace others"
     hint = "Leave --where out: the whole table is copied again."
     instance: str
 
 
-@numbered
-class SnapshotConditionInvalid(Invalid):
+class SnapshotConditionInvalid(Invalid, number=4213):
     """The server does not take the condition of a snapshot."""
 
-    number = 4213
     fact = "the server refuses the condition {condition}: {reason}"
     hint = "Write it as SQL has it after `where`, of columns of the table alone."
     condition: str
     reason: str
 
 
-@numbered
-class SnapshotRateInvalid(Invalid):
+class SnapshotRateInvalid(Invalid, number=4214):
     """The rate of a snapshot is at least one row a second."""
 
-    number = 4214
     fact = "{rows_per_second} rows a second is no rate of a snapshot"
     hint = "Name at least 1; to stop for a while, pause the snapshot."
     rows_per_second: int
 
 
-@numbered
-class CopyBroken(RowtideError):
+class CopyBroken(RowtideError, number=22861):
     """The copy of a table met what rowtide does not know; capture and other copies go on."""
 
-    number = 22861
     fact = "the copy of {instance} has ended: {reason}"
     hint = "Capture goes on. `rowtide cdc resnapshot {instance}` copies the table again; the process has logged where."
     instance: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, numbered
+from rowtide.core.errors import DataLoss, Invalid
 
 
-@numbered
-class SourceOptionInvalid(Invalid):
+class SourceOptionInvalid(Invalid, number=4300):
     """An option of the Spark source is unknown, missing, or has a value that it cannot have."""
 
-    number = 4300
     fact = "the option {option} of the Spark source {problem}"
     hint = "{advice}."
     option: str
@@ -17,16 +15,12 @@ class SourceOptionInvalid(Invalid):
     advice: str
 
 
-@numbered
-class StreamOvertaken(DataLoss):
+class StreamOvertaken(DataLoss, number=4301):
     """Changes that a streaming query has not read were removed by a cleanup, or are lost in a gap."""
 
-    number = 4301
     fact = "the query goes on at LSN {at}, but {instance} begins at {low} now: {reason}"
-    hint = (
-        "The changes between are gone. Load the table's rows as of LSN {before} or later, then start the query with "
-        "another checkpointLocation and startingLsn={low}."
-    )
+    hint = """The changes between are gone. Load the table's rows as of LSN {before} or later, then start the query with
+        another checkpointLocation and startingLsn={low}."""
     at: str
     instance: str
     low: str
@@ -34,61 +28,47 @@ class StreamOvertaken(DataLoss):
     before: str
 
 
-@numbered
-class StreamAhead(Invalid):
+class StreamAhead(Invalid, number=4302):
     """A query's checkpoint is ahead of the lake: it is another lake's, or the lake was restored to an earlier state."""
 
-    number = 4302
     fact = "the query goes on behind LSN {at}, but the lake {lake} ends at {high}"
-    hint = (
-        "If the path is that of another lake, name the one of the checkpoint. If the lake was restored, load the "
-        "tables' rows again, and start the query with another checkpointLocation."
-    )
+    hint = """If the path is that of another lake, name the one of the checkpoint. If the lake was restored, load the
+        tables' rows again, and start the query with another checkpointLocation."""
     at: str
     lake: str
     high: str
 
 
-@numbered
-class StreamedInstanceReplaced(DataLoss):
+class StreamedInstanceReplaced(DataLoss, number=4303):
     """An instance of a streaming query was disabled; one enabled under its name since is a different instance."""
 
-    number = 4303
     fact = "{instance} is not the instance that the query has read up to LSN {at}: it was disabled and enabled again"
-    hint = (
-        "Changes between are missing. Load the table's rows as of LSN {low} or later, then start the query with "
-        "another checkpointLocation."
-    )
+    hint = """Changes between are missing. Load the table's rows as of LSN {low} or later, then start the query with
+        another checkpointLocation."""
     instance: str
     at: str
     low: str
 
 
-@numbered
-class StreamColumnsChanged(Invalid):
+class StreamColumnsChanged(Invalid, number=4304):
     """The columns of the changes are no longer those that the query was planned with."""
 
-    number = 4304
     fact = "the changes have other columns than the query: {difference}"
     hint = "Start the query again with the same checkpointLocation, and without .schema(): it takes the columns of now."
     difference: str
 
 
-@numbered
-class StreamOffsetUnknown(Invalid):
+class StreamOffsetUnknown(Invalid, number=4305):
     """A checkpoint has an offset that is none of this source's."""
 
-    number = 4305
     fact = "the checkpoint has the offset {offset}, which is not one of rowtide's"
     hint = "Give each query a checkpointLocation of its own; it belongs to the query's sources."
     offset: str
 
 
-@numbered
-class StreamedTransactionMissing(DataLoss):
+class StreamedTransactionMissing(DataLoss, number=4306):
     """The next transaction of a streaming query is one whose changes are missing."""
 
-    number = 4306
     fact = "everything before LSN {missing} was read, whose changes {instance} lacks: {note}"
     hint = "To go on without them, start the query with another checkpointLocation and startingLsn={after}."
     missing: str
@@ -97,16 +77,12 @@ class StreamedTransactionMissing(DataLoss):
     after: str
 
 
-@numbered
-class StreamedInstanceNeeded(Invalid):
+class StreamedInstanceNeeded(Invalid, number=4307):
     """An instance was left out before the query was past the first LSN of the one that takes over its table."""
 
-    number = 4307
     fact = "{left} is left out, which the query has read up to LSN {at}, and {instance} begins at {begin} only"
-    hint = (
-        "Name both, the older first, until the query is past {begin}. If {left} is disabled already, load the table's "
-        "rows as of LSN {before} or later, and start the query with another checkpointLocation."
-    )
+    hint = """Name both, the older first, until the query is past {begin}. If {left} is disabled already, load the
+        table's rows as of LSN {before} or later, and start the query with another checkpointLocation."""
     left: str
     at: str
     instance: str

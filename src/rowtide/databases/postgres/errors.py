@@ -1,4 +1,4 @@
-"""PostgreSQL's errors, as errors of rowtide."""
+"""PostgreSQL's errors, as errors of rowtide. They are there without the extra `postgres`."""
 
 from __future__ import annotations
 
@@ -7,113 +7,95 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import psycopg
-
-from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
+from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.row_values import Said
 from rowtide.databases.postgres.functions import OF_OTHERS
-from rowtide.databases.postgres.silence import NotAnswered
 
 if TYPE_CHECKING:
+    import psycopg
     from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 
-@numbered
-class ConnectionFailed(Retryable):
+class ConnectionFailed(Retryable, number=1101):
     """The server cannot be reached, or the connection broke."""
 
-    number = 1101
     fact = "no connection to the database: {reason}"
     hint = "Check the URL (--db or ROWTIDE_DB), that the server runs and has connections left, and its pg_hba.conf."
     reason: str
 
 
-@numbered
-class ServerSilent(ConnectionFailed):
+class ServerSilent(ConnectionFailed, number=1130):
     """The server did not answer, though it was not at work."""
 
-    number = 1130
     fact = "the server has not answered for {silence_s} s: {reason}"
-    hint = (
-        "The network lost a message, or something between the two ends keeps a connection that is gone: run it again. "
-        "End a session that is named, with `select pg_terminate_backend(PID)`. On a network that is slower than 64 "
-        "kbit/s set `rowtide.silence_timeout`, in seconds."
-    )
+    hint = """The network lost a message, or something between the two ends keeps a connection that is gone: run it
+        again. End a session that is named, with `select pg_terminate_backend(PID)`. On a network that is slower than 64
+        kbit/s set `rowtide.silence_timeout`, in seconds."""
     silence_s: int
 
 
-@numbered
-class WalLevelNotLogical(Invalid):
+class WalLevelNotLogical(Invalid, number=1102):
     """The server's wal_level is below logical."""
 
-    number = 1102
     fact = "wal_level is {wal_level}, not logical"
     hint = "Run `alter system set wal_level = logical` as a superuser and restart the server."
     wal_level: str
 
 
-@numbered
-class NoFreeSlot(RowtideError):
+class NoFreeSlot(RowtideError, number=1103):
     """max_replication_slots is used up."""
 
-    number = 1103
     fact = "the server has no free replication slot"
     hint = "Drop an unused slot, or raise max_replication_slots and restart the server."
 
 
-@numbered
-class NoFreeSender(Retryable):
+class NoFreeSender(Retryable, number=1104):
     """max_wal_senders is used up."""
 
-    number = 1104
     fact = "the server has no free WAL sender"
     hint = "Stop an unused replication connection, or raise max_wal_senders and restart the server."
 
 
-@numbered
-class NoReplicationRight(Denied):
+class NoReplicationRight(Denied, number=1105):
     """The server refused the role a replication connection."""
 
-    number = 1105
     fact = 'role "{role}" has no right to replicate'
-    hint = (
-        "Let a superuser run `alter role {quoted} replication`; a managed service may give the right by a group, such "
-        "as rds_replication."
-    )
+    hint = """Let a superuser run `alter role {quoted} replication`; a managed service may give the right by a group,
+        such as rds_replication."""
     role: str
     quoted: str
     """The role as SQL takes it."""
 
 
-@numbered
-class RightMissing(Denied):
+class RightMissing(Denied, number=1106):
     """The role lacks another privilege."""
 
-    number = 1106
     fact = "the server refused: {reason}"
     hint = "Grant the right, or connect as the owner of the database and its tables."
     reason: Said
 
 
-@numbered
-class SchemaOfOthers(Denied):
+class SchemaOfOthers(Denied, number=1127):
     """A schema of rowtide's, or a table in it, belongs to a role that could give it code."""
 
-    number = 1127
     fact = "{what} belongs to role {owner}: code that this role gives it would run with the rights of yours"
-    hint = (
-        "Connect as that role; or give everything in the schema away with `alter schema ... owner to` and `alter table "
-        "... owner to`; or drop the schema if rowtide has not made it."
-    )
+    hint = """Connect as that role; or give everything in the schema away with `alter schema ... owner to` and `alter
+        table ... owner to`; or drop the schema if rowtide has not made it."""
     what: str
     owner: str
 
 
-@numbered
-class LockNotObtained(RowtideError):
+class TableNotFound(NotFound, number=22931):
+    """The table does not exist (SQL Server: 22931)."""
+
+    fact = "there is no table {name} in this database"
+    hint = "Write it as schema.table, quoted as in SQL where the name needs it."
+    name: str
+
+
+class LockNotObtained(RowtideError, number=22840):
     """A lock was not granted within its timeout (SQL Server: 22840)."""
 
-    number = 22840
     fact = "table {table} stayed locked through {attempts} attempts of {timeout_s} s, by {holders}"
     hint = "End those transactions, prepared ones by `rollback prepared`, or run the command again at a quieter time."
     table: str
@@ -122,11 +104,9 @@ class LockNotObtained(RowtideError):
     holders: str
 
 
-@numbered
-class TableHeld(RowtideError):
+class TableHeld(RowtideError, number=1110):
     """One of many tables was in use all the time that they were waited for."""
 
-    number = 1110
     fact = "table {table} was in use for {waited_s} s, by {holders}"
     hint = "End those transactions, or repeat the command later: what is enabled stays so."
     table: str
@@ -134,94 +114,72 @@ class TableHeld(RowtideError):
     holders: str
 
 
-@numbered
-class ServerIsStandby(RowtideError):
+class ServerIsStandby(RowtideError, number=1108):
     """Changes can only be read from a primary."""
 
-    number = 1108
     fact = "the server is a standby, read-only"
     hint = "Connect to its primary: membership and identity can be changed only there."
 
 
-@numbered
-class TextInvalid(Invalid):
+class TextInvalid(Invalid, number=2152):
     """A SQL_ASCII database has names that are not UTF-8."""
 
-    number = 2152
     fact = "the server has text that is not valid in its encoding: {reason}"
-    hint = (
-        "In a database with encoding SQL_ASCII, names must be UTF-8: rename that table or column. "
-        "Values with other bytes are captured unchanged."
-    )
+    hint = """In a database with encoding SQL_ASCII, names must be UTF-8: rename that table or column. Values with other
+        bytes are captured unchanged."""
     reason: Said
 
 
-@numbered
-class UnexpectedSqlError(RowtideError):
+class UnexpectedSqlError(RowtideError, number=1109):
     """Any other error of the server."""
 
-    number = 1109
     fact = "the server refused a statement ({sqlstate}): {reason}"
     hint = "Run with --debug to see the statement."
     sqlstate: str
     reason: Said
 
 
-@numbered
-class RowsHidden(Denied):
+class RowsHidden(Denied, number=1040):
     """Row-level security hides rows of a table that must be read in full."""
 
-    number = 1040
     fact = "row-level security keeps this role from a table's rows: {reason}"
-    hint = (
-        "Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows. If the table "
-        "keeps its own owner from rows, run `alter table NAME no force row level security`."
-    )
+    hint = """Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows. If the
+        table keeps its own owner from rows, run `alter table NAME no force row level security`."""
     reason: Said
 
 
-@numbered
-class StatementCancelled(Retryable):
+class StatementCancelled(Retryable, number=1041):
     """A statement was cancelled by another session.
 
     Timeouts of roles and databases do not apply to rowtide's sessions.
     """
 
-    number = 1041
     fact = "a statement was cancelled at the server: {reason}"
     hint = "Run the command again; another session called pg_cancel_backend, and the server's log says when."
     reason: Said
 
 
-@numbered
-class WritesRefused(Retryable):
+class WritesRefused(Retryable, number=1042):
     """Transactions are read-only."""
 
-    number = 1042
     fact = "the session is read-only: the server is a standby, or default_transaction_read_only is on"
-    hint = (
-        "Connect to the primary; or find out why writing was disabled, such as a nearly full disk, and run "
-        "`begin read write; alter database NAME reset default_transaction_read_only; commit`, or `alter role` if it is "
-        "set for the role. Sessions that are opened afterwards may write."
-    )
+    hint = """Connect to the primary; or find out why writing was disabled, such as a nearly full disk, and run `begin
+        read write; alter database NAME reset default_transaction_read_only; commit`, or `alter role` if it is set for
+        the role. Sessions that are opened afterwards may write."""
 
 
-@numbered
-class ServerOutOfResources(Retryable):
+class ServerOutOfResources(Retryable, number=7180):
     """The server's disk or memory is exhausted or faulty."""
 
-    number = 7180
     fact = "the server ran out of resources ({sqlstate}): {reason}"
     hint = "Free disk space or memory on the server, or raise its limits. The statement is retried."
     sqlstate: str
     reason: Said
 
 
-@numbered
-class TransactionAborted(Retryable):
+class TransactionAborted(Retryable, number=7181):
     """A deadlock or serialization failure: the transaction was rolled back."""
 
-    number = 7181
     fact = "the server rolled back a transaction because of another session's ({sqlstate}): {reason}"
     hint = "The transaction is retried; find out which program changes the same rows or tables."
     sqlstate: str
@@ -252,6 +210,8 @@ def find_values(error: psycopg.Error) -> tuple[str, ...]:
 
 def find_values_behind(error: BaseException | None) -> Iterator[str]:
     """Return the parts that may contain values of a row, of all server errors in an error's chain."""
+    import psycopg
+
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -272,6 +232,10 @@ def describe(error: psycopg.Error) -> str:
 
 def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for a psycopg error."""
+    import psycopg
+
+    from rowtide.databases.postgres.silence import NotAnswered
+
     if isinstance(error, NotAnswered):
         return ServerSilent(error.reason, error.silence_s)
     reason = describe(error)
@@ -318,6 +282,8 @@ def _translate_connection_text(reason: str) -> RowtideError:
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise our errors for the server's, whether raised by psycopg or through SQLAlchemy."""
+    import psycopg
+
     try:
         yield
     except psycopg.Error as error:

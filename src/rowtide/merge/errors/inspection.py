@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Denied, NotFound, RowtideError, numbered
+from rowtide.core.errors import Denied, NotFound, RowtideError
 
 
-@numbered
-class ParentInInbox(Denied):
+class ParentInInbox(Denied, number=8051):
     """The publisher does not have the parent of a row that is to be restored."""
 
-    number = 8051
     fact = "conflict {conflict_id} is a row of {table} whose parent in {parent}, {rowguid}, is not at the publisher"
     hint = "Resolve the conflict of the parent, which restores its children too; one that was deleted has none."
     conflict_id: str
@@ -18,57 +16,45 @@ class ParentInInbox(Denied):
     rowguid: str
 
 
-@numbered
-class ConflictUnknown(NotFound):
+class ConflictUnknown(NotFound, number=8019):
     """No conflict with this id is stored."""
 
-    number = 8019
     fact = "there is no conflict {conflict_id} in this database"
     hint = "List conflicts with `rowtide merge conflicts PUBLICATION`."
     conflict_id: str
 
 
-@numbered
-class ConflictNotAtHub(Denied):
+class ConflictNotAtHub(Denied, number=8020):
     """Conflicts are resolved at the publisher."""
 
-    number = 8020
     fact = "conflict {conflict_id} is stored here, but this database is a subscriber"
     hint = "Resolve it at the publisher, which also has it after a synchronisation."
     conflict_id: str
 
 
-@numbered
-class ConflictOfSubscriber(Denied):
+class ConflictOfSubscriber(Denied, number=8023):
     """A subscriber refused a row: the publisher has no other version to choose."""
 
-    number = 8023
     fact = "conflict {conflict_id} is a row that the subscriber refuses"
     hint = "Fix the cause at the subscriber, or the row here: each synchronisation sends it again."
     conflict_id: str
 
 
-@numbered
-class ChangedSince(Denied):
+class ChangedSince(Denied, number=8170):
     """A row has changed since its conflict was decided, and the version that is chosen would replace that."""
 
-    number = 8170
     fact = "conflict {conflict_id} is of row {rowguid} of {table}, and since it was decided {later} at the publisher"
-    hint = (
-        "Look at the row. If the version is to replace it all the same, add --over-later-changes (in Python, "
-        "over_later_changes=True): what gives way is kept as a conflict."
-    )
+    hint = """Look at the row. If the version is to replace it all the same, add --over-later-changes (in Python,
+        over_later_changes=True): what gives way is kept as a conflict."""
     conflict_id: str
     table: str
     rowguid: str
     later: str
 
 
-@numbered
-class StillReferenced(Denied):
+class StillReferenced(Denied, number=8171):
     """A version that is chosen is a delete, and rows of the publisher reference the row."""
 
-    number = 8171
     fact = "conflict {conflict_id} would delete row {rowguid} of {table}, which rows of {child} reference"
     hint = "Delete these rows at the publisher, or let them reference another one; then resolve the conflict."
     conflict_id: str
@@ -77,37 +63,29 @@ class StillReferenced(Denied):
     child: str
 
 
-@numbered
-class MergeValidationFailed(RowtideError):
+class MergeValidationFailed(RowtideError, number=8022):
     """Rows differ between publisher and subscriber (SQL Server: 20574)."""
 
-    number = 8022
     fact = "{failed} of {all} articles differ between the publisher and {subscriber}"
-    hint = (
-        "Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge reinitialize "
-        "PUBLICATION --subscriber {subscriber}`."
-    )
+    hint = """Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge
+        reinitialize PUBLICATION --subscriber {subscriber}`."""
     subscriber: str
     failed: int
     all: int
 
 
-@numbered
-class DocumentedTableUnknown(NotFound):
+class DocumentedTableUnknown(NotFound, number=8081):
     """SQL Server documents no such table of merge, or it has no counterpart here."""
 
-    number = 8081
     fact = "there is no table {name}"
     hint = "Choose one of {names}."
     name: str
     names: str
 
 
-@numbered
-class NeverValidated(NotFound):
+class NeverValidated(NotFound, number=8082):
     """A subscriber's rows were never found equal to the publisher's, so there is no such time to start from."""
 
-    number = 8082
     fact = "no validation of {subscriber} has found all rows equal"
     hint = "Give a date, or let everything be repeated that metadata are left of: `--since start`."
     subscriber: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Invalid, RowtideError, numbered
+from rowtide.core.errors import Invalid, RowtideError
 from rowtide.core.row_values import Said
 
 FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
@@ -15,11 +15,9 @@ NOT_UTF_8 = ("22021", "a text in the row is not valid UTF-8")
 """Code, PostgreSQL's, and reason of refusing a row with such a text."""
 
 
-@numbered
-class RowsRefused(RowtideError):
+class RowsRefused(RowtideError, number=8007):
     """A node refuses rows: by a constraint, a trigger of the user's, or a type that does not take the value."""
 
-    number = 8007
     fact = "{table} refused a row ({code}): {reason}"
     hint = "See `rowtide merge conflicts PUBLICATION`; each synchronisation tries the row again."
     table: str
@@ -27,31 +25,23 @@ class RowsRefused(RowtideError):
     reason: Said
 
 
-@numbered
-class CopiedRowRefused(RowsRefused):
+class CopiedRowRefused(RowsRefused, number=8133):
     """A subscriber's database does not take a row of the copy that a subscription begins with."""
 
-    number = 8133
     fact = "{table} at the subscriber refused a row of the copy ({code}): {reason}"
-    hint = (
-        "Change the row at the publisher, or keep it from this subscriber with a filter or without "
-        "the column, and run the command again."
-    )
+    hint = """Change the row at the publisher, or keep it from this subscriber with a filter or without the column, and
+        run the command again."""
 
 
 OUTSIDE_REASON = "it is outside of the subscriber's partition"
 
 
-@numbered
-class RowOutsidePartition(RowsRefused):
+class RowOutsidePartition(RowsRefused, number=8027):
     """A subscriber wrote a row outside its partition."""
 
-    number = 8027
     fact = "{table} refused a row ({code}): {reason}"
-    hint = (
-        "With --partition-options 2 and 3 a subscriber may write only rows of its partition; see `rowtide merge "
-        "conflicts PUBLICATION`."
-    )
+    hint = """With --partition-options 2 and 3 a subscriber may write only rows of its partition; see `rowtide merge
+        conflicts PUBLICATION`."""
 
     @classmethod
     def of(cls, table: str) -> RowOutsidePartition:
@@ -59,29 +49,21 @@ class RowOutsidePartition(RowsRefused):
         return cls(table, "RT-8027", OUTSIDE_REASON)
 
 
-@numbered
-class PartitionMoved(RowsRefused):
+class PartitionMoved(RowsRefused, number=8040):
     """A subscriber changed a column that decides about partitions."""
 
-    number = 8040
     fact = "{table} refused a row ({code}): {reason}"
-    hint = (
-        "With --partition-options 1 a subscriber may not change the columns that filters use; see `rowtide merge "
-        "conflicts PUBLICATION`."
-    )
+    hint = """With --partition-options 1 a subscriber may not change the columns that filters use; see `rowtide merge
+        conflicts PUBLICATION`."""
 
 
-@numbered
-class RowNotHeld(RowsRefused):
+class RowNotHeld(RowsRefused, number=8140):
     """A subscriber wrote to a row that the publisher did not send to it, or that had left it."""
 
-    number = 8140
     fact = "{table} refused a row ({code}): {reason}"
-    hint = (
-        "The row stays as it is at the publisher, and is put right at the subscriber; what the subscriber had is in "
-        "the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run `rowtide "
-        "merge resolve CONFLICT --winner subscriber`."
-    )
+    hint = """The row stays as it is at the publisher, and is put right at the subscriber; what the subscriber had is in
+        the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run `rowtide merge
+        resolve CONFLICT --winner subscriber`."""
 
     @classmethod
     def of(cls, table: str) -> RowNotHeld:
@@ -89,16 +71,12 @@ class RowNotHeld(RowsRefused):
         return cls(table, "RT-8140", "the subscriber does not have the row: it was not sent there, or had left")
 
 
-@numbered
-class ParentNotThere(RowsRefused):
+class ParentNotThere(RowsRefused, number=8050):
     """The publisher does not have the row that an uploaded one references."""
 
-    number = 8050
     fact = "{table} refused a row ({code}): {reason}"
-    hint = (
-        "The row went to the conflict inbox with its parent, or alone if the publisher had deleted that; restore both "
-        "with `rowtide merge resolve CONFLICT --winner subscriber`."
-    )
+    hint = """The row went to the conflict inbox with its parent, or alone if the publisher had deleted that; restore
+        both with `rowtide merge resolve CONFLICT --winner subscriber`."""
 
     @classmethod
     def named(cls, table: str, parent: str, rowguid: str) -> ParentNotThere:
@@ -110,17 +88,13 @@ CHILDREN_NOT_SEEN = "RT-8160"
 """Code of what is refused, or lost, because a delete reaches rows that its sender had not seen."""
 
 
-@numbered
-class ChildrenNotSeen(RowsRefused):
+class ChildrenNotSeen(RowsRefused, number=8160):
     """A delete, or a new key, would reach rows, by foreign keys' actions, that the subscriber had not seen."""
 
-    number = 8160
     fact = "{table} refused a row ({code}): {reason}"
-    hint = (
-        "The row returns to the subscriber, with those that were deleted with it. Do it again once the subscriber has "
-        "the rows that reference it, or run `rowtide merge change-article PUBLICATION {table} --on-unseen-children "
-        "record`: each row that is lost becomes a conflict then."
-    )
+    hint = """The row returns to the subscriber, with those that were deleted with it. Do it again once the subscriber
+        has the rows that reference it, or run `rowtide merge change-article PUBLICATION {table} --on-unseen-children
+        record`: each row that is lost becomes a conflict then."""
 
     @classmethod
     def reaching(cls, table: str, child: str, rowguid: str) -> ChildrenNotSeen:
@@ -135,11 +109,9 @@ class ChildrenNotSeen(RowsRefused):
         return cls(table, CHILDREN_NOT_SEEN, f"it was deleted with row {rowguid} of {parent}, which stays")
 
 
-@numbered
-class RowTooLarge(RowtideError):
+class RowTooLarge(RowtideError, number=8143):
     """A subscriber's row is larger than is taken."""
 
-    number = 8143
     fact = "row {rowguid} of {table} at the subscriber has more than {limit:,} bytes"
     hint = "Make it smaller there, or give --max-row-bytes more: nothing of its batch was taken."
     table: str
@@ -147,41 +119,29 @@ class RowTooLarge(RowtideError):
     limit: int
 
 
-@numbered
-class UploadTooLarge(RowtideError):
+class UploadTooLarge(RowtideError, number=8144):
     """A subscriber has more to upload than is taken at once."""
 
-    number = 8144
     fact = "the subscriber uploads more than {limit}"
-    hint = (
-        "If that is right, as after a long time without a synchronisation, give --max-upload-rows or "
-        "--max-upload-bytes more; what was taken before stays."
-    )
+    hint = """If that is right, as after a long time without a synchronisation, give --max-upload-rows or
+        --max-upload-bytes more; what was taken before stays."""
     limit: str
 
 
-@numbered
-class IdentityRangeExhausted(RowtideError):
+class IdentityRangeExhausted(RowtideError, number=8053):
     """A table's key has no numbers left that a node could be given."""
 
-    number = 8053
     fact = "there are no numbers left for the key of {table}"
-    hint = (
-        "If the key is of a small integer type, use a larger one. At a node that publishes what it subscribes to, "
-        "synchronise with its own publisher first."
-    )
+    hint = """If the key is of a small integer type, use a larger one. At a node that publishes what it subscribes to,
+        synchronise with its own publisher first."""
     table: str
 
 
-@numbered
-class IdentityRangeMissing(Invalid):
+class IdentityRangeMissing(Invalid, number=8054):
     """A node has no numbers of a table that it could give to subscribers."""
 
-    number = 8054
     fact = "this node has no numbers of {table} that it could give to subscribers"
-    hint = (
-        "Publish the table with --identity-range. If another publisher numbers it, subscribe this node there as a "
-        "server (`rowtide merge add-subscription PUBLICATION --subscriber URL --type server`) to an article with "
-        "--publisher-identity-range."
-    )
+    hint = """Publish the table with --identity-range. If another publisher numbers it, subscribe this node there as a
+        server (`rowtide merge add-subscription PUBLICATION --subscriber URL --type server`) to an article with
+        --publisher-identity-range."""
     table: str

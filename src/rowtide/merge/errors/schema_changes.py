@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError
 from rowtide.core.row_values import Said
 
 
-@numbered
-class MergedTableAltered(RowtideError):
+class MergedTableAltered(RowtideError, number=8029):
     """A published table was altered, or its changes are no longer tracked."""
 
-    number = 8029
     fact = "table {table} of {node} was altered: {reason}"
-    hint = (
-        "Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize PUBLICATION "
-        "--subscriber URL`, for each subscriber if it is the publisher's table: it recreates triggers. With "
-        "--upload-first it compares the subscriber's rows with what it was sent, and uploads what was changed without "
-        "triggers."
-    )
+    hint = """Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize PUBLICATION
+        --subscriber URL`, for each subscriber if it is the publisher's table: it recreates triggers. With
+        --upload-first it compares the subscriber's rows with what it was sent, and uploads what was changed without
+        triggers."""
     node: str
     table: str
     reason: str
 
 
-@numbered
-class DefinitionsDiffer(RowtideError):
+class DefinitionsDiffer(RowtideError, number=8070):
     """The subscriber's definitions of articles are not the publisher's, or these not its tables."""
 
-    number = 8070
     fact = "the schema of {articles} was changed, and {subscriber} has not followed"
-    hint = (
-        "Run `rowtide merge sync PUBLICATION --subscriber {subscriber}`: it uploads the subscriber's changes, alters "
-        "its tables, and downloads."
-    )
+    hint = """Run `rowtide merge sync PUBLICATION --subscriber {subscriber}`: it uploads the subscriber's changes,
+        alters its tables, and downloads."""
     subscriber: str
     articles: str
 
 
-@numbered
-class SchemaAhead(DataLoss):
+class SchemaAhead(DataLoss, number=8071):
     """The subscriber has followed a schema change that the publisher does not know."""
 
-    number = 8071
     fact = "{subscriber} has schema version {version} of publication {publication}, which the publisher does not have"
-    hint = (
-        "The publisher was restored from a backup. Save changes that only the subscriber has, then run `rowtide merge "
-        "reinitialize {publication} --subscriber {subscriber}` without --upload-first: it alters the subscriber's "
-        "tables as the publisher's are."
-    )
+    hint = """The publisher was restored from a backup. Save changes that only the subscriber has, then run `rowtide
+        merge reinitialize {publication} --subscriber {subscriber}` without --upload-first: it alters the subscriber's
+        tables as the publisher's are."""
     subscriber: str
     version: int
     publication: str
 
 
-@numbered
-class ColumnsCollide(AlreadyExists):
+class ColumnsCollide(AlreadyExists, number=8072):
     """The publisher has a new column, and the subscriber one of this name with another type."""
 
-    number = 8072
     fact = "table {table} of the subscriber has a column {column} of type {present}, the publisher's has type {wanted}"
     hint = "Rename the subscriber's column, or give it the publisher's type, and synchronise again."
     table: str
@@ -66,41 +52,31 @@ class ColumnsCollide(AlreadyExists):
     wanted: str
 
 
-@numbered
-class SchemaChangeRefused(RowtideError):
+class SchemaChangeRefused(RowtideError, number=8073):
     """The subscriber's database refuses to alter a table as the publisher's was altered."""
 
-    number = 8073
     fact = "the subscriber refused a change of table {table} ({statement}): {reason}"
-    hint = (
-        "Remove the cause there and synchronise again; or alter the table there by hand, and mark the change with "
-        "`rowtide merge mark-schema-change PUBLICATION VERSION --skip`."
-    )
+    hint = """Remove the cause there and synchronise again; or alter the table there by hand, and mark the change with
+        `rowtide merge mark-schema-change PUBLICATION VERSION --skip`."""
     table: str
     statement: str
     reason: Said
 
 
-@numbered
-class KeyChanged(Denied):
+class KeyChanged(Denied, number=8074):
     """A merged table has another primary key than it was published with."""
 
-    number = 8074
     fact = "the primary key of table {table} was changed from ({before}) to ({after})"
-    hint = (
-        "Restore the key; or run `rowtide merge drop-article PUBLICATION {table}` and, after all have synchronised, "
-        "`add-article`."
-    )
+    hint = """Restore the key; or run `rowtide merge drop-article PUBLICATION {table}` and, after all have synchronised,
+        `add-article`."""
     table: str
     before: str
     after: str
 
 
-@numbered
-class ColumnNeeded(Denied):
+class ColumnNeeded(Denied, number=8075):
     """A filter or a resolver uses a column that the table no longer has."""
 
-    number = 8075
     fact = "{purpose} of {article} does not fit its table any more: {reason}"
     hint = "Replace it with `rowtide merge change-article PUBLICATION {article}`, or restore the column."
     purpose: str
@@ -108,22 +84,18 @@ class ColumnNeeded(Denied):
     reason: str
 
 
-@numbered
-class SchemaChangeUnknown(NotFound):
+class SchemaChangeUnknown(NotFound, number=8076):
     """The publication has no such schema change."""
 
-    number = 8076
     fact = "publication {publication} has no schema change {version}"
     hint = "List them with `rowtide merge schema-changes {publication}`."
     publication: str
     version: int
 
 
-@numbered
-class TableNotAltered(Invalid):
+class TableNotAltered(Invalid, number=8077):
     """The database refuses the clause of `alter-article`."""
 
-    number = 8077
     fact = "the database refused to alter table {table}: {reason}"
     hint = "Write what follows `alter table NAME` in the publisher's SQL; nothing was changed."
     table: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError
 
 
-@numbered
-class PriorityRefused(Invalid):
+class PriorityRefused(Invalid, number=8095):
     """A server's priority is not below its publisher's."""
 
-    number = 8095
     fact = "{subscriber} cannot have priority {priority} in {publication}, whose publisher has {publisher_priority}"
     hint = "Choose one from 0 up to, but below, the publisher's: 100, or its own as a subscriber that publishes again."
     subscriber: str
@@ -18,80 +16,60 @@ class PriorityRefused(Invalid):
     publisher_priority: float
 
 
-@numbered
-class MergeSubscriptionUnknown(NotFound):
+class MergeSubscriptionUnknown(NotFound, number=8013):
     """The publisher, the subscriber or both have no such subscription."""
 
-    number = 8013
     fact = "{subscriber} does not subscribe to {publication}"
-    hint = (
-        "Add it with `rowtide merge add-subscription {publication} --subscriber {subscriber}`; an earlier subscription "
-        "may have been dropped at one end."
-    )
+    hint = """Add it with `rowtide merge add-subscription {publication} --subscriber {subscriber}`; an earlier
+        subscription may have been dropped at one end."""
     subscriber: str
     publication: str
 
 
-@numbered
-class MergeSubscriptionExists(AlreadyExists):
+class MergeSubscriptionExists(AlreadyExists, number=8014):
     """The database subscribes already."""
 
-    number = 8014
     fact = "{subscriber} already subscribes to {publication}"
     hint = "Synchronise it with `rowtide merge sync {publication} --subscriber {subscriber}`, or drop it first."
     subscriber: str
     publication: str
 
 
-@numbered
-class AddressTaken(AlreadyExists):
+class AddressTaken(AlreadyExists, number=8134):
     """Another database subscribes by the same address: it was moved, or is on another machine, or is gone."""
 
-    number = 8134
     fact = "another database subscribes to {publication} as {subscriber}; last synchronised {last}"
-    hint = (
-        "Subscribe this one by another path or name: two machines' databases must not share one. If the other is gone "
-        "for good, run `rowtide merge drop-subscription {publication} --subscriber {subscriber} --ignore-subscriber` "
-        "first."
-    )
+    hint = """Subscribe this one by another path or name: two machines' databases must not share one. If the other is
+        gone for good, run `rowtide merge drop-subscription {publication} --subscriber {subscriber} --ignore-subscriber`
+        first."""
     subscriber: str
     publication: str
     last: str
 
 
-@numbered
-class SubscriberIsHub(AlreadyExists):
+class SubscriberIsHub(AlreadyExists, number=8132):
     """A database has the publication itself: it is the hub, or a copy of the hub."""
 
-    number = 8132
     fact = "{subscriber} is the publisher of {publication}, or a copy of it"
-    hint = (
-        "Name another database. In a copy, and there alone, `rowtide merge drop-subscription {publication} "
-        "--subscriber URL --ignore-subscriber` for each of its subscriptions and `rowtide merge drop-publication "
-        "{publication}` remove what came along; then subscribe it with --existing."
-    )
+    hint = """Name another database. In a copy, and there alone, `rowtide merge drop-subscription {publication}
+        --subscriber URL --ignore-subscriber` for each of its subscriptions and `rowtide merge drop-publication
+        {publication}` remove what came along; then subscribe it with --existing."""
     subscriber: str
     publication: str
 
 
-@numbered
-class SubscriberHasTable(AlreadyExists):
+class SubscriberHasTable(AlreadyExists, number=8016):
     """The subscriber has a table that the snapshot would create."""
 
-    number = 8016
     fact = "the subscriber already has a table {table}"
-    hint = (
-        "Drop or rename it there: the subscription creates it, with its rows, constraints and triggers. Two "
-        "publications of one publisher share a table if neither filters it."
-    )
+    hint = """Drop or rename it there: the subscription creates it, with its rows, constraints and triggers. Two
+        publications of one publisher share a table if neither filters it."""
     table: str
 
 
-@numbered
-class PartitionValueMissing(Invalid):
+class PartitionValueMissing(Invalid, number=8025):
     """A filter uses a value that the subscription does not give."""
 
-    number = 8025
     fact = "publication {publication} is filtered by {function}(), for which the subscription gives no value"
     hint = "Add {option}; the value is stored with the subscription."
     publication: str
@@ -99,11 +77,9 @@ class PartitionValueMissing(Invalid):
     option: str
 
 
-@numbered
-class PartitionValueUnfit(Invalid):
+class PartitionValueUnfit(Invalid, number=8041):
     """A filter converts a value of the subscription, which is not of the type."""
 
-    number = 8041
     fact = "publication {publication} is filtered by {function}() as {type_name}, which {value} is not"
     hint = "Give a value of the type: a date as YYYY-MM-DD, a number in plain digits."
     publication: str
@@ -112,62 +88,46 @@ class PartitionValueUnfit(Invalid):
     type_name: str
 
 
-@numbered
-class IdentityRangeUnfit(Denied):
+class IdentityRangeUnfit(Denied, number=8055):
     """A file cannot be numbered from ranges that its publisher has from another publisher."""
 
-    number = 8055
     fact = "a file cannot be given numbers of {table} by a publisher that has them from another publisher"
-    hint = (
-        "SQLite numbers a row above all that the file has, and rows of the other publisher may be above the ranges of "
-        "this one: subscribe a PostgreSQL database here, or the file there."
-    )
+    hint = """SQLite numbers a row above all that the file has, and rows of the other publisher may be above the ranges
+        of this one: subscribe a PostgreSQL database here, or the file there."""
     table: str
 
 
-@numbered
-class PartitionUnused(Invalid):
+class PartitionUnused(Invalid, number=8060):
     """A subscriber is to move to another partition, but all subscribers have all rows."""
 
-    number = 8060
     fact = "no article of {publication} is filtered: its subscribers have all rows"
-    hint = (
-        "Filter articles with `rowtide merge add-article {publication} TABLE --where CONDITION`, before the first "
-        "subscription."
-    )
+    hint = """Filter articles with `rowtide merge add-article {publication} TABLE --where CONDITION`, before the first
+        subscription."""
     publication: str
 
 
-@numbered
-class TablesUnfit(Invalid):
+class TablesUnfit(Invalid, number=8061):
     """Tables of a subscriber cannot take the rows of their articles."""
 
-    number = 8061
     fact = "tables of {subscriber} do not fit: {misfits}"
     hint = "Change the tables as stated, all of them, and repeat the command."
     subscriber: str
     misfits: str
 
 
-@numbered
-class SnapshotUnfit(Invalid):
+class SnapshotUnfit(Invalid, number=8110):
     """A prepared snapshot is not of the publication or the partition."""
 
-    number = 8110
     fact = "the snapshot in {folder} cannot be used: {reason}"
-    hint = (
-        "Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot PUBLICATION --to "
-        "FOLDER` makes one."
-    )
+    hint = """Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot PUBLICATION --to
+        FOLDER` makes one."""
     folder: str
     reason: str
 
 
-@numbered
-class SnapshotOutdated(RowtideError):
+class SnapshotOutdated(RowtideError, number=8111):
     """The publisher can no longer tell what was changed after a prepared snapshot."""
 
-    number = 8111
     fact = "the snapshot in {folder}, of {taken}, is too old: {reason}"
     hint = "Make a new one by `rowtide merge snapshot PUBLICATION --to FOLDER`."
     folder: str
@@ -175,58 +135,42 @@ class SnapshotOutdated(RowtideError):
     reason: str
 
 
-@numbered
-class SnapshotDamaged(RowtideError):
+class SnapshotDamaged(RowtideError, number=8112):
     """A file of a prepared snapshot is missing, or has other contents than were written."""
 
-    number = 8112
     fact = "the file {path} of a snapshot is damaged: {reason}"
-    hint = (
-        "Copy it again, or make a new snapshot by `rowtide merge snapshot PUBLICATION --to FOLDER`; what was delivered "
-        "stays."
-    )
+    hint = """Copy it again, or make a new snapshot by `rowtide merge snapshot PUBLICATION --to FOLDER`; what was
+        delivered stays."""
     path: str
     reason: str
 
 
-@numbered
-class ChangesNotUploaded(RowtideError):
+class ChangesNotUploaded(RowtideError, number=8131):
     """A subscription was to be dropped after an upload, and the publisher lacks some changes of the subscriber."""
 
-    number = 8131
     fact = "the subscription of {subscriber} stays: the publisher does not have all of its changes: {changes}"
-    hint = (
-        "`rowtide merge conflicts PUBLICATION` and `rowtide merge sync PUBLICATION --subscriber {subscriber}` say why "
-        "they are refused. To give them up, drop the subscription without --upload-first."
-    )
+    hint = """`rowtide merge conflicts PUBLICATION` and `rowtide merge sync PUBLICATION --subscriber {subscriber}` say
+        why they are refused. To give them up, drop the subscription without --upload-first."""
     subscriber: str
     changes: str
 
 
-@numbered
-class UploadNotComparable(DataLoss):
+class UploadNotComparable(DataLoss, number=8021):
     """The publisher has purged the metadata that it needs to order the subscriber's changes."""
 
-    number = 8021
     fact = "the changes of {subscriber} cannot be compared with those of other nodes: {reason}"
-    hint = (
-        "Export what you need from the subscriber, and run `rowtide merge reinitialize PUBLICATION --subscriber "
-        "{subscriber}` without --upload-first."
-    )
+    hint = """Export what you need from the subscriber, and run `rowtide merge reinitialize PUBLICATION --subscriber
+        {subscriber}` without --upload-first."""
     subscriber: str
     reason: str
 
 
-@numbered
-class SubscriptionExpired(DataLoss):
+class SubscriptionExpired(DataLoss, number=8018):
     """The subscriber has not synchronised for longer than the retention."""
 
-    number = 8018
     fact = "{subscriber} last synchronised on {last}, more than {days} days ago"
-    hint = (
-        "Run `rowtide merge reinitialize PUBLICATION --subscriber {subscriber}`, with --upload-first to keep the "
-        "subscriber's own changes."
-    )
+    hint = """Run `rowtide merge reinitialize PUBLICATION --subscriber {subscriber}`, with --upload-first to keep the
+        subscriber's own changes."""
     subscriber: str
     last: str
     days: int

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Invalid, Retryable, RowtideError, numbered
+from rowtide.core.errors import Invalid, Retryable, RowtideError
 
 
-@numbered
-class ValidationFailed(RowtideError):
+class ValidationFailed(RowtideError, number=20574):
     """Rows at subscribers differ from the published rows (SQL Server: 20574)."""
 
-    number = 20574
     fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
     hint = "Run `rowtide replication validate {publication} --differences`, which lists the rows that differ."
     publication: str
@@ -17,40 +15,30 @@ class ValidationFailed(RowtideError):
     count: int
 
 
-@numbered
-class ArticlesNotCompared(Retryable):
+class ArticlesNotCompared(Retryable, number=7235):
     """Some articles could not be compared: the reasons are listed."""
 
-    number = 7235
     fact = "{count} articles at subscribers of {publication} could not be compared with the published rows: {reasons}"
-    hint = (
-        "What is on its way passes: validate again once everything is delivered, or with --wait. Of a table that was "
-        "dropped, drop the article; what else keeps tables from being compared is named."
-    )
+    hint = """What is on its way passes: validate again once everything is delivered, or with --wait. Of a table that
+        was dropped, drop the article; what else keeps tables from being compared is named."""
     publication: str
     count: int
     reasons: str
 
 
-@numbered
-class SubscriberRowsDiffer(RowtideError):
+class SubscriberRowsDiffer(RowtideError, number=7237):
     """Rows at subscribers differ from the published rows, which are listed."""
 
-    number = 7237
     fact = "{count} rows at subscribers of {publication} differ from the published ones"
-    hint = (
-        "Run `rowtide replication validate {publication} --repair`, or `rowtide replication reinitialize "
-        "{publication}`, which copies all rows."
-    )
+    hint = """Run `rowtide replication validate {publication} --repair`, or `rowtide replication reinitialize
+        {publication}`, which copies all rows."""
     publication: str
     count: int
 
 
-@numbered
-class RowsNotRepaired(RowtideError):
+class RowsNotRepaired(RowtideError, number=7238):
     """Rows at subscribers still differ from the published rows after a repair."""
 
-    number = 7238
     fact = "{count} rows at subscribers of {publication} were not repaired: {extra} extra, {refused} refused"
     hint = "--delete-extra deletes extra rows, which may be what others are refused for; the reasons are listed."
     publication: str
@@ -59,11 +47,9 @@ class RowsNotRepaired(RowtideError):
     refused: int
 
 
-@numbered
-class RowKeyInvalid(Invalid):
+class RowKeyInvalid(Invalid, number=7239):
     """A row is looked for by something else than its key."""
 
-    number = 7239
     fact = "no row of {table} can be found by {key}: {reason}"
     hint = "Give one value for each column of the primary key, in its order: rowtide replication row TABLE KEY..."
     table: str
@@ -71,11 +57,9 @@ class RowKeyInvalid(Invalid):
     reason: str
 
 
-@numbered
-class LogNotRead(Retryable):
+class LogNotRead(Retryable, number=7236):
     """A process holds the right to read the log, but does not read it."""
 
-    number = 7236
     fact = "the log was not read beyond LSN {position} for {seconds} s"
     hint = "`rowtide replication status` tells what keeps it from being read."
     position: str

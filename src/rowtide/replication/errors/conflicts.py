@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, Retryable, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, Retryable, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.row_values import RowKey
 
 
-@numbered
-class TableDeliveredAlready(AlreadyExists):
+class TableDeliveredAlready(AlreadyExists, number=7162):
     """A subscriber's table can receive only one article."""
 
-    number = 7162
     fact = "{table} of {subscriber} already receives changes from publication {publication}"
     hint = "Drop that subscription first, or publish the table in only one of the publications."
     table: str
@@ -19,99 +17,73 @@ class TableDeliveredAlready(AlreadyExists):
     publication: str
 
 
-@numbered
-class TableDeliveredBack(Invalid):
+class TableDeliveredBack(Invalid, number=7163):
     """With --forward, a subscriber that publishes the table to this database would get its own changes back."""
 
-    number = 7163
     fact = "{subscriber} publishes {table} to this database: forwarded, its changes would come back"
     hint = "Leave out --forward: only this database's own changes are delivered then."
     subscriber: str
     table: str
 
 
-@numbered
-class TableDeliveredInRing(Invalid):
+class TableDeliveredInRing(Invalid, number=7171):
     """Publications form a ring of databases, in which changes would circulate."""
 
-    number = 7171
     fact = "{table} is delivered back to this database by way of {path}: changes would circulate"
-    hint = (
-        "Break the ring with `rowtide replication drop-subscription PUBLICATION --subscriber URL` at one of these "
-        "databases, or add subscriptions without --forward between all of them."
-    )
+    hint = """Break the ring with `rowtide replication drop-subscription PUBLICATION --subscriber URL` at one of these
+        databases, or add subscriptions without --forward between all of them."""
     table: str
     path: str
 
 
-@numbered
-class TableDeliveredTwice(Invalid):
+class TableDeliveredTwice(Invalid, number=7246):
     """A subscriber would get the same changes by two ways."""
 
-    number = 7246
     fact = "{subscriber} already receives the same changes of {table} by another subscription"
     hint = "Leave out --forward, or drop the other subscription: each change must arrive by one way only."
     table: str
     subscriber: str
 
 
-@numbered
-class ForwardingUndecided(Invalid):
+class ForwardingUndecided(Invalid, number=7247):
     """The publisher receives changes of a table, and nothing says whether the subscriber is to get them."""
 
-    number = 7247
     fact = "this database receives changes of {table} from others, which {subscriber} does not get from there"
-    hint = (
-        "Add --forward to deliver them too, as in a chain; subscribe it to those databases first; or add --no-forward "
-        "if it is to lack them."
-    )
+    hint = """Add --forward to deliver them too, as in a chain; subscribe it to those databases first; or add
+        --no-forward if it is to lack them."""
     table: str
     subscriber: str
 
 
-@numbered
-class TriggersUnsent(Invalid):
+class TriggersUnsent(Invalid, number=7249):
     """What a subscriber's triggers write in delivered transactions is not sent by its own publications."""
 
-    number = 7249
     fact = "{triggers} would write in delivered transactions, which the publications of {subscriber} do not send"
-    hint = (
-        "Add the subscription with --constraints not-for-replication, or drop the triggers. What the publisher's "
-        "triggers write is delivered."
-    )
+    hint = """Add the subscription with --constraints not-for-replication, or drop the triggers. What the publisher's
+        triggers write is delivered."""
     triggers: str
     subscriber: str
 
 
-@numbered
-class OriginMissing(RowtideError):
+class OriginMissing(RowtideError, number=7248):
     """A session that delivers has no replication origin: PostgreSQL's own subscriptions take its changes for local."""
 
-    number = 7248
     fact = "delivery to {subscriber} has no replication origin: {reason}"
-    hint = (
-        "rowtide's own publications are not affected. For subscriptions with `origin = none`, a superuser has to grant "
-        "execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
-        "pg_replication_origin_xact_reset to the role, or to raise max_replication_slots."
-    )
+    hint = """rowtide's own publications are not affected. For subscriptions with `origin = none`, a superuser has to
+        grant execute on pg_replication_origin_create, pg_replication_origin_session_setup and
+        pg_replication_origin_xact_reset to the role, or to raise max_replication_slots."""
     subscriber: str
     reason: str
 
 
-@numbered
-class ConflictFound(RowtideError):
+class ConflictFound(RowtideError, number=22815):
     """A delivered change meets another one at the subscriber (SQL Server: 22815)."""
 
-    number = 22815
-    fact = (
-        "conflict of type {kind} at {subscriber} in {table} with key {key} (command {command_id} of the transaction at "
-        "LSN {lsn})"
-    )
-    hint = (
-        "`rowtide replication conflicts {publication}` has both rows. Run `rowtide replication change-subscription "
-        "{publication} --subscriber {subscriber} --conflicts apply`, or `skip`, and `rowtide replication resume "
-        "{publication} --subscriber {subscriber}`; and set it to stop again once it is delivered."
-    )
+    fact = """conflict of type {kind} at {subscriber} in {table} with key {key} (command {command_id} of the transaction
+        at LSN {lsn})"""
+    hint = """`rowtide replication conflicts {publication}` has both rows. Run `rowtide replication change-subscription
+        {publication} --subscriber {subscriber} --conflicts apply`, or `skip`, and `rowtide replication resume
+        {publication} --subscriber {subscriber}`; and set it to stop again once it is delivered."""
     lsn: CommitLsn
     command_id: int
     kind: str
@@ -121,91 +93,68 @@ class ConflictFound(RowtideError):
     publication: str
 
 
-@numbered
-class ConflictsNotDetectable(Invalid):
+class ConflictsNotDetectable(Invalid, number=7250):
     """Conflicts of an article cannot be detected."""
 
-    number = 7250
     fact = "conflicts of {table} cannot be detected: {reason}"
     hint = "Publish it as whole rows with its key, without row filter and custom procedures; or add --conflicts none."
     table: str
     reason: str
 
 
-@numbered
-class ConflictsUndecided(Invalid):
+class ConflictsUndecided(Invalid, number=7251):
     """The opposite subscription does not look for conflicts."""
 
-    number = 7251
     fact = "{subscriber} delivers {table} to this database, and nothing says what is done about conflicts there"
-    hint = (
-        "First run `rowtide replication change-subscription PUBLICATION --subscriber URL --conflicts stop` there, or "
-        "with another resolver; or add --conflicts none if no row is changed at both."
-    )
+    hint = """First run `rowtide replication change-subscription PUBLICATION --subscriber URL --conflicts stop` there,
+        or with another resolver; or add --conflicts none if no row is changed at both."""
     table: str
     subscriber: str
 
 
-@numbered
-class CommitTimesNotKept(Invalid):
+class CommitTimesNotKept(Invalid, number=7253):
     """Last commit time needs the commit times of rows."""
 
-    number = 7253
     fact = "the server of {database} does not keep commit times"
     hint = "Run `alter system set track_commit_timestamp = on` as a superuser and restart the server, at both ends."
     database: str
 
 
-@numbered
-class OriginNeeded(Retryable):
+class OriginNeeded(Retryable, number=7254):
     """Last commit time needs a replication origin of the session."""
 
-    number = 7254
     fact = "delivery to {subscriber} has no replication origin: {reason}"
-    hint = (
-        "A superuser has to grant execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
-        "pg_replication_origin_xact_setup to the role, or to raise max_active_replication_origins (up to PostgreSQL "
-        "17 max_replication_slots). Another agent of the subscription may still have it."
-    )
+    hint = """A superuser has to grant execute on pg_replication_origin_create, pg_replication_origin_session_setup and
+        pg_replication_origin_xact_setup to the role, or to raise max_active_replication_origins (up to PostgreSQL 17
+        max_replication_slots). Another agent of the subscription may still have it."""
     subscriber: str
     reason: str
 
 
-@numbered
-class ClockSkewed(RowtideError):
+class ClockSkewed(RowtideError, number=7255):
     """The publisher's clock is so far ahead that the last commit time says nothing."""
 
-    number = 7255
     fact = "the publisher has committed {ahead_s:.1f} s ahead of the clock of {subscriber}"
-    hint = (
-        "Set the servers' clocks by NTP, then run `rowtide replication resume PUBLICATION --subscriber {subscriber}`."
-    )
+    hint = """Set the servers' clocks by NTP, then run `rowtide replication resume PUBLICATION --subscriber
+        {subscriber}`."""
     subscriber: str
     ahead_s: float
 
 
-@numbered
-class ConflictsFixed(Invalid):
+class ConflictsFixed(Invalid, number=7252):
     """A subscription that looks for conflicts has no procedures, and goes on looking for them."""
 
-    number = 7252
     fact = "the subscription cannot stop looking for conflicts"
     hint = "Choose stop, apply, skip or last-commit-time; or drop the subscription and add it again."
 
 
-@numbered
-class IndexOfOther(Invalid):
+class IndexOfOther(Invalid, number=7193):
     """By last commit time, rowtide would evaluate an index's expressions with more rights than its owner has."""
 
-    number = 7193
-    fact = (
-        "the unique index of {table} on {index} calls functions, operators or types that are not the server's: role "
-        "{owner}, the table's owner, could define them, and they would run with the rights of the subscription's role"
-    )
-    hint = (
-        "Connect the subscription as {owner}; or let a superuser own the table; or write the index with the server's "
-        "functions and types. Only --conflicts last-commit-time evaluates it."
-    )
+    fact = """the unique index of {table} on {index} calls functions, operators or types that are not the server's: role
+        {owner}, the table's owner, could define them, and they would run with the rights of the subscription's role"""
+    hint = """Connect the subscription as {owner}; or let a superuser own the table; or write the index with the
+        server's functions and types. Only --conflicts last-commit-time evaluates it."""
     table: str
     index: str
     owner: str

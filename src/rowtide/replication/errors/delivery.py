@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.row_values import RowKey, Said
 
 
-@numbered
-class CustomScriptFailed(RowtideError):
+class CustomScriptFailed(RowtideError, number=7261):
     """The custom script of an article failed after a schema change, of which nothing was applied."""
 
-    number = 7261
     fact = "custom script {script} of {table} failed with the schema change of the transaction at LSN {lsn}: {reason}"
-    hint = (
-        "Register a corrected one: `rowtide replication register-custom-scripting PUBLICATION {table} --sql FILE "
-        "--from {lsn}`. Then run `rowtide replication resume PUBLICATION`, or `run`."
-    )
+    hint = """Register a corrected one: `rowtide replication register-custom-scripting PUBLICATION {table} --sql FILE
+        --from {lsn}`. Then run `rowtide replication resume PUBLICATION`, or `run`."""
     script: str
     table: str
     lsn: str
     reason: Said
 
 
-@numbered
-class AgentReplaced(RowtideError):
+class AgentReplaced(RowtideError, number=7113):
     """Another agent has taken over this subscription."""
 
-    number = 7113
     fact = "another agent has taken over delivery to {subscriber} ({found})"
     hint = "`rowtide replication status` lists the process that delivers it; a run continues once that one has ended."
     subscriber: str
     found: str
 
 
-@numbered
-class RowNotFound(NotFound):
+class RowNotFound(NotFound, number=20598):
     """The row to be updated or deleted does not exist at the subscriber (SQL Server: 20598)."""
 
-    number = 20598
-    fact = (
-        "the row with key {key} of {table} was not found at the subscriber when applying {command} "
-        "(command {command_id} of the transaction at LSN {lsn})"
-    )
-    hint = (
-        "The row was changed at the subscriber. Run `rowtide replication validate PUBLICATION --repair`, or restore it "
-        "there; delivery then resumes with this command."
-    )
+    fact = """the row with key {key} of {table} was not found at the subscriber when applying {command} (command
+        {command_id} of the transaction at LSN {lsn})"""
+    hint = """The row was changed at the subscriber. Run `rowtide replication validate PUBLICATION --repair`, or restore
+        it there; delivery then resumes with this command."""
     lsn: CommitLsn
     command_id: int
     table: str
@@ -54,15 +42,11 @@ class RowNotFound(NotFound):
     command: str
 
 
-@numbered
-class CommandRefused(RowtideError):
+class CommandRefused(RowtideError, number=7114):
     """The subscriber refused a command."""
 
-    number = 7114
-    fact = (
-        "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason} "
-        "(command {command_id} of the transaction at LSN {lsn})"
-    )
+    fact = """the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason} (command {command_id} of
+        the transaction at LSN {lsn})"""
     hint = "Fix the cause at the subscriber; delivery then resumes with this command."
     lsn: CommitLsn
     command_id: int
@@ -77,22 +61,18 @@ CommandError = RowNotFound | CommandRefused
 """An error of one command."""
 
 
-@numbered
-class BatchRefused(RowtideError):
+class BatchRefused(RowtideError, number=7110):
     """The commit of a batch failed: a deferred constraint was violated."""
 
-    number = 7110
     fact = "the subscriber refused to commit a batch ({sqlstate}): {reason}"
     hint = "Fix the cause at the subscriber, such as a violated deferred constraint; delivery then repeats the batch."
     sqlstate: str
     reason: Said
 
 
-@numbered
-class SchemaChanged(RowtideError):
+class SchemaChanged(RowtideError, number=7116):
     """A published table was altered in a way that its subscriber cannot be: delivery stops before the change."""
 
-    number = 7116
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
     hint = "Run `rowtide replication reinitialize PUBLICATION`, which copies the tables again."
     table: str
@@ -100,25 +80,19 @@ class SchemaChanged(RowtideError):
     change: str
 
 
-@numbered
-class IdentityLost(SchemaChanged):
+class IdentityLost(SchemaChanged, number=7286):
     """The log of a published table has not the old rows that delivery needs: its replica identity was changed."""
 
-    number = 7286
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
-    hint = (
-        "Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume "
-        "PUBLICATION`: delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."
-    )
+    hint = """Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume
+        PUBLICATION`: delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."""
     quoted: str
     """The table as SQL takes it."""
 
 
-@numbered
-class IdentityUnfit(RowtideError):
+class IdentityUnfit(RowtideError, number=7287):
     """The next updated or deleted row of a published table stops its delivery: its replica identity was changed."""
 
-    number = 7287
     fact = "delivery stops at the next update or delete of published table {table}: {reason}"
     hint = "Run `alter table {quoted} replica identity full` at the publisher."
     table: str
@@ -127,40 +101,30 @@ class IdentityUnfit(RowtideError):
     """The table as SQL takes it."""
 
 
-@numbered
-class ArticleSuspended(DataLoss):
+class ArticleSuspended(DataLoss, number=7166):
     """A row of a published table cannot be sent, or the subscriber cannot store it; other tables continue."""
 
-    number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
-    hint = (
-        "Once the row is gone, copy the table with `rowtide replication reinitialize PUBLICATION --article {table}`; "
-        "others continue."
-    )
+    hint = """Once the row is gone, copy the table with `rowtide replication reinitialize PUBLICATION --article
+        {table}`; others continue."""
     table: str
     lsn: str
     reason: str
 
 
-@numbered
-class PublishedTableDropped(RowtideError):
+class PublishedTableDropped(RowtideError, number=7164):
     """A published table was dropped at the publisher; other tables continue."""
 
-    number = 7164
     fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
-    hint = (
-        "A new table of that name is not published: drop the article with `rowtide replication drop-article "
-        "PUBLICATION {table}`, and add it again, with `--if-exists drop` or truncate for the table that the subscriber "
-        "keeps."
-    )
+    hint = """A new table of that name is not published: drop the article with `rowtide replication drop-article
+        PUBLICATION {table}`, and add it again, with `--if-exists drop` or truncate for the table that the subscriber
+        keeps."""
     table: str
 
 
-@numbered
-class ArticleCopiedAgain(RowtideError):
+class ArticleCopiedAgain(RowtideError, number=7202):
     """A published table was altered in a way that the log does not tell; it is copied again, and others continue."""
 
-    number = 7202
     fact = "published table {table} is copied again from LSN {lsn} on: {reason}"
     hint = "Other tables are delivered meanwhile; `rowtide replication status` says how far the copy is."
     table: str
@@ -171,111 +135,85 @@ class ArticleCopiedAgain(RowtideError):
 ArticleEnded = PublishedTableDropped | ArticleSuspended | ArticleCopiedAgain
 
 
-@numbered
-class ChangesLost(DataLoss):
+class ChangesLost(DataLoss, number=7117):
     """Changes are missing: a transaction was skipped, or the log was restarted."""
 
-    number = 7117
     fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
     hint = "Run `rowtide replication reinitialize PUBLICATION`, which copies the tables again."
     lsn: str
     reason: str
 
 
-@numbered
-class SubscriberBehind(DataLoss):
+class SubscriberBehind(DataLoss, number=7118):
     """The subscriber needs changes that the log store no longer has."""
 
-    number = 7118
     fact = "{subscriber} needs the changes from LSN {needed} on, but the log store begins at {low}"
-    hint = (
-        "Run `rowtide replication reinitialize PUBLICATION --subscriber {subscriber}`, which copies the tables again."
-    )
+    hint = """Run `rowtide replication reinitialize PUBLICATION --subscriber {subscriber}`, which copies the tables
+        again."""
     subscriber: str
     needed: str
     low: str
 
 
-@numbered
-class SubscriberAhead(DataLoss):
+class SubscriberAhead(DataLoss, number=7128):
     """The subscriber has changes that the log store lacks.
 
     The publisher or the log store was restored from a backup.
     """
 
-    number = 7128
     fact = "{subscriber} has the changes up to LSN {delivered}, but the log was read only up to LSN {read}"
-    hint = (
-        "The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize "
-        "PUBLICATION --subscriber {subscriber}`, which copies the tables as they are now."
-    )
+    hint = """The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize
+        PUBLICATION --subscriber {subscriber}`, which copies the tables as they are now."""
     subscriber: str
     delivered: str
     read: str
 
 
-@numbered
-class SubscriptionsFailed(RowtideError):
+class SubscriptionsFailed(RowtideError, number=7150):
     """Several subscriptions of a run stopped, each with its own error."""
 
-    number = 7150
     fact = "{count} subscriptions stopped with an error: {named}"
     hint = "Resolve each error, as reported when it occurred and by `rowtide replication errors`, and run again."
     count: int
     named: str
 
 
-@numbered
-class SubscriptionDeactivated(DataLoss):
+class SubscriptionDeactivated(DataLoss, number=21011):
     """A subscription was behind for longer than the retention (SQL Server: 21011)."""
 
-    number = 21011
-    fact = (
-        "the subscription of {subscriber} to {publication} was deactivated: "
-        "its oldest undelivered change exceeds the retention"
-    )
-    hint = (
-        "Run `rowtide replication reinitialize {publication} --subscriber {subscriber}`, which copies its tables "
-        "again. `rowtide replication change-distribution --max-retention-hours HOURS` keeps undelivered changes longer."
-    )
+    fact = """the subscription of {subscriber} to {publication} was deactivated: its oldest undelivered change exceeds
+        the retention"""
+    hint = """Run `rowtide replication reinitialize {publication} --subscriber {subscriber}`, which copies its tables
+        again. `rowtide replication change-distribution --max-retention-hours HOURS` keeps undelivered changes
+        longer."""
     publication: str
     subscriber: str
 
 
-@numbered
-class CopyUnreadable(RowtideError):
+class CopyUnreadable(RowtideError, number=7130):
     """A published table could not be read for a snapshot."""
 
-    number = 7130
     fact = "published table {table} could not be copied: {reason}"
-    hint = (
-        "Grant select on it to the agent's role. If the table was altered, drop the subscription and the article, "
-        "and add them again."
-    )
+    hint = """Grant select on it to the agent's role. If the table was altered, drop the subscription and the article,
+        and add them again."""
     table: str
     reason: Said
 
 
-@numbered
-class CopyRefused(RowtideError):
+class CopyRefused(RowtideError, number=7131):
     """The subscriber refused rows of a snapshot, or the constraints created after them."""
 
-    number = 7131
     fact = "the subscriber refused the snapshot of {table} ({sqlstate}): {reason}"
-    hint = (
-        "Fix the cause at the subscriber, and the copy resumes; "
-        "or drop the subscription and add it again with --if-exists drop."
-    )
+    hint = """Fix the cause at the subscriber, and the copy resumes; or drop the subscription and add it again with
+        --if-exists drop."""
     table: str
     sqlstate: str
     reason: Said
 
 
-@numbered
-class JoiningRefused(Invalid):
+class JoiningRefused(Invalid, number=7200):
     """The subscriber refuses to make a copied article one of its subscription's; the others go on."""
 
-    number = 7200
     fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
     hint = "Remove the cause at the subscriber, then run `rowtide replication resume PUBLICATION`."
     table: str

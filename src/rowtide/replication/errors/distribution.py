@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, numbered
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable
 
 
-@numbered
-class DistributorUnreachable(Retryable):
+class DistributorUnreachable(Retryable, number=7263):
     """The distribution database, which is not the publisher, cannot be reached."""
 
-    number = 7263
     fact = "the distribution database {url} cannot be reached: {reason}"
     hint = "Start it, or check network and password; `rowtide replication move-distribution URL` names another place."
     url: str
     reason: str
 
 
-@numbered
-class DistributionMoved(Retryable):
+class DistributionMoved(Retryable, number=7294):
     """The distribution database was moved, or the last publication dropped, while a statement on it waited or ran."""
 
-    number = 7294
     fact = "the distribution database left its place meanwhile: {reason}"
     hint = "An agent goes on where it is now; repeat a command."
     reason: str
 
 
-@numbered
-class DistributionElsewhere(AlreadyExists):
+class DistributionElsewhere(AlreadyExists, number=7264):
     """The database has its distribution database at another place."""
 
-    number = 7264
     fact = "the distribution database of {database} is {found}, not {wanted}"
     hint = "Omit --distribution-db, or move it: `rowtide replication move-distribution {wanted}`."
     database: str
@@ -38,44 +32,34 @@ class DistributionElsewhere(AlreadyExists):
     wanted: str
 
 
-@numbered
-class DistributionMissing(NotFound):
+class DistributionMissing(NotFound, number=7265):
     """Where the distribution database is recorded to be there is none."""
 
-    number = 7265
     fact = "there is no distribution database of this publisher at {url} (schema {schema})"
-    hint = (
-        "Repeat an interrupted `rowtide replication add-publication NAME` or `rowtide replication drop-publication "
-        "NAME`; or restore a dump of it, and name its place by `rowtide replication move-distribution URL`."
-    )
+    hint = """Repeat an interrupted `rowtide replication add-publication NAME` or `rowtide replication drop-publication
+        NAME`; or restore a dump of it, and name its place by `rowtide replication move-distribution URL`."""
     url: str
     schema: str
 
 
-@numbered
-class NotADistributor(NotFound):
+class NotADistributor(NotFound, number=7151):
     """The database has no publications, and so no retention."""
 
-    number = 7151
     fact = "the database {database} has no publications"
     hint = "Create one first with `rowtide replication add-publication NAME`."
     database: str
 
 
-@numbered
-class PublicationThresholdInvalid(Invalid):
+class PublicationThresholdInvalid(Invalid, number=7196):
     """A threshold of a publication is out of range."""
 
-    number = 7196
     fact = "a threshold of latency is a number of seconds, one of expiration 0 to 100 percent of the retention"
     hint = "Use whole numbers; 0 stands for the default, 300 seconds and 75 percent."
 
 
-@numbered
-class DistributionRetentionInvalid(Invalid):
+class DistributionRetentionInvalid(Invalid, number=7152):
     """A retention is at least one hour."""
 
-    number = 7152
     fact = "a retention of {hours} hours is not valid"
     hint = "Use a whole number of hours, at least 1; the default is 72."
     hours: int

@@ -34,7 +34,7 @@ class ArticlePublishing(ReplicationHandle, ABC):
 
         The publication's subscribers get its rows while everything else is delivered; `if_exists`: what becomes of a
         table of that name that one has already. Raises `ArticleExists`, `TableNotFound`, `LockNotObtained`, and what
-        refuses the table, columns, commands or filter: errors of `rowtide.replication.errors`.
+        refuses the table, columns, commands or filter: errors of `rowtide.errors`.
         """
         from rowtide.replication.publishing import publications
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables, running_through
+from rowtide.databases.postgres.catalogue import find_table, read_table, read_tables, running_through
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key

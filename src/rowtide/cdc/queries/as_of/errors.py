@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, NotFound, numbered
+from rowtide.core.errors import DataLoss, Invalid, NotFound
 
 
-@numbered
-class NeverCopied(NotFound):
+class NeverCopied(NotFound, number=4250):
     """A table as of an LSN is made of a snapshot and the changes since."""
 
-    number = 4250
     fact = "no snapshot of {instance} is complete: the rows that its table had before are not in the lake"
     hint = "`rowtide cdc resnapshot {instance}` copies them; `rowtide cdc snapshots` shows how far a copy is."
     instance: str
 
 
-@numbered
-class BeforeSnapshot(Invalid):
+class BeforeSnapshot(Invalid, number=4251):
     """Below the LSN at which a snapshot is complete its rows are of several moments."""
 
-    number = 4251
     fact = "{instance} cannot be read as of {lsn}: its first usable snapshot is complete as of {earliest}"
     hint = "Read it as of {earliest} or later."
     instance: str
@@ -27,11 +23,9 @@ class BeforeSnapshot(Invalid):
     earliest: str
 
 
-@numbered
-class OutsideInterval(Invalid):
+class OutsideInterval(Invalid, number=4252):
     """A table is read as of LSNs of its instance's validity interval."""
 
-    number = 4252
     fact = "{instance} cannot be read as of {lsn}: its validity interval is {low} to {high}"
     hint = "Use an LSN inside it; `rowtide cdc lsn min {instance}` and `rowtide cdc lsn max` print its ends.{gap}"
     instance: str
@@ -41,14 +35,11 @@ class OutsideInterval(Invalid):
     gap: str = ""
 
 
-@numbered
-class RewrittenSinceSnapshot(DataLoss):
+class RewrittenSinceSnapshot(DataLoss, number=4253):
     """A statement changed values without change rows, after the snapshot."""
 
-    number = 4253
-    fact = (
-        "{instance} cannot be read as of {lsn}: a statement changed values without change rows at {ddl_lsn}: {command}"
-    )
+    fact = """{instance} cannot be read as of {lsn}: a statement changed values without change rows at {ddl_lsn}:
+        {command}"""
     hint = "`rowtide cdc resnapshot {instance}` copies the rows again; then it can be read as of that snapshot.{before}"
     instance: str
     lsn: str
@@ -57,11 +48,9 @@ class RewrittenSinceSnapshot(DataLoss):
     before: str = ""
 
 
-@numbered
-class ChangesMissingSinceSnapshot(DataLoss):
+class ChangesMissingSinceSnapshot(DataLoss, number=4254):
     """Changes after the snapshot are missing."""
 
-    number = 4254
     fact = "{instance} cannot be read as of {lsn}: changes since its last snapshot are missing, at {missing}: {note}"
     hint = "`rowtide cdc resnapshot {instance}` copies the rows again; then it can be read as of that snapshot."
     instance: str
@@ -70,11 +59,9 @@ class ChangesMissingSinceSnapshot(DataLoss):
     note: str
 
 
-@numbered
-class ColumnNotCaptured(NotFound):
+class ColumnNotCaptured(NotFound, number=4255):
     """Only captured columns can be read."""
 
-    number = 4255
     fact = "{instance} has no column {column}"
     hint = "Its columns are: {columns}."
     instance: str

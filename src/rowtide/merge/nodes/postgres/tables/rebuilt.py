@@ -10,8 +10,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid

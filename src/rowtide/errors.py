@@ -1,0 +1,114 @@
+"""Every error that a method or a lake's function raises, to catch it by its class.
+
+`rowtide` itself has the bases: `RowtideError`, and the kinds `NotFound`, `AlreadyExists`, `Invalid`, `Denied`,
+`Retryable` and `DataLoss`. What an error says is in `docs/reference/errors.md`, by number.
+"""
+
+from __future__ import annotations
+
+from rowtide.adoption.errors import *
+from rowtide.agents.errors import *
+from rowtide.catalogs.errors import *
+from rowtide.cdc.bridging.errors import *
+from rowtide.cdc.errors.access import *
+from rowtide.cdc.errors.capturing import *
+from rowtide.cdc.errors.consuming import *
+from rowtide.cdc.errors.enabling import *
+from rowtide.cdc.errors.jobs import *
+from rowtide.cdc.errors.querying import *
+from rowtide.cdc.queries.as_of.errors import *
+from rowtide.cdc.snapshots.errors import *
+from rowtide.cdc.spark_source.errors import *
+from rowtide.copying.errors import *
+from rowtide.core.anchors import *
+from rowtide.core.column_lists import *
+from rowtide.core.errors import *
+from rowtide.core.errors import RowtideError
+from rowtide.core.formats import *
+from rowtide.core.upgrades import *
+from rowtide.databases.errors import *
+from rowtide.databases.postgres.embedded import *
+from rowtide.databases.postgres.errors import (
+    ConnectionFailed as ConnectionFailed,
+)
+from rowtide.databases.postgres.errors import (
+    LockNotObtained as LockNotObtained,
+)
+from rowtide.databases.postgres.errors import (
+    NoFreeSender as NoFreeSender,
+)
+from rowtide.databases.postgres.errors import (
+    NoFreeSlot as NoFreeSlot,
+)
+from rowtide.databases.postgres.errors import (
+    NoReplicationRight as NoReplicationRight,
+)
+from rowtide.databases.postgres.errors import (
+    RightMissing as RightMissing,
+)
+from rowtide.databases.postgres.errors import (
+    RowsHidden as RowsHidden,
+)
+from rowtide.databases.postgres.errors import (
+    SchemaOfOthers as SchemaOfOthers,
+)
+from rowtide.databases.postgres.errors import (
+    ServerIsStandby as ServerIsStandby,
+)
+from rowtide.databases.postgres.errors import (
+    ServerOutOfResources as ServerOutOfResources,
+)
+from rowtide.databases.postgres.errors import (
+    ServerSilent as ServerSilent,
+)
+from rowtide.databases.postgres.errors import (
+    StatementCancelled as StatementCancelled,
+)
+from rowtide.databases.postgres.errors import (
+    TableHeld as TableHeld,
+)
+from rowtide.databases.postgres.errors import (
+    TableNotFound as TableNotFound,
+)
+from rowtide.databases.postgres.errors import (
+    TextInvalid as TextInvalid,
+)
+from rowtide.databases.postgres.errors import (
+    TransactionAborted as TransactionAborted,
+)
+from rowtide.databases.postgres.errors import (
+    UnexpectedSqlError as UnexpectedSqlError,
+)
+from rowtide.databases.postgres.errors import (
+    WalLevelNotLogical as WalLevelNotLogical,
+)
+from rowtide.databases.postgres.errors import (
+    WritesRefused as WritesRefused,
+)
+from rowtide.databases.sqlite.errors import *
+from rowtide.delta.errors import *
+from rowtide.diagnosis.errors import *
+from rowtide.lake.errors import *
+from rowtide.log.errors import *
+from rowtide.merge.errors.inspection import *
+from rowtide.merge.errors.nodes import *
+from rowtide.merge.errors.publishing import *
+from rowtide.merge.errors.rows import *
+from rowtide.merge.errors.schema_changes import *
+from rowtide.merge.errors.subscribing import *
+from rowtide.relocation.errors import *
+from rowtide.replication.errors.comparing import *
+from rowtide.replication.errors.conflicts import *
+from rowtide.replication.errors.delivery import *
+from rowtide.replication.errors.distribution import *
+from rowtide.replication.errors.publishing import *
+from rowtide.replication.errors.rights import *
+from rowtide.replication.errors.subscribers import *
+from rowtide.replication.errors.subscribing import *
+from rowtide.storage.errors import *
+from rowtide.targets.errors import *
+from rowtide.tracking.errors import *
+
+
+def __dir__() -> list[str]:
+    return [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, RowtideError)]
