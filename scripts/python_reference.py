@@ -11,8 +11,9 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import rowtide
 import rowtide.tracking.spark
@@ -28,9 +29,13 @@ from rowtide.cdc import (
     NewInstance,
     TablesToEnable,
 )
+from rowtide.core.options import Argument, Option
 from rowtide.merge import (
+    MergeArticleChanges,
+    MergePublicationChanges,
     MergeReplication,
     NewMergeArticle,
+    NewMergePublication,
     NewMergeSubscription,
     Partition,
     PartitionOptions,
@@ -151,7 +156,17 @@ SECTIONS = (
         "Merge replication",
         "merge",
         MergeReplication,
-        (NewMergeArticle, NewMergeSubscription, SubscriberType, PartitionOptions, Partition, Winner),
+        (
+            NewMergePublication,
+            MergePublicationChanges,
+            NewMergeArticle,
+            MergeArticleChanges,
+            NewMergeSubscription,
+            SubscriberType,
+            PartitionOptions,
+            Partition,
+            Winner,
+        ),
     ),
     Section(
         "Change tracking",
@@ -305,7 +320,7 @@ def _members(kind: type) -> Iterator[str]:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value) if name != "_":
                 default = "" if value is None else f" = {_value(value)}"
                 shown = _row_text(f"{ast.unparse(_plain(annotation))}{default}")
-                yield f"| `{name}` | `{shown}` | {_row_text(f'{_help(annotation)} {note}')} |"
+                yield f"| `{name}` | `{shown}` | {_row_text(_described(kind, name, note))} |"
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if issubclass(kind, enum.Enum):
                 yield f"| `{name}` | `{ast.unparse(value)}` | {note} |"
             case _:
@@ -318,10 +333,19 @@ def _methods(kind: type) -> Iterator[ast.FunctionDef]:
             yield node
 
 
-def _help(annotation: ast.expr) -> str:
-    """Return what an option says of itself."""
-    said = [node.value for node in ast.walk(annotation) if isinstance(node, ast.keyword) and node.arg == "help"]
-    return " ".join(node.value for node in said if isinstance(node, ast.Constant) and isinstance(node.value, str))
+def _described(kind: type, field: str, note: str) -> str:
+    """Return what an option says of itself, the note below it, and its name in SQL Server."""
+    said = [one for one in get_args(_types(kind).get(field)) if isinstance(one, Option | Argument)]
+    named = [f"(SQL Server: `{one.sql_server}`)" for one in said if isinstance(one, Option) and one.sql_server]
+    return " ".join([*(one.help for one in said), note, *named])
+
+
+@cache
+def _types(kind: type) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except NameError:  # One that only the type checker imports: not of a command's options.
+        return {}
 
 
 def _statements(kind: type) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:

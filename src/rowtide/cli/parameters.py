@@ -43,6 +43,15 @@ def taking_options(function: Callable[..., None]) -> Callable[..., None]:
     return call if kinds else function
 
 
+def require_given(changes: Any) -> None:
+    """Refuse options none of which says what is to change."""
+    made = [(name, _parameter(name, *given), given[1]) for name, given in _fields_of(type(changes))]
+    options = [(name, one, default) for name, one, default in made if isinstance(one, click.Option)]
+    if all(getattr(changes, name) == default for name, _, default in options):
+        flags = ", ".join(one.opts[0] for _, one, _ in options)
+        raise click.BadParameter("say what changes", param_hint=flags)
+
+
 def _fields_of(options: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield types and defaults, by name, of the fields that the command line has: others are not annotated."""
     types = get_type_hints(options, include_extras=True)

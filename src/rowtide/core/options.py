@@ -31,6 +31,8 @@ class Option:
     _: KW_ONLY
     help: str
     metavar: str | None = None
+    sql_server: str = ""
+    """Its name in SQL Server: a procedure's parameter, `@retention`, or an agent's, `-SkipErrors`."""
     envvar: str | None = None
     """The variable of the environment that gives it where the command line does not."""
     min: float | None = None

@@ -136,7 +136,10 @@ class UploadOptions(IntEnum):
     """Read rows."""
 
 
-HostName = Annotated[str | None, Option("--host-name", help="What host_name() is in filters.", show_default=False)]
+HostName = Annotated[
+    str | None,
+    Option("--host-name", help="What host_name() is in filters.", show_default=False, sql_server="@hostname"),
+]
 Login = Annotated[str | None, Option("--login", help="What suser_name() is in filters.", show_default=False)]
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.core.options import Argument, Option
-from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
-from rowtide.merge.publishing.requests import RUN_AS
 
 HubDb = Annotated[
     str,
@@ -29,8 +27,4 @@ SomeSubscriber = Annotated[
         check=lasting,
         show_default=False,
     ),
-]
-HubRunAs = Annotated[RunAs, Option("--run-as", help=RUN_AS.format(node="the publisher"))]
-NewHubRunAs = Annotated[
-    RunAs | None, Option("--run-as", help=RUN_AS.format(node="the publisher"), show_default="as it is")
 ]

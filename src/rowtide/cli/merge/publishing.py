@@ -6,24 +6,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
-import click
-
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import ArticleName, HubDb, HubRunAs, NewHubRunAs
+from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.options import DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
-from rowtide.core.options import MOST_DAYS, Argument, Option
-from rowtide.databases.run_as import RunAs
+from rowtide.cli.parameters import require_given
+from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
-from rowtide.merge.articles import (
-    DEFAULT_RETENTION_DAYS,
-    FilterType,
-    Partition,
-    UnseenChildren,
-    UploadOptions,
+from rowtide.merge.articles import FilterType, Partition
+from rowtide.merge.publishing.requests import (
+    MergeArticleChanges,
+    MergePublicationChanges,
+    NewMergeArticle,
+    NewMergePublication,
+    PublicationName,
 )
-from rowtide.merge.publishing.requests import UNSEEN_CHILDREN, UPLOAD_OPTIONS, NewMergeArticle, PublicationName
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing
@@ -32,78 +30,21 @@ app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide merge add-publication shop --db postgresql://localhost/shop")
-def add_publication(
-    db: HubDb,
-    publication: PublicationName,
-    retention_days: Annotated[
-        int,
-        Option(
-            help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
-            min=0,
-            max=MOST_DAYS,
-        ),
-    ] = DEFAULT_RETENTION_DAYS,
-    conflict_retention: Annotated[
-        int,
-        Option(metavar="DAYS", help="Remove kept conflicts after so many days; 0: never.", min=0, max=MOST_DAYS),
-    ] = 0,
-    *,
-    replicate_ddl: Annotated[
-        bool, Option(help="Subscribers follow when published tables are altered; else new columns are not sent.")
-    ] = True,
-    no_partition_realignment: Annotated[
-        bool,
-        Option(
-            "--no-partition-realignment", help="Rows that leave a partition stay at its subscribers, as they were then."
-        ),
-    ] = False,
-    run_as: HubRunAs = RunAs.OWNER,
-    dry_run: DryRun = False,
-) -> None:
+def add_publication(db: HubDb, publication: NewMergePublication, *, dry_run: DryRun = False) -> None:
     """Create a publication without articles (SQL Server: sp_addmergepublication)."""
     with altering(db, dry_run=dry_run) as merge:
-        merge.add_publication(
-            publication,
-            retention_days=retention_days,
-            conflict_retention_days=conflict_retention,
-            allow_partition_realignment=not no_partition_realignment,
-            replicate_ddl=replicate_ddl,
-            run_as=run_as,
-        )
-    tell(f"Added: publication {publication}.", dry_run=dry_run)
+        merge.add_publication(publication)
+    tell(f"Added: publication {publication.name}.", dry_run=dry_run)
 
 
 @app.command(
     epilog="Example: rowtide merge change-publication shop --no-replicate-ddl --db postgresql://localhost/shop"
 )
-def change_publication(
-    db: HubDb,
-    publication: PublicationName,
-    retention_days: Annotated[
-        int | None,
-        Option(
-            help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
-            min=0,
-            max=MOST_DAYS,
-            show_default="as it is",
-        ),
-    ] = None,
-    *,
-    replicate_ddl: Annotated[
-        bool | None,
-        Option(
-            help="Subscribers follow when published tables are altered; else new columns are not sent.",
-            show_default="as it is",
-        ),
-    ] = None,
-    run_as: NewHubRunAs = None,
-    dry_run: DryRun = False,
-) -> None:
+def change_publication(db: HubDb, changes: MergePublicationChanges, *, dry_run: DryRun = False) -> None:
     """Change a publication's options (SQL Server: sp_changemergepublication)."""
-    if retention_days is None and replicate_ddl is None and run_as is None:
-        raise click.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl, --run-as")
+    require_given(changes)
     with altering(db, dry_run=dry_run) as merge:
-        merge.change_publication(publication, retention_days=retention_days, replicate_ddl=replicate_ddl, run_as=run_as)
+        merge.change_publication(changes)
     tell("Changed.", dry_run=dry_run)
 
 
@@ -160,56 +101,18 @@ def add_filter(
     epilog="Example: rowtide merge change-article shop customers --where 'region = host_name()'"
     " --db postgresql://localhost/shop"
 )
-def change_article(
-    db: HubDb,
-    publication: PublicationName,
-    article: ArticleName,
-    where: Annotated[str | None, Option(help="Its row filter.", show_default="as it is")] = None,
-    join: Annotated[
-        list[str] | None,
-        Option(metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"),
-    ] = None,
-    subscriber_upload_options: Annotated[
-        UploadOptions | None,
-        Option(help=f"What clients may change. {UPLOAD_OPTIONS}", show_default="as it is", by_number=True),
-    ] = None,
-    resolver: Annotated[str | None, Option(help="As of add-article.", show_default="as it is")] = None,
-    on_unseen_children: Annotated[UnseenChildren | None, Option(help=UNSEEN_CHILDREN, show_default="as it is")] = None,
-    *,
-    column_tracking: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
-    compensate_for_errors: Annotated[bool | None, Option(help="As of add-article.", show_default="as it is")] = None,
-    dry_run: DryRun = False,
-) -> None:
+def change_article(db: HubDb, changes: MergeArticleChanges, *, dry_run: DryRun = False) -> None:
     """Change an article's filters, resolver and options (SQL Server: sp_changemergearticle).
 
     Each subscriber follows at its next synchronisation: rows enter and leave as the new filters say.
     """
-    joins = dict(each.partition("=")[::2] for each in join or [])
-    changes = (
-        where,
-        resolver,
-        column_tracking,
-        compensate_for_errors,
-        subscriber_upload_options,
-        on_unseen_children,
-    )
-    if not joins and all(each is None for each in changes):
-        raise click.BadParameter("say what changes", param_hint="--where, --join, --resolver, --column-tracking")
-    options = None if subscriber_upload_options is None else UploadOptions(subscriber_upload_options)
+    require_given(changes)
     with altering(db, dry_run=dry_run) as merge:
-        merge.change_article(
-            publication,
-            article,
-            where=where,
-            joins=joins,
-            resolver=resolver,
-            column_tracking=column_tracking,
-            compensate_for_errors=compensate_for_errors,
-            upload_options=options,
-            on_unseen_children=on_unseen_children,
-        )
-    ending = "; `rowtide merge reinitialize --upload-first` each subscriber."
-    tell("Changed" + ("; subscribers follow when they synchronise." if options is None else ending), dry_run=dry_run)
+        merge.change_article(changes)
+    follows = "; subscribers follow when they synchronise."
+    if changes.upload_options is not None:
+        follows = "; `rowtide merge reinitialize --upload-first` each subscriber."
+    tell(f"Changed{follows}", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")

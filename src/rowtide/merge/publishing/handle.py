@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 from rowtide.core.options import takes
-from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import (
-    DEFAULT_RETENTION_DAYS,
     Article,
     FilterType,
     JoinFilter,
     Partition,
     Publication,
-    UnseenChildren,
-    UploadOptions,
 )
 from rowtide.merge.handle import MergeHandle
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.publications import (
-    ArticleChanges,
     add_article,
     add_filter,
     add_partition,
@@ -33,10 +27,13 @@ from rowtide.merge.publishing.publications import (
     drop_article,
     drop_publication,
 )
-from rowtide.merge.publishing.requests import NewMergeArticle, choose_partition
-
-if TYPE_CHECKING:
-    pass
+from rowtide.merge.publishing.requests import (
+    MergeArticleChanges,
+    MergePublicationChanges,
+    NewMergeArticle,
+    NewMergePublication,
+    choose_partition,
+)
 
 
 class MergePublishing(MergeHandle):
@@ -51,49 +48,17 @@ class MergePublishing(MergeHandle):
     def _opened(self, publication: str | None, *, removes: bool) -> AbstractContextManager[Node]:
         return open_node(self.url) if publication is None else self._open_hub(publication, removes=removes)
 
-    def add_publication(
-        self,
-        name: str,
-        *,
-        retention_days: int = DEFAULT_RETENTION_DAYS,
-        conflict_retention_days: int = 0,
-        allow_partition_realignment: bool = True,
-        replicate_ddl: bool = True,
-        run_as: RunAs = RunAs.OWNER,
-    ) -> Publication:
-        """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
-
-        `run_as` says with whose rights the code of tables of other roles runs that the hub writes. Without partition
-        realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`, new columns, types
-        and defaults of published tables are not sent. Raises `MergePublicationExists`.
-        """
+    @takes(NewMergePublication)
+    def add_publication(self, publication: NewMergePublication) -> Publication:
+        """Create a publication (SQL Server: sp_addmergepublication). Raises `MergePublicationExists`."""
         with self._altering() as hub:
-            return add_publication(
-                hub,
-                name,
-                retention_days=retention_days,
-                conflict_retention_days=conflict_retention_days,
-                realigns=allow_partition_realignment,
-                replicates_ddl=replicate_ddl,
-                run_as=run_as,
-            )
+            return add_publication(hub, publication)
 
-    def change_publication(
-        self,
-        name: str,
-        *,
-        retention_days: int | None = None,
-        replicate_ddl: bool | None = None,
-        run_as: RunAs | None = None,
-    ) -> Publication:
-        """Change a publication; None leaves an option as it is (SQL Server: sp_changemergepublication).
-
-        Raises `MergePublicationUnknown`.
-        """
-        with self._altering(name) as hub:
-            return change_publication(
-                hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl, run_as=run_as
-            )
+    @takes(MergePublicationChanges)
+    def change_publication(self, changes: MergePublicationChanges) -> Publication:
+        """Change a publication (SQL Server: sp_changemergepublication). Raises `MergePublicationUnknown`."""
+        with self._altering(changes.name) as hub:
+            return change_publication(hub, changes)
 
     @takes(NewMergeArticle)
     def add_article(self, article: NewMergeArticle) -> Article:
@@ -125,30 +90,17 @@ class MergePublishing(MergeHandle):
         with self._altering(publication) as hub:
             return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))
 
-    def change_article(
-        self,
-        publication: str,
-        article: str,
-        *,
-        where: str | None = None,
-        joins: Mapping[str, str] | None = None,
-        resolver: str | None = None,
-        column_tracking: bool | None = None,
-        compensate_for_errors: bool | None = None,
-        upload_options: UploadOptions | None = None,
-        on_unseen_children: UnseenChildren | None = None,
-    ) -> Article:
-        """Change an article's filters and options; None leaves one as it is (SQL Server: sp_changemergearticle).
+    @takes(MergeArticleChanges)
+    def change_article(self, changes: MergeArticleChanges) -> Article:
+        """Change an article's filters and options (SQL Server: sp_changemergearticle).
 
-        `joins` are conditions of join filters that it has, by parent. Subscribers follow at their next synchronisation;
-        for new `upload_options` they must be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
-        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `ResolverUnknown`,
-        `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
+        Subscribers follow at their next synchronisation; for new `upload_options` they must be reinitialized. Raises
+        `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`,
+        `PartitionValueUnfit`, `ResolverUnknown`, `ResolverRefused`, `KeyChanged`, `ColumnNeeded`,
+        `UploadOptionsRefused`, `MergeArticleExists`.
         """
-        options = (column_tracking, compensate_for_errors, upload_options, on_unseen_children)
-        changes = ArticleChanges(where, joins or {}, resolver, *options)
-        with self._altering(publication) as hub:
-            return change_article(hub, publication, article, changes)
+        with self._altering(changes.publication) as hub:
+            return change_article(hub, changes)
 
     def alter_article(self, publication: str, article: str, clause: str) -> Article:
         """Alter an article's table, and take the change into its definition at once; subscribers follow.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.databases.run_as import RunAs
-from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, UnseenChildren, UploadOptions
+from rowtide.merge.articles import Article, JoinFilter, Partition, Publication
 from rowtide.merge.catalogue import (
     find_article,
     find_publication,
@@ -54,78 +52,55 @@ from rowtide.merge.publishing.new_articles import (
 )
 from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.record_links import require_record_options, require_records
-from rowtide.merge.publishing.requests import ArticleRequest
+from rowtide.merge.publishing.requests import (
+    ArticleRequest,
+    MergeArticleChanges,
+    MergePublicationChanges,
+    NewMergePublication,
+)
 from rowtide.merge.publishing.schema_changes import dropped_at, notice, record, redefine
 from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
 
 
-@dataclass(frozen=True, slots=True)
-class ArticleChanges:
-    """New options of an article; None leaves an option as it is. `joins` are conditions by the parents' names."""
-
-    where: str | None = None
-    joins: Mapping[str, str] = field(default_factory=dict)
-    resolver: str | None = None
-    column_tracking: bool | None = None
-    compensate_for_errors: bool | None = None
-    upload_options: UploadOptions | None = None
-    on_unseen_children: UnseenChildren | None = None
-
-
-def add_publication(
-    hub: Node,
-    name: str,
-    *,
-    retention_days: int,
-    conflict_retention_days: int = 0,
-    realigns: bool = True,
-    replicates_ddl: bool = True,
-    run_as: RunAs = RunAs.OWNER,
-) -> Publication:
+def add_publication(hub: Node, request: NewMergePublication) -> Publication:
     """Create a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
-    require_name("publication", name)
+    require_name("publication", request.name)
     hub.tables.prepare()
     with hub.transaction():
-        if find_publication(hub.connection, name) is not None:
-            raise MergePublicationExists(name)
+        if find_publication(hub.connection, request.name) is not None:
+            raise MergePublicationExists(request.name)
         publication = Publication(
             str(uuid4()),
-            name,
+            request.name,
             read_nickname(hub.connection),
-            retention_days,
-            replicates_ddl=replicates_ddl,
-            realigns=realigns,
-            conflict_retention_days=conflict_retention_days,
-            run_as=run_as,
+            request.retention_days,
+            replicates_ddl=request.replicate_ddl,
+            realigns=request.allow_partition_realignment,
+            conflict_retention_days=request.conflict_retention_days,
+            run_as=request.run_as,
         )
         put_publication(hub.connection, publication)
     return publication
 
 
-def change_publication(
-    hub: Node,
-    name: str,
-    *,
-    retention_days: int | None = None,
-    replicates_ddl: bool | None = None,
-    run_as: RunAs | None = None,
-) -> Publication:
+def change_publication(hub: Node, changes: MergePublicationChanges) -> Publication:
     """Change a publication's options; None leaves one as it is (SQL Server: sp_changemergepublication).
 
     Columns that were added while schema changes were not sent are published with the next synchronisation. Raises
     `MergePublicationUnknown`.
     """
-    publication = get_publication(hub.connection, name)
+    publication = get_publication(hub.connection, changes.name)
+    days, follows, run_as = changes.retention_days, changes.replicate_ddl, changes.run_as
     publication = replace(
         publication,
-        retention_days=publication.retention_days if retention_days is None else retention_days,
-        replicates_ddl=publication.replicates_ddl if replicates_ddl is None else replicates_ddl,
+        retention_days=publication.retention_days if days is None else days,
+        replicates_ddl=publication.replicates_ddl if follows is None else follows,
         run_as=publication.run_as if run_as is None else run_as,
     )
     with hub.transaction():
         set_publication(hub.connection, publication)
         set_run_as(hub.connection, publication.pubid, publication.run_as)
-        for article in list_articles(hub.connection, publication.pubid) if replicates_ddl else ():
+        for article in list_articles(hub.connection, publication.pubid) if follows else ():
             # Whatever its table is now, it is to be looked at.
             set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
     return publication
@@ -198,7 +173,7 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     return filtered
 
 
-def change_article(hub: Node, publication_name: str, name: str, changes: ArticleChanges) -> Article:
+def change_article(hub: Node, changes: MergeArticleChanges) -> Article:
     """Change an article's filters and options (SQL Server: sp_changemergearticle).
 
     Subscribers follow at their next synchronisation; rows enter and leave as the new filters say. Raises
@@ -206,9 +181,9 @@ def change_article(hub: Node, publication_name: str, name: str, changes: Article
     `ResolverUnknown`, `ResolverRefused`, `RecordLinkRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`,
     `MergeArticleExists`. New upload options need reinitialization: see `DirectionsChanged`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = get_publication(hub.connection, changes.publication)
     listed = list_articles(hub.connection, publication.pubid)
-    article = find_article(publication, listed, name)
+    article = find_article(publication, listed, changes.article)
     for parent in set(changes.joins) - {join.parent for join in article.join_filters}:
         raise JoinFilterRefused(article.name, parent, "it does not follow it")
 
@@ -241,7 +216,7 @@ def alter_article(hub: Node, publication_name: str, name: str, clause: str) -> A
     return find_article(publication, list_articles(hub.connection, publication.pubid), article.name)
 
 
-def _changed(hub: Node, publication: Publication, article: Article, changes: ArticleChanges) -> Article:
+def _changed(hub: Node, publication: Publication, article: Article, changes: MergeArticleChanges) -> Article:
     """Return an article with other options. Raises what `change_article` raises."""
     resolver, compensates = changes.resolver, changes.compensate_for_errors
     changed = replace(

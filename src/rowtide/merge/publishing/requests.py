@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from rowtide.core.errors import OptionsContradict
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_DAYS, Argument, Option
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
 from rowtide.merge.articles import (
+    DEFAULT_RETENTION_DAYS,
     HostName,
     Login,
     Partition,
@@ -33,6 +34,9 @@ SubscriberUrl = Annotated[
         check=lasting,
     ),
 ]
+RETENTION_DAYS = "Reinitialise subscribers that have not synchronised for so many days; 0: never."
+REPLICATE_DDL = "Subscribers follow when published tables are altered; else new columns are not sent."
+AS_IT_IS = "as it is"
 UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
 UNSEEN_CHILDREN = (
     "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
@@ -42,6 +46,54 @@ RUN_AS = (
     "With whose rights triggers, defaults, checks and other code of tables of other roles run that {node} writes on "
     "PostgreSQL: owner, or agent, whose owners are trusted."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NewMergePublication:
+    """A publication as it is added, without articles (SQL Server: sp_addmergepublication)."""
+
+    name: PublicationName
+    _: KW_ONLY
+    retention_days: Annotated[int, Option(help=RETENTION_DAYS, min=0, max=MOST_DAYS, sql_server="@retention")] = (
+        DEFAULT_RETENTION_DAYS
+    )
+    conflict_retention_days: Annotated[
+        int,
+        Option(
+            "--conflict-retention",
+            metavar="DAYS",
+            help="Remove kept conflicts after so many days; 0: never.",
+            min=0,
+            max=MOST_DAYS,
+            sql_server="@conflict_retention",
+        ),
+    ] = 0
+    allow_partition_realignment: Annotated[
+        bool,
+        Option(
+            "--partition-realignment/--no-partition-realignment",
+            help="Rows that leave a partition leave its subscribers; else they stay there, as they were then.",
+            sql_server="@allow_partition_realignment",
+        ),
+    ] = True
+    replicate_ddl: Annotated[bool, Option(help=REPLICATE_DDL, sql_server="@replicate_ddl")] = True
+    run_as: Annotated[RunAs, Option(help=RUN_AS.format(node="the publisher"))] = RunAs.OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class MergePublicationChanges:
+    """What is to change of a publication; None leaves an option as it is (SQL Server: sp_changemergepublication)."""
+
+    name: PublicationName
+    _: KW_ONLY
+    retention_days: Annotated[
+        int | None,
+        Option(help=RETENTION_DAYS, min=0, max=MOST_DAYS, show_default=AS_IT_IS, sql_server="@retention"),
+    ] = None
+    replicate_ddl: Annotated[
+        bool | None, Option(help=REPLICATE_DDL, show_default=AS_IT_IS, sql_server="@replicate_ddl")
+    ] = None
+    run_as: Annotated[RunAs | None, Option(help=RUN_AS.format(node="the publisher"), show_default=AS_IT_IS)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +106,8 @@ class ArticleRequest:
             help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
             "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
             "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
-            "download-only; procedure:schema.function of the hub's database; or python:module.Class, a handler."
+            "download-only; procedure:schema.function of the hub's database; or python:module.Class, a handler.",
+            sql_server="@article_resolver",
         ),
     ] = "priority"
     where: Annotated[
@@ -62,6 +115,7 @@ class ArticleRequest:
         Option(
             help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name().",
             show_default="all",
+            sql_server="@subset_filterclause",
         ),
     ] = None
     partition_options: Annotated[
@@ -71,6 +125,7 @@ class ArticleRequest:
             "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
             "subscriber, too.",
             by_number=True,
+            sql_server="@partition_options",
         ),
     ] = PartitionOptions.OVERLAPPING
     columns: Annotated[
@@ -87,28 +142,42 @@ class ArticleRequest:
             "--subscriber-upload-options",
             help=f"What subscriptions of type client may change. {UPLOAD_OPTIONS}",
             by_number=True,
+            sql_server="@subscriber_upload_options",
         ),
     ] = UploadOptions.ALLOWED
     on_unseen_children: Annotated[UnseenChildren, Option(help=UNSEEN_CHILDREN)] = UnseenChildren.REFUSE
     column_tracking: Annotated[
         bool,
-        Option("--column-tracking", help="Changes of different columns of a row are merged, without conflict."),
+        Option(
+            "--column-tracking",
+            help="Changes of different columns of a row are merged, without conflict.",
+            sql_server="@column_tracking",
+        ),
     ] = False
     compensate_for_errors: Annotated[
         bool,
         Option(
             "--compensate-for-errors",
             help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
+            sql_server="@compensate_for_errors",
         ),
     ] = False
     record_conflict_detection: Annotated[
         bool,
-        Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
+        Option(
+            "--record-conflict-detection",
+            help="Any concurrent changes of a logical record conflict.",
+            sql_server="@logical_record_level_conflict_detection",
+        ),
     ] = False
     """Of the logical records that the article is the top of."""
     record_conflict_resolution: Annotated[
         bool,
-        Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
+        Option(
+            "--record-conflict-resolution",
+            help="The whole logical record of the winner remains.",
+            sql_server="@logical_record_level_conflict_resolution",
+        ),
     ] = False
     """As for detection."""
     identity_range: Annotated[
@@ -117,6 +186,7 @@ class ArticleRequest:
             help="Numbers in each of a node's two ranges, from which its programs number new rows.",
             min=0,
             show_default="no ranges",
+            sql_server="@identity_range",
         ),
     ] = 0
     publisher_identity_range: Annotated[
@@ -125,10 +195,17 @@ class ArticleRequest:
             help="Numbers in each range that a subscriber of type server gives to its own subscribers.",
             min=0,
             show_default="none",
+            sql_server="@pub_identity_range",
         ),
     ] = 0
     threshold: Annotated[
-        int, Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
+        int,
+        Option(
+            help="A node gets new numbers once so many percent of a range are used.",
+            min=1,
+            max=100,
+            sql_server="@threshold",
+        ),
     ] = 100
     renumber: Annotated[
         bool,
@@ -145,6 +222,48 @@ class NewMergeArticle(ArticleRequest):
 
     publication: PublicationName
     table: Annotated[str, Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeArticleChanges:
+    """What is to change of an article; None leaves an option as it is (SQL Server: sp_changemergearticle)."""
+
+    publication: PublicationName
+    article: Annotated[str, Argument(metavar="ARTICLE", help="an article's name, or its table")]
+    _: KW_ONLY
+    where: Annotated[
+        str | None, Option(help="Its row filter.", show_default=AS_IT_IS, sql_server="@subset_filterclause")
+    ] = None
+    joins: Annotated[
+        Mapping[str, str],
+        Option(
+            "--join",
+            metavar="PARENT=JOIN_EXPR",
+            help="A join filter, by the parent that it has. May be repeated.",
+            show_default=AS_IT_IS,
+            sql_server="@join_filterclause",
+        ),
+    ] = field(default_factory=dict)
+    upload_options: Annotated[
+        UploadOptions | None,
+        Option(
+            "--subscriber-upload-options",
+            help=f"What clients may change. {UPLOAD_OPTIONS}",
+            show_default=AS_IT_IS,
+            by_number=True,
+            sql_server="@subscriber_upload_options",
+        ),
+    ] = None
+    resolver: Annotated[
+        str | None, Option(help="As of add-article.", show_default=AS_IT_IS, sql_server="@article_resolver")
+    ] = None
+    on_unseen_children: Annotated[UnseenChildren | None, Option(help=UNSEEN_CHILDREN, show_default=AS_IT_IS)] = None
+    column_tracking: Annotated[
+        bool | None, Option(help="As of add-article.", show_default=AS_IT_IS, sql_server="@column_tracking")
+    ] = None
+    compensate_for_errors: Annotated[
+        bool | None, Option(help="As of add-article.", show_default=AS_IT_IS, sql_server="@compensate_for_errors")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +301,13 @@ class MergeSubscriptionRequest(FilterValues):
             "--type",
             help="client: its changes count as the publisher's once they are merged, the first to synchronise wins; "
             "server: they keep the priority of its subscription.",
+            sql_server="@subscriber_type",
         ),
     ] = SubscriberType.CLIENT
-    priority: Annotated[float, Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0
+    priority: Annotated[
+        float,
+        Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99, sql_server="@subscription_priority"),
+    ] = 0.0
     run_as: Annotated[RunAs, Option("--run-as", help=RUN_AS.format(node="the subscriber"))] = RunAs.OWNER
     on_progress: Callable[[str, int], None] = lambda _article, _rows: None
     on_omission: Callable[[Omission], None] = lambda _omission: None
