@@ -43,11 +43,12 @@ from rowtide.merge import (
     Winner,
 )
 from rowtide.replication import (
-    ArticleRequest,
+    ArticleChange,
     Constraints,
     IfExists,
     KeyUpdates,
     MovedPartitions,
+    NewArticle,
     RequestedSubscription,
     SubscriptionSettings,
     SyncType,
@@ -142,7 +143,8 @@ SECTIONS = (
         "replication",
         TransactionalReplication,
         (
-            ArticleRequest,
+            NewArticle,
+            ArticleChange,
             KeyUpdates,
             MovedPartitions,
             RequestedSubscription,

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest, MovedPartitions
     from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-    from rowtide.replication.articles.changes import ArticleChange, ArticleChanges
+    from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions, NewArticle
     from rowtide.replication.articles.types import ArticleType
     from rowtide.replication.conflicts import Resolver
     from rowtide.replication.distribution.watchers import (
@@ -64,8 +63,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AddedArticle",
     "ArticleChange",
-    "ArticleChanges",
-    "ArticleOptions",
     "ArticleRequest",
     "ArticleType",
     "ArticleValidation",
@@ -90,6 +87,7 @@ __all__ = [
     "ListedSubscription",
     "LogEnding",
     "MovedPartitions",
+    "NewArticle",
     "OpenedSource",
     "Operation",
     "RecoveredTransaction",
@@ -124,10 +122,8 @@ __all__ = [
 
 _HOMES = {
     "AddedArticle": "rowtide.replication.publishing.whole_schemas",
-    "ArticleChange": "rowtide.replication.articles.changes",
-    "ArticleChanges": "rowtide.replication.articles.changes",
-    "ArticleOptions": "rowtide.replication.articles.articles",
-    "ArticleRequest": "rowtide.replication.articles.articles",
+    "ArticleChange": "rowtide.replication.articles.requests",
+    "ArticleRequest": "rowtide.replication.articles.requests",
     "ArticleType": "rowtide.replication.articles.types",
     "ArticleValidation": "rowtide.replication.inspection.validating",
     "BeforeImages": "rowtide.core.tables",
@@ -146,11 +142,12 @@ _HOMES = {
     "IfExists": "rowtide.replication.sync_types",
     "KeptConflict": "rowtide.replication.targets.kept_conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
-    "MovedPartitions": "rowtide.replication.articles.articles",
+    "MovedPartitions": "rowtide.replication.articles.requests",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
     "ListedSubscription": "rowtide.replication.inspection.listings",
     "LogEnding": "rowtide.replication.publishing.publications",
+    "NewArticle": "rowtide.replication.articles.requests",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "RecoveredTransaction": "rowtide.replication.targets.recovered",

@@ -18,6 +18,7 @@ from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles.requests import ArticleChange
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import publication_records, retention, tracers
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.articles.changes import ArticleChanges
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
@@ -199,15 +199,15 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
-    def find_copying(self, publication: str, table: str, **changes: Unpack[ArticleChanges]) -> tuple[str, ...]:
+    @takes(ArticleChange)
+    def find_copying(self, change: ArticleChange) -> tuple[str, ...]:
         """Return the subscribers that would copy a table again if its article was changed so.
 
         Raises as `change_article`.
         """
-        from rowtide.replication.articles.changes import ArticleChange
         from rowtide.replication.publishing import changing
 
-        return changing.find_copying(self._engine, self._url, publication, table, ArticleChange(**changes))
+        return changing.find_copying(self._engine, self._url, change)
 
     def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from a table; their rows are not published with it. Raises `TableNotFound`."""

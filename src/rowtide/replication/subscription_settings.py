@@ -40,12 +40,16 @@ class DeliveryLimits:
             min=1,
             max=MOST_STREAMS,
             help="Connections that a batch is divided among; 1 at first.",
+            sql_server="-SubscriptionStreams",
         ),
     ] = None
     commit_batch_size: Annotated[
         int | None,
         Option(
-            min=1, max=MOST_IN_BATCH, help="Source transactions in a transaction at the subscriber; 10,000 at first."
+            min=1,
+            max=MOST_IN_BATCH,
+            help="Source transactions in a transaction at the subscriber; 10,000 at first.",
+            sql_server="-CommitBatchSize",
         ),
     ] = None
     commit_batch_threshold: Annotated[
@@ -54,6 +58,7 @@ class DeliveryLimits:
             min=1,
             max=MOST_IN_BATCH,
             help="Commands after which a batch ends with its source transaction; 100,000 at first.",
+            sql_server="-CommitBatchThreshold",
         ),
     ] = None
     skip_errors: Annotated[
@@ -61,6 +66,7 @@ class DeliveryLimits:
         Option(
             metavar="N:N",
             help='Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
+            sql_server="-SkipErrors",
         ),
     ] = None
 

@@ -11,6 +11,16 @@ from rowtide.core.options import Argument, Option
 from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import DeliveryOptions, SubscriptionSettings
 
+PublicationName = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
+SubscriberUrl = Annotated[
+    str,
+    Option(
+        "--subscriber",
+        help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
+        sql_server="@subscriber",
+    ),
+]
+
 
 class SyncType(StrEnum):
     """What is created at a subscriber, and where its changes start."""
@@ -53,7 +63,8 @@ class SubscriptionRequest:
         Option(
             help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
             "there already; from-lsn: the same, as they were at --lsn; from-copy: a promoted copy of the publisher's "
-            "server; none: procedures are there too."
+            "server; none: procedures are there too.",
+            sql_server="@sync_type",
         ),
     ] = SyncType.AUTOMATIC
     lsn: Annotated[
@@ -61,7 +72,10 @@ class SubscriptionRequest:
     ] = None
     """And of no transaction from it on."""
     if_exists: Annotated[
-        IfExists, Option(help="automatic: what becomes of a table that the subscriber has already.")
+        IfExists,
+        Option(
+            help="automatic: what becomes of a table that the subscriber has already.", sql_server="@pre_creation_cmd"
+        ),
     ] = IfExists.FAIL
     constraints: Annotated[
         Constraints | None,
@@ -97,15 +111,8 @@ class SubscriptionRequest:
 class RequestedSubscription(SubscriptionRequest, DeliveryOptions):
     """A subscription of a publication, as it is added; settings that are given singly replace those of `settings`."""
 
-    publication: Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
-    subscriber: Annotated[
-        str,
-        Option(
-            "--subscriber",
-            help="The subscriber's database: postgresql://user@host/name, without a password, or "
-            "sqlite:///folder/file.db",
-        ),
-    ]
+    publication: PublicationName
+    subscriber: SubscriberUrl
 
     @property
     def request(self) -> SubscriptionRequest:

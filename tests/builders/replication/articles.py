@@ -13,8 +13,9 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
-from rowtide.replication.articles.articles import Article, ArticleRequest, define_article
+from rowtide.replication.articles.articles import Article, define_article
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command
+from rowtide.replication.articles.requests import ArticleRequest
 
 ARTICLE_ID = "1f2e3d4c-5b6a-4988-8776-655443322110"
 ANOTHER_ID = "99887766-5544-4332-9110-ffeeddccbbaa"
@@ -40,7 +41,13 @@ def article(
     where: str | None = None,
     key_updates: KeyUpdates = KeyUpdates.UPDATE,
 ) -> Article:
-    request = ArticleRequest(columns, commands(insert, update, delete), before_images, where, key_updates)
+    request = ArticleRequest(
+        columns=columns,
+        commands=commands(insert, update, delete),
+        before_images=before_images,
+        where=where,
+        key_updates=key_updates,
+    )
     return define_article(table or capture_instances.source_table(), "shop", request, article_id, taken)
 
 

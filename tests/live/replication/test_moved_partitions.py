@@ -12,8 +12,8 @@ from builders.replication.replicated_databases import (
 )
 from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
-from rowtide.replication.articles.articles import MovedPartitions
 from rowtide.replication.articles.call_formats import CallFormat, Command
+from rowtide.replication.articles.requests import MovedPartitions
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 
 PARTS = (

@@ -11,7 +11,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.progress import counted
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
+from rowtide.cli.replication.options import SomePublication, SomeSubscriber
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.repairing import Repair
+
+from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
 
@@ -74,7 +76,7 @@ _JSON_OF_REPAIRS = ("key", "before", "after")
 @app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
 def validate(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
     subscriber: SomeSubscriber = None,
     wait: Annotated[

@@ -6,14 +6,6 @@ from typing import Annotated
 
 from rowtide.core.options import Argument, Option
 
-Publication = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
-Subscriber = Annotated[
-    str,
-    Option(
-        "--subscriber",
-        help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
-    ),
-]
 SomeSubscriber = Annotated[
     str | None, Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
 ]

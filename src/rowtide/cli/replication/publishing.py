@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.output.statements import printed
-from rowtide.cli.replication.options import Publication
-from rowtide.core.column_lists import parse_column_list
 from rowtide.core.options import Argument, Option
-from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
-from rowtide.replication.articles.articles import MovedPartitions
-from rowtide.replication.articles.call_formats import KeyUpdates
+from rowtide.replication.articles.requests import NewArticle
 from rowtide.replication.articles.types import ArticleType
-from rowtide.replication.sync_types import IfExists
-
-if TYPE_CHECKING:
-    from rowtide.replication.articles.articles import ArticleOptions
+from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
 
@@ -32,7 +25,7 @@ _ADDED_ARTICLE = {"name": "name", "type": "type", "outcome": "outcome", "reason"
 )
 def add_publication(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     lake: Annotated[
         str | None,
         Option(help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False),
@@ -102,7 +95,7 @@ def move_distribution(
 
 
 @app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")
-def drop_publication(db: Db, publication: Publication, *, yes: Yes = False) -> None:
+def drop_publication(db: Db, publication: PublicationName, *, yes: Yes = False) -> None:
     """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication).
 
     The last one, in a database that is not enabled for capture, also removes publication, slot and log store; it
@@ -122,36 +115,12 @@ def drop_publication(db: Db, publication: Publication, *, yes: Yes = False) -> N
 )
 def add_article(
     db: Db,
-    publication: Publication,
-    table: TableName,
-    listed: Annotated[
-        str | None,
-        Option("--columns", help='Published columns, separated by commas, in "" or [] where needed; default: all.'),
-    ] = None,
-    where: Annotated[str | None, Option(help="Which rows are published: a condition over published columns.")] = None,
-    insert_command: Annotated[str, Option(help="CALL [PROC], SQL or NONE.")] = "CALL",
-    update_command: Annotated[str, Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.")] = "SCALL",
-    delete_command: Annotated[str, Option(help="CALL or XCALL [PROC], SQL or NONE.")] = "CALL",
-    before_images: Annotated[
-        BeforeImages | None,
-        Option(
-            help="What the log carries of a row before its change: all, or its key; default: what commands need.",
-            show_default=False,
-        ),
-    ] = None,
-    key_updates: Annotated[
-        KeyUpdates, Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
-    ] = KeyUpdates.UPDATE,
-    moved_partitions: Annotated[
-        MovedPartitions,
-        Option(help="When partitions with rows are attached, detached or dropped: copy the table again, or not."),
-    ] = MovedPartitions.COPY,
-    if_exists: Annotated[
-        IfExists, Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
-    ] = IfExists.FAIL,
+    article: NewArticle,
     article_type: Annotated[
         ArticleType | None,
-        Option("--type", help="What the name is; default: as in the catalogue.", show_default=False),
+        Option(
+            "--type", help="What the name is; default: as in the catalogue.", show_default=False, sql_server="@type"
+        ),
     ] = None,
     *,
     dry_run: DryRun = False,
@@ -165,40 +134,23 @@ def add_article(
     `--before-images key` is given; then every column that the log carries counts as changed.
     """
     replication = connect(db).replication
-
-    from rowtide.core.operations import Operation
-    from rowtide.replication.articles.call_formats import parse_command
-
-    written = {
-        Operation.INSERT: insert_command,
-        Operation.UPDATE: update_command,
-        Operation.DELETE: delete_command,
-    }
-    options: ArticleOptions = {
-        "columns": parse_column_list(listed) if listed is not None else None,
-        "commands": {operation: parse_command(operation, text) for operation, text in written.items()},
-        "before_images": before_images,
-        "where": where,
-        "key_updates": key_updates,
-        "moved_partitions": moved_partitions,
-    }
     if dry_run:
         with printed(replication.rehearsal()) as rehearsal:
-            if not rehearsal.add_schema_article(publication, table, article_type):
-                rehearsal.add_article(publication, table, if_exists=if_exists, **options)
+            if not rehearsal.add_schema_article(article.publication, article.table, article_type):
+                rehearsal.add_article(article)
         return
-    if replication.add_schema_article(publication, table, article_type):
-        notes.print(f"Added: the text of {table} is published in {publication}.")
+    if replication.add_schema_article(article.publication, article.table, article_type):
+        notes.print(f"Added: the text of {article.table} is published in {article.publication}.")
         return
-    replication.add_article(publication, table, if_exists=if_exists, **options)
-    notes.print(f"Added: {table} is published in {publication}.")
-    print_child_tables(table, replication.find_child_tables(table), "published")
+    replication.add_article(article)
+    notes.print(f"Added: {article.table} is published in {article.publication}.")
+    print_child_tables(article.table, replication.find_child_tables(article.table), "published")
 
 
 @app.command(epilog="Example: rowtide replication add-schema shop public --db postgresql://localhost/shop")
 def add_schema(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     schema: Annotated[str, Argument(metavar="SCHEMA", help="its name, as in the catalogue")],
     excluding: Annotated[
         list[str] | None, Option("--except", help="Not these: names, or patterns of them. May be repeated.")
@@ -224,7 +176,7 @@ def add_schema(
 
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
-def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run: DryRun = False) -> None:
+def drop_article(db: Db, publication: PublicationName, table: TableName, *, dry_run: DryRun = False) -> None:
     """Remove a table from a publication; subscribers keep its rows (SQL Server: sp_droparticle).
 
     Their procedures are removed by `rowtide replication run`, while everything else is delivered.
@@ -241,7 +193,7 @@ def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run:
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
 def script_procedures(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     subscriber: Annotated[
         str | None, Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
     ] = None,

@@ -8,10 +8,10 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, TableName
 from rowtide.cli.output.rows import notes
-from rowtide.cli.replication.options import Publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
 from rowtide.handle import connect
+from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
 
@@ -29,7 +29,7 @@ def existing_file(path: Path) -> Path:
 )
 def register_custom_scripting(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     table: TableName,
     sql: Annotated[
         Path | None,
@@ -65,7 +65,7 @@ def register_custom_scripting(
 @app.command(
     epilog="Example: rowtide replication unregister-custom-scripting shop public.orders --db postgresql://localhost/shop"
 )
-def unregister_custom_scripting(db: Db, publication: Publication, table: TableName) -> None:
+def unregister_custom_scripting(db: Db, publication: PublicationName, table: TableName) -> None:
     """Run nothing after later schema changes of a table (SQL Server: sp_unregister_custom_scripting)."""
     connect(db).replication.unregister_custom_scripting(publication, table)
     notes.print("Unregistered.")

@@ -8,10 +8,11 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
+from rowtide.cli.replication.options import SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
 from rowtide.handle import connect
+from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
 
@@ -162,13 +163,15 @@ def conflicts(
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
-def post_tracer_token(db: Db, publication: Publication) -> None:
+def post_tracer_token(db: Db, publication: PublicationName) -> None:
     """Write a token to the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
     print(connect(db).replication.post_tracer_token(publication))
 
 
 @app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
-def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def tracer_tokens(
+    db: Db, publication: PublicationName, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List the latency of tokens to the log store and to each subscriber, in seconds; null is pending.
 
     (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)

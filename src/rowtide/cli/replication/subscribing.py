@@ -7,11 +7,11 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import Publication, SomeSubscriber, Subscriber
+from rowtide.cli.replication.options import SomeSubscriber
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.subscription_settings import DeliveryOptions
-from rowtide.replication.sync_types import IfExists, RequestedSubscription, SyncType
+from rowtide.replication.sync_types import IfExists, PublicationName, RequestedSubscription, SubscriberUrl, SyncType
 
 app = CommandTable()
 
@@ -44,8 +44,8 @@ def add_subscription(db: Db, subscription: RequestedSubscription) -> None:
 )
 def change_subscription(
     db: Db,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     options: DeliveryOptions,
 ) -> None:
     """Change how a subscription is delivered (SQL Server: sp_changesubscription).
@@ -61,7 +61,7 @@ def change_subscription(
     " --db postgresql://localhost/shop"
 )
 def sync_sequences(
-    db: Db, publication: Publication, subscriber: SomeSubscriber = None, form: ListingFormat = Format.TABLE
+    db: Db, publication: PublicationName, subscriber: SomeSubscriber = None, form: ListingFormat = Format.TABLE
 ) -> None:
     """Move subscribers' sequences to where the publisher's are, before programs write to a subscriber.
 
@@ -80,8 +80,8 @@ def sync_sequences(
 )
 def drop_subscription(
     db: Db,
-    publication: Publication,
-    subscriber: Subscriber,
+    publication: PublicationName,
+    subscriber: SubscriberUrl,
     *,
     ignore_subscriber: IgnoreSubscriber = False,
 ) -> None:
@@ -96,7 +96,7 @@ def drop_subscription(
 )
 def reinitialize(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     subscriber: SomeSubscriber = None,
     article: Annotated[
         str | None,
@@ -127,7 +127,7 @@ def reinitialize(
     epilog="Example: rowtide replication pause shop --subscriber postgresql://localhost/copy"
     " --db postgresql://localhost/shop"
 )
-def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+def pause(db: Db, publication: PublicationName, subscriber: SomeSubscriber = None) -> None:
     """Stop delivery to one subscriber of a publication, or to all.
 
     Undelivered changes are kept within the retention.
@@ -140,7 +140,7 @@ def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -
     epilog="Example: rowtide replication resume shop --subscriber postgresql://localhost/copy"
     " --db postgresql://localhost/shop"
 )
-def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+def resume(db: Db, publication: PublicationName, subscriber: SomeSubscriber = None) -> None:
     """Resume delivery, also to a subscriber whose agent stopped with an error."""
     connect(db).replication.resume(publication, subscriber)
     notes.print("Resumed.")
@@ -183,7 +183,7 @@ def change_distribution(
 )
 def change_publication(
     db: Db,
-    publication: Publication,
+    publication: PublicationName,
     latency_threshold: Annotated[
         int | None,
         Option(help="Seconds that changes may wait; 300 at first, 0: as at first.", min=0, show_default=False),

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypedDict
 
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.json_records import JsonOf
@@ -18,6 +16,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 from rowtide.replication.articles.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.requests import ArticleRequest, MovedPartitions
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,
@@ -41,18 +40,6 @@ MAX_NAME_BYTES = 63
 _IN_THE_DISTRIBUTION_DATABASE = "{}"
 _CHANGING = (Operation.UPDATE, Operation.DELETE)
 _PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Operation.DELETE: "sp_MSdel_"}
-
-
-class MovedPartitions(StrEnum):
-    """What becomes of rows that partitions bring to a table, or take away, of which the log has nothing.
-
-    (SQL Server: @allow_partition_switch, @replicate_partition_switch.)
-    """
-
-    COPY = "copy"
-    """The article is copied again."""
-    IGNORE = "ignore"
-    """Subscribers keep the rows that went, and lack those that came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,32 +160,6 @@ class Article:
         }[operation]
 
 
-@dataclass(frozen=True, slots=True)
-class ArticleRequest:
-    """An article as requested: columns (None for all), commands, the old values that the log carries, and a row filter.
-
-    `before_images` None: whole rows if a command uses changed or old values or rows are filtered, else keys.
-    """
-
-    columns: tuple[str, ...] | None = None
-    commands: Mapping[Operation, Command] = field(default_factory=dict)
-    before_images: BeforeImages | None = None
-    where: str | None = None
-    key_updates: KeyUpdates = KeyUpdates.UPDATE
-    moved_partitions: MovedPartitions = MovedPartitions.COPY
-
-
-class ArticleOptions(TypedDict, total=False):
-    """The fields of an `ArticleRequest`, as arguments."""
-
-    columns: tuple[str, ...] | None
-    commands: Mapping[Operation, Command]
-    before_images: BeforeImages | None
-    where: str | None
-    key_updates: KeyUpdates
-    moved_partitions: MovedPartitions
-
-
 def define_article(
     table: SourceTable, publication: str, request: ArticleRequest, article_id: str, taken_names: Iterable[str]
 ) -> Article:
@@ -208,7 +169,7 @@ def define_article(
     """
     if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotPublishable(table.qualified_name, table.kind.value)
-    commands = {**DEFAULTS, **request.commands}
+    commands = {**DEFAULTS, **request.given_commands}
     _require_key(table, commands)
     columns = tuple(_published(column) for column in _choose_columns(table, request.columns))
     if request.where is not None:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from dataclasses import dataclass, replace
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
@@ -15,42 +13,16 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import (
     Article,
-    ArticleRequest,
-    MovedPartitions,
     PublishedColumn,
     define_article,
     needs_of_whole_rows,
 )
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions
 from rowtide.replication.articles.schema_changes import Followed, NullsChanged
 from rowtide.replication.errors.publishing import PublishedColumnListedTwice, PublishedColumnUnknown
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
-
-
-@dataclass(frozen=True, slots=True)
-class ArticleChange:
-    """What is to change; what is not given stays. With `without_filter`, all rows are published."""
-
-    commands: Mapping[Operation, Command] = field(default_factory=dict)
-    where: str | None = None
-    without_filter: bool = False
-    key_updates: KeyUpdates | None = None
-    moved_partitions: MovedPartitions | None = None
-    add_columns: tuple[str, ...] = ()
-    drop_columns: tuple[str, ...] = ()
-
-
-class ArticleChanges(TypedDict, total=False):
-    """The fields of an `ArticleChange`, as arguments."""
-
-    commands: Mapping[Operation, Command]
-    where: str | None
-    without_filter: bool
-    key_updates: KeyUpdates | None
-    moved_partitions: MovedPartitions | None
-    add_columns: tuple[str, ...]
-    drop_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +43,7 @@ class CallChange:
 
 def changed(article: Article, table: SourceTable, change: ArticleChange) -> Article:
     """Return an article after a change. Raises as `define_article`."""
-    commands = {**{operation: article.command(operation) for operation in _OPERATIONS}, **change.commands}
+    commands = {**{operation: article.command(operation) for operation in _OPERATIONS}, **change.given_commands}
     where = None if change.without_filter else change.where or article.filter_clause
     key_updates = change.key_updates or article.key_updates
     may_have_keys = article.before_images is BeforeImages.KEY and not any(

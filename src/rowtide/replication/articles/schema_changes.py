@@ -19,10 +19,10 @@ from rowtide.replication.articles.articles import (
     Article,
     GeneratedColumn,
     LeftOutColumn,
-    MovedPartitions,
     PublishedColumn,
 )
 from rowtide.replication.articles.call_formats import CallFormat
+from rowtide.replication.articles.requests import MovedPartitions
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
 NOT_REPLICATED = "the publication does not replicate schema changes"

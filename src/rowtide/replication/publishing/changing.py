@@ -22,7 +22,8 @@ from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
-from rowtide.replication.articles.changes import ArticleChange, call_change, changed, needs_copy
+from rowtide.replication.articles.changes import call_change, changed, needs_copy
+from rowtide.replication.articles.requests import ArticleChange
 from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
 from rowtide.replication.distributor.publication_locks import begin_changing
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -33,38 +34,30 @@ from rowtide.replication.publishing.recording import RecordedChange, run_recorde
 from rowtide.replication.sync_types import IfExists
 
 
-def find_copying(engine: Engine, database: str, publication: str, table: str, change: ArticleChange) -> tuple[str, ...]:
+def find_copying(engine: Engine, database: str, change: ArticleChange) -> tuple[str, ...]:
     """Return the subscribers that copy an article again if it is changed so. Raises as `change_article`."""
     with translated(), engine.connect() as connection:
         read_source(connection, database)
-        planned = _find(connection, publication, table, change)
+        planned = _find(connection, change)
         return tuple(one.subscriber for one in planned.subscriptions if planned.is_copied)
 
 
-def change_article(
-    alterations: Alterations,
-    database: str,
-    publication: str,
-    table: str,
-    change: ArticleChange,
-    if_exists: IfExists | None = None,
-) -> None:
+def change_article(alterations: Alterations, database: str, change: ArticleChange) -> None:
     """Change an article, for its subscribers too.
 
-    `if_exists`: what becomes of a table that is copied again; None: it is dropped, or emptied where the subscription
-    kept what was there. Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, `SubscriptionBeingAdded`, and
-    as `define_article`.
+    Without `if_exists`, a table that is copied again is dropped, or emptied where the subscription kept what was there.
+    Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, `SubscriptionBeingAdded`, and as `define_article`.
     """
 
     def plan(connection: Connection) -> RecordedChange | None:
         source = read_source(connection, database)
-        publication_records.get_publication(connection, publication)
-        begin_changing(connection, publication)
-        joining.lock_articles(connection, publication)
-        planned = _find(connection, publication, table, change)
-        return _plan(connection, source, planned, if_exists) if planned.after != planned.before else None
+        publication_records.get_publication(connection, change.publication)
+        begin_changing(connection, change.publication)
+        joining.lock_articles(connection, change.publication)
+        planned = _find(connection, change)
+        return _plan(connection, source, planned, change.if_exists) if planned.after != planned.before else None
 
-    run_recorded_change(alterations, table, plan)
+    run_recorded_change(alterations, change.table, plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +75,12 @@ class _Planned:
         return needs_copy(self.before, self.after)
 
 
-def _find(connection: Connection, publication: str, table_name: str, change: ArticleChange) -> _Planned:
-    before = publication_records.get_article(connection, publication, table_name)
+def _find(connection: Connection, change: ArticleChange) -> _Planned:
+    before = publication_records.get_article(connection, change.publication, change.table)
     table = find_by_id(connection, before.source_id)
     if table is None:
-        raise ArticleUnknown.of(table_name, publication)
-    known = subscription_records.list_subscriptions(connection, publication)
+        raise ArticleUnknown.of(change.table, change.publication)
+    known = subscription_records.list_subscriptions(connection, change.publication)
     return _Planned(
         table,
         before,

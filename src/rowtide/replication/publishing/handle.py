@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Unpack
 
+from rowtide.core.options import takes
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
-from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.articles.requests import ArticleChange, NewArticle
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.handle import ReplicationHandle
-from rowtide.replication.sync_types import IfExists
-
-if TYPE_CHECKING:
-    from rowtide.replication.articles.changes import ArticleChanges
 
 
 class ArticlePublishing(ReplicationHandle, ABC):
@@ -22,46 +18,33 @@ class ArticlePublishing(ReplicationHandle, ABC):
     @abstractmethod
     def _altering(self) -> AbstractContextManager[Alterations]: ...
 
-    def add_article(
-        self,
-        publication: str,
-        table: str,
-        *,
-        if_exists: IfExists = IfExists.FAIL,
-        **options: Unpack[ArticleOptions],
-    ) -> None:
-        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`.
+    @takes(NewArticle)
+    def add_article(self, article: NewArticle) -> None:
+        """Publish a table (SQL Server: sp_addarticle).
 
-        The publication's subscribers get its rows while everything else is delivered; `if_exists`: what becomes of a
-        table of that name that one has already. Raises `ArticleExists`, `TableNotFound`, `LockNotObtained`, and what
-        refuses the table, columns, commands or filter: errors of `rowtide.errors`.
+        The publication's subscribers get its rows while everything else is delivered. Raises `ArticleExists`,
+        `TableNotFound`, `LockNotObtained`, and what refuses the table, columns, commands or filter: errors of
+        `rowtide.errors`.
         """
         from rowtide.replication.publishing import publications
 
-        request = ArticleRequest(**options)
         with self._altering() as alterations:
-            publications.add_article(alterations, self._url, publication, table, request, if_exists)
+            publications.add_article(
+                alterations, self._url, article.publication, article.table, article, article.if_exists
+            )
 
-    def change_article(
-        self,
-        publication: str,
-        table: str,
-        *,
-        if_exists: IfExists | None = None,
-        **changes: Unpack[ArticleChanges],
-    ) -> None:
+    @takes(ArticleChange)
+    def change_article(self, change: ArticleChange) -> None:
         """Change an article, for its subscribers too.
 
-        (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Changes are the fields of `ArticleChange`.
-        Subscribers that lack rows or values afterwards copy the table again, while everything else is delivered; see
-        `find_copying`. `if_exists`: what becomes of their table; None: it is dropped, or emptied where the subscription
-        kept what was there. Raises `LockNotObtained`, and as `add_article` for what is changed.
+        (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Subscribers that lack rows or values
+        afterwards copy the table again, while everything else is delivered; see `find_copying`. Raises
+        `LockNotObtained`, and as `add_article` for what is changed.
         """
-        from rowtide.replication.articles.changes import ArticleChange
         from rowtide.replication.publishing import changing
 
         with self._altering() as alterations:
-            changing.change_article(alterations, self._url, publication, table, ArticleChange(**changes), if_exists)
+            changing.change_article(alterations, self._url, change)
 
     def add_schema_article(self, publication: str, name: str, article_type: ArticleType | None = None) -> bool:
         """Publish the text of a view, materialized view, function or procedure (SQL Server: types "schema only").

@@ -25,7 +25,8 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication.articles.articles import FEATURE, Article, ArticleRequest, as_member, define_article
+from rowtide.replication.articles.articles import FEATURE, Article, as_member, define_article
+from rowtide.replication.articles.requests import ArticleRequest
 from rowtide.replication.distributor import (
     definitions,
     joining,
