@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, Group
+from rowtide.cli.options import Db
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
 from rowtide.cli.output.watching import describe_mended, describe_mended_target
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, ForGroup, Option
 from rowtide.diagnosis.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
@@ -41,7 +41,7 @@ def copy(
     ] = None,
     *,
     switch: Annotated[bool, Option("--switch", help="Let the database use the copy from then on.")] = False,
-    group: Group = False,
+    group: ForGroup = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what is to be copied, and copy nothing.")] = False,
 ) -> None:
     """Copy a lake and its log store, between folders and buckets: each file is verified.

@@ -24,11 +24,6 @@ AnyDb = Annotated[
 ]
 """The option for a database of any kind that can be tracked."""
 DryRun = Annotated[bool, Option("--dry-run", help="Print the statements instead of running them.")]
-Group = Annotated[
-    bool,
-    Option("--group", help="The group of the folders that are made may read them: agents, readers, executors."),
-]
-TableName = Annotated[str, Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, Option("--format", help="How rows are printed.")]
 IgnoreSubscriber = Annotated[bool, Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")]

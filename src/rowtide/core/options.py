@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
+from typing import Annotated, Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
 
 MOST_DAYS = 36_500
 """A hundred years; more would be a typing error, and exceed the range of dates."""
@@ -53,6 +53,11 @@ class Argument:
     metavar: str | None = None
 
 
+TableName = Annotated[str, Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
+ForGroup = Annotated[
+    bool,
+    Option("--group", help="The group of the folders that are made may read them: agents, readers, executors."),
+]
 Options_contra = TypeVar("Options_contra", contravariant=True)
 Options = TypeVar("Options")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -99,6 +104,11 @@ def takes(
         return call
 
     return decorate
+
+
+def values_of(kind: Any, options: Any) -> dict[str, Any]:
+    """Return the values of the fields that a class of options has, of an object of another one that has them too."""
+    return {one.name: getattr(options, one.name) for one in fields(kind)}
 
 
 def _by_field(options: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:

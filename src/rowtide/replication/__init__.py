@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.browsing import BrowsedCommand
-    from rowtide.replication.inspection.compare_options import CompareOptions
+    from rowtide.replication.inspection.compare_options import CompareOptions, RowRepair, RowValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
+    from rowtide.replication.publishing.requests import NewPublication
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
@@ -88,6 +89,7 @@ __all__ = [
     "LogEnding",
     "MovedPartitions",
     "NewArticle",
+    "NewPublication",
     "OpenedSource",
     "Operation",
     "RecoveredTransaction",
@@ -98,6 +100,8 @@ __all__ = [
     "Resolver",
     "RowDifference",
     "RowPlace",
+    "RowRepair",
+    "RowValidation",
     "RunAs",
     "ScriptedChange",
     "SettingsChanges",
@@ -148,6 +152,7 @@ _HOMES = {
     "ListedSubscription": "rowtide.replication.inspection.listings",
     "LogEnding": "rowtide.replication.publishing.publications",
     "NewArticle": "rowtide.replication.articles.requests",
+    "NewPublication": "rowtide.replication.publishing.requests",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "RecoveredTransaction": "rowtide.replication.targets.recovered",
@@ -159,6 +164,8 @@ _HOMES = {
     "RowDifference": "rowtide.replication.inspection.differences",
     "RunAs": "rowtide.databases.run_as",
     "RowPlace": "rowtide.replication.inspection.row_places",
+    "RowRepair": "rowtide.replication.inspection.compare_options",
+    "RowValidation": "rowtide.replication.inspection.compare_options",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",

@@ -25,10 +25,11 @@ from rowtide.replication.distributor import publication_records, retention, trac
 from rowtide.replication.distributor.claims import APPLICATION_NAME
 from rowtide.replication.distributor.custom_scripts import CustomScript
 from rowtide.replication.distributor.publication_records import Thresholds
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
+from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, RequestedSubscription
 
@@ -93,42 +94,18 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
-    def add_publication(
-        self,
-        name: str,
-        *,
-        lake: str | None = None,
-        log_store: str | None = None,
-        for_group: bool = False,
-        replicate_ddl: bool = True,
-        distribution_db: str | None = None,
-        on_wait: Callable[[str], None] = lambda _whom: None,
-    ) -> OpenedSource:
+    @takes(NewPublication)
+    def add_publication(self, publication: NewPublication) -> OpenedSource:
         """Create a publication without articles (SQL Server: sp_addpublication).
 
-        With `replicate_ddl`, columns that are added to its tables are added at subscribers.
-
         In a database that is not enabled for capture, `lake` or `log_store` is the directory in which the log reader
-        stores the log. Only this user can read its folders; with `for_group`, the group can too. `distribution_db` is
-        the URL, without a password, of another database that holds what the publisher's publications, articles and
-        subscriptions are (SQL Server: sp_adddistributor); later publications find it. The first publication
-        waits for open transactions; `on_wait` is called with what it waits for. A repeat completes an interrupted call.
-        Raises `PublicationExists`, `NameUnfit`, `NothingReadsLog` without a directory, `LogStoreElsewhere`,
-        `DistributionElsewhere`.
+        stores the log. Only this user can read its folders; with `for_group`, the group can too. A repeat completes an
+        interrupted call. Raises `PublicationExists`, `NameUnfit`, `NothingReadsLog` without a directory,
+        `LogStoreElsewhere`, `DistributionElsewhere`.
         """
         from rowtide.replication.publishing import publications
 
-        return publications.add_publication(
-            self._engine,
-            self._url,
-            name,
-            lake=lake,
-            log_store=log_store,
-            for_group=for_group,
-            replicate_ddl=replicate_ddl,
-            distribution_db=distribution_db,
-            on_wait=on_wait,
-        )
+        return publications.add_publication(self._engine, self._url, publication)
 
     def register_custom_scripting(
         self,
@@ -326,14 +303,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """Write a token to the log, and return its id (SQL Server: sp_posttracertoken)."""
         return tracers.post_token(self._engine, self._url, publication)
 
-    def repair(
-        self,
-        publication: str,
-        *,
-        delete_extra: bool = False,
-        is_rehearsal: bool = False,
-        **options: Unpack[CompareOptions],
-    ) -> Iterator[Repair]:
+    @takes(RowRepair)
+    def repair(self, options: RowRepair) -> Iterator[Repair]:
         """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
 
         Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
@@ -343,10 +314,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         from rowtide.replication import repairing
         from rowtide.replication.inspection import validating
 
-        wanted = validating.find_wanted(self._engine, self._url, publication, options)
-        return repairing.repair(
-            self._engine, self._url, wanted, options, delete_extra=delete_extra, is_rehearsal=is_rehearsal
-        )
+        wanted = validating.find_wanted(self._engine, self._url, options)
+        return repairing.repair(self._engine, self._url, wanted, options)
 
     def deliver_backlogs(
         self,

@@ -29,7 +29,7 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distributor import repair_records
 from rowtide.replication.distributor.repair_records import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
 from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
@@ -97,10 +97,7 @@ def repair(
     engine: Engine,
     url: str,
     wanted: Sequence[Wanted],
-    options: CompareOptions,
-    *,
-    delete_extra: bool,
-    is_rehearsal: bool = False,
+    options: RowRepair,
 ) -> Iterator[Repair]:
     """Repair the rows that differ, and yield what became of each, as it is done. Idempotent.
 
@@ -108,8 +105,8 @@ def repair(
     `compare_all`, and what opening a subscriber raises.
     """
     for subscription, articles in wanted:
-        kind = _Rehearsing if is_rehearsal else _Repairing
-        yield from kind(engine, url, subscription, articles, options, delete_extra=delete_extra).run()
+        kind = _Rehearsing if options.is_rehearsal else _Repairing
+        yield from kind(engine, url, subscription, articles, options).run()
 
 
 class _Repairing:
@@ -121,16 +118,13 @@ class _Repairing:
         url: str,
         subscription: Subscription,
         articles: Sequence[Article],
-        options: CompareOptions,
-        *,
-        delete_extra: bool,
+        options: RowRepair,
     ) -> None:
         self._engine = engine
         self._url = url
         self._subscription = subscription
         self._articles = articles
         self._options = options
-        self._delete_extra = delete_extra
         self._unrepaired: dict[Place, Repair] = {}
         self._tried: set[Place] = set()
         self._counterflow: Counterflow | None = None
@@ -257,7 +251,7 @@ class _Repairing:
                 self._unrepaired[article.article_id, row.key] = self._describe(article, ON_ITS_WAY, row.key, reason)
                 continue
             described = self._describe_change(change, row, move.position)
-            if change.operation is Operation.DELETE and not self._delete_extra:
+            if change.operation is Operation.DELETE and not self._options.delete_extra:
                 self._unrepaired[article.article_id, row.key] = replace(described, action=LEFT)
             else:
                 planned[change] = described

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, Option, values_of
 from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import DeliveryOptions, SubscriptionSettings
 
@@ -19,6 +19,10 @@ SubscriberUrl = Annotated[
         help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
         sql_server="@subscriber",
     ),
+]
+
+SomeSubscriber = Annotated[
+    str | None, Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
 ]
 
 
@@ -117,5 +121,5 @@ class RequestedSubscription(SubscriptionRequest, DeliveryOptions):
     @property
     def request(self) -> SubscriptionRequest:
         """What is requested, with all settings."""
-        asked = {one.name: getattr(self, one.name) for one in fields(SubscriptionRequest)}
+        asked = values_of(SubscriptionRequest, self)
         return SubscriptionRequest(**{**asked, "settings": self.settings.changed(**self.given)})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.core.options import MOST_HOURS, Argument, Option
+from rowtide.core.options import MOST_HOURS, Argument, Option, values_of
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 """Kinds of targets; the last begins the name of a class."""
@@ -146,7 +146,7 @@ class NewTarget(GivenOptions):
     @property
     def options(self) -> TargetOptions:
         """What is stored of it, with what follows from its kind."""
-        given = {one.name: getattr(self, one.name) for one in fields(GivenOptions)}
+        given = values_of(GivenOptions, self)
         if self.follow_columns is None:
             given["follow_columns"] = follows_by_default(self.kind, self.truncate)
         return TargetOptions(**given)

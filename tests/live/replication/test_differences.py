@@ -13,6 +13,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
+from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
 from rowtide.replication.inspection.moving import add_to_buckets
@@ -118,7 +119,7 @@ def test_rows_are_in_the_same_buckets_everywhere(subscribed: ReplicatedDatabase 
         subscribed.publisher.execute(f"insert into {name} {rows}")
     subscribed.deliver()
     engine = open_engine(subscribed.publisher.url)
-    ((subscription, articles),) = find_wanted(engine, subscribed.publisher.url, "shop", {})
+    ((subscription, articles),) = find_wanted(engine, subscribed.publisher.url, CompareOptions("shop"))
     with open_comparison(engine, subscribed.publisher.url, subscription, articles) as comparison:
         for article in comparison.articles:
             _require_same_buckets(comparison, article, is_by_hash=types[article.table] == "text")

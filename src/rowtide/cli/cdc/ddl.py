@@ -9,10 +9,10 @@ from rowtide.cli.bounds import parse_bound
 from rowtide.cli.cdc.changes import print_found
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.lakes import open_lake_of
-from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
+from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, as_json, print_rows
 from rowtide.cli.output.tables import show_fact
-from rowtide.core.options import Option
+from rowtide.core.options import Option, TableName
 from rowtide.handle import connect
 
 app = CommandTable()

@@ -13,11 +13,11 @@ import click
 from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
+from rowtide.cli.options import Db, DryRun, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, ForGroup, Option, TableName
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.handle import connect
 
@@ -48,7 +48,7 @@ def enable_db(
         ),
     ] = None,
     *,
-    group: Group = False,
+    group: ForGroup = False,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db).

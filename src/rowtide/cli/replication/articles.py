@@ -8,10 +8,10 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
-from rowtide.core.options import Argument
+from rowtide.core.options import Argument, TableName
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
-from rowtide.replication.articles.requests import ArticleChange, IfCopied, TableName
+from rowtide.replication.articles.requests import ArticleChange, IfCopied
 from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()

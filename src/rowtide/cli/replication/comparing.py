@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -11,17 +12,16 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.progress import counted
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import SomePublication, SomeSubscriber
-from rowtide.core.options import Argument, Option
+from rowtide.cli.replication.options import SomePublication
+from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.compare_options import CompareOptions, DeleteExtra, RowRepair, RowValidation
 
 if TYPE_CHECKING:
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.repairing import Repair
 
-from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
 
@@ -76,25 +76,16 @@ _JSON_OF_REPAIRS = ("key", "before", "after")
 @app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
 def validate(
     db: Db,
-    publication: PublicationName,
-    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
-    subscriber: SomeSubscriber = None,
-    wait: Annotated[
-        float,
-        Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
-    ] = 10,
+    validation: RowValidation,
     form: ListingFormat = Format.TABLE,
     *,
-    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     differences: Annotated[
         bool, Option("--differences", help="List the rows that differ, by key, with what differs.")
     ] = False,
     repair: Annotated[
         bool, Option("--repair", help="Make the rows that differ what is published; list what became of each.")
     ] = False,
-    delete_extra: Annotated[
-        bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")
-    ] = False,
+    delete_extra: DeleteExtra = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
     ] = False,
@@ -108,24 +99,22 @@ def validate(
     for option, is_given in (("--delete-extra", delete_extra), ("--dry-run", dry_run)):
         if is_given and not repair:
             raise click.BadParameter("is for --repair", param_hint=option)
-    replication = connect(db).replication
+    replication, publication = connect(db).replication, validation.publication
     with counted("Comparing ...") as show:
-        options = CompareOptions(
-            article=article,
-            subscriber=subscriber,
-            wait_s=wait,
-            on_compare=lambda where, name, number, of: show(f"{name} at {where}", number - 1, of),
+        watched = replace(
+            validation, on_compare=lambda where, name, number, of: show(f"{name} at {where}", number - 1, of)
         )
         if repair:
             if dry_run:
                 notes.print("A dry run: nothing is changed.")
-            done = replication.repair(publication, delete_extra=delete_extra, is_rehearsal=dry_run, **options)
+            compared = values_of(CompareOptions, watched)
+            done = replication.repair(RowRepair(**compared, delete_extra=delete_extra, is_rehearsal=dry_run))
             _print_repairs(publication, done, form, wide=wide)
             return
         if differences:
-            _print_differences(publication, replication.find_differences(publication, **options), form, wide=wide)
+            _print_differences(publication, replication.find_differences(watched), form, wide=wide)
             return
-        listed = replication.validate(publication, checksum=checksum, **options)
+        listed = replication.validate(watched)
 
     from rowtide.replication.errors.comparing import ValidationFailed
     from rowtide.replication.inspection.validating import FAILED, ArticleValidation

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
+from rowtide.cli.options import Db, DryRun, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.output.statements import printed
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect
 from rowtide.replication.articles.requests import NewArticle
 from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.sync_types import PublicationName
 
 app = CommandTable()
@@ -23,52 +25,17 @@ _ADDED_ARTICLE = {"name": "name", "type": "type", "outcome": "outcome", "reason"
 @app.command(
     epilog="Example: rowtide replication add-publication shop --lake /data/lake --db postgresql://localhost/shop"
 )
-def add_publication(
-    db: Db,
-    publication: PublicationName,
-    lake: Annotated[
-        str | None,
-        Option(help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False),
-    ] = None,
-    log_store: Annotated[
-        str | None, Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
-    ] = None,
-    distribution_db: Annotated[
-        str | None,
-        Option(
-            help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
-            "password; default: the publisher.",
-            show_default=False,
-        ),
-    ] = None,
-    *,
-    replicate_ddl: Annotated[
-        bool,
-        Option(
-            "--replicate-ddl/--no-replicate-ddl", help="Add at subscribers the columns that are added to its tables."
-        ),
-    ] = True,
-    group: Group = False,
-) -> None:
+def add_publication(db: Db, publication: NewPublication) -> None:
     """Create a publication without articles (SQL Server: sp_addpublication).
 
     The first one, in a database that is not enabled for capture, creates publication, slot and log store: use `--lake`
     or `--log-store`.
     """
-    add = connect(db).replication.add_publication
-    opened = add(
-        publication,
-        lake=lake,
-        log_store=log_store,
-        for_group=group,
-        replicate_ddl=replicate_ddl,
-        distribution_db=distribution_db,
-        on_wait=print_wait,
-    )
+    opened = connect(db).replication.add_publication(replace(publication, on_wait=print_wait))
 
     from rowtide.log.postgres.ddl_triggers import Triggers
 
-    notes.print(f"Added: publication {publication}.")
+    notes.print(f"Added: publication {publication.name}.")
     if not opened.was_there:
         notes.print(f"The log is read from LSN {opened.position} on, into {opened.source.log_store}.", soft_wrap=True)
     if not opened.was_there and opened.triggers is Triggers.REFUSED:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, TableName
+from rowtide.cli.options import Db
 from rowtide.cli.output.rows import notes
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Option
+from rowtide.core.options import Option, TableName
 from rowtide.handle import connect
 from rowtide.replication.sync_types import PublicationName
 

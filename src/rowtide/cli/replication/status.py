@@ -8,11 +8,11 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import SomePublication, SomeSubscriber
+from rowtide.cli.replication.options import SomePublication
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
 from rowtide.handle import connect
-from rowtide.replication.sync_types import PublicationName
+from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 app = CommandTable()
 

@@ -7,11 +7,17 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.replication.options import SomeSubscriber
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.subscription_settings import DeliveryOptions
-from rowtide.replication.sync_types import IfExists, PublicationName, RequestedSubscription, SubscriberUrl, SyncType
+from rowtide.replication.sync_types import (
+    IfExists,
+    PublicationName,
+    RequestedSubscription,
+    SomeSubscriber,
+    SubscriberUrl,
+    SyncType,
+)
 
 app = CommandTable()
 

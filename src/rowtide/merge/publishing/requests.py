@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from rowtide.core.errors import OptionsContradict
-from rowtide.core.options import MOST_DAYS, Argument, Option
+from rowtide.core.options import MOST_DAYS, Argument, Option, values_of
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
 from rowtide.merge.articles import (
@@ -331,7 +331,7 @@ class NewMergeSubscription(MergeSubscriptionRequest):
 
     def taking_over(self, existing: Existing, *, absent_is_delete: bool) -> ExistingSubscription:
         """Return the same subscription of a database that has tables and rows already."""
-        given = {one.name: getattr(self, one.name) for one in fields(MergeSubscriptionRequest)}
+        given = values_of(MergeSubscriptionRequest, self)
         return ExistingSubscription(existing=existing, absent_is_delete=absent_is_delete, **given)
 
 

@@ -8,12 +8,10 @@ from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.operations import Operation
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Option, TableName
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command
 from rowtide.replication.sync_types import IfExists, PublicationName
-
-TableName = Annotated[str, Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 
 IfCopied = Annotated[
     IfExists | None,

@@ -1,22 +1,45 @@
-"""What is compared, as arguments."""
+"""What is compared, and repaired, as commands and methods take it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypedDict
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated
+
+from rowtide.core.options import Option
+from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
+Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")]
+DeleteExtra = Annotated[bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")]
 
 
-class CompareOptions(TypedDict, total=False):
-    """Which articles and subscribers are compared; by default all.
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """Which articles and subscribers of a publication are compared; by default all."""
 
-    What delivery keeps from being compared, such as a copy, is tried again for `wait_s` (10), while a process delivers.
-    `on_compare` is called before an article is compared, with the subscriber, the article, its number from 1 and the
-    number of all.
-    """
+    publication: PublicationName
+    _: KW_ONLY
+    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None
+    subscriber: SomeSubscriber = None
+    wait_s: Annotated[
+        float,
+        Option("--wait", help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
+    ] = 10
+    on_compare: OnCompare = lambda _subscriber, _article, _number, _of: None
+    """Called before an article is compared, with the subscriber, the article, its number from 1 and that of all."""
 
-    article: str | None
-    subscriber: str | None
-    wait_s: float
-    on_compare: OnCompare
+
+@dataclass(frozen=True, slots=True)
+class RowValidation(CompareOptions):
+    """A comparison by numbers of rows, or by their values too (SQL Server: sp_publication_validation)."""
+
+    checksum: Checksum = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RowRepair(CompareOptions):
+    """A comparison by rows, after which those that differ are repaired; a rehearsal rolls that back."""
+
+    delete_extra: DeleteExtra = field(default=False, kw_only=True)
+    is_rehearsal: bool = field(default=False, kw_only=True)

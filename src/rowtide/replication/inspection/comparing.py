@@ -39,7 +39,6 @@ from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.comparison.rows import PublishedRows, open_published
 
 _PAUSE_S = 0.5
-_WAIT_S = 10.0
 Found = TypeVar("Found")
 Wanted = tuple[Subscription, Sequence[Article]]
 """A subscription, and those of its articles that are compared."""
@@ -152,19 +151,18 @@ def compare_all(
     One for which `compare` raises `NotComparable` is compared again for a while, as long as a process delivers; then
     `not_compared` says why it was not. Raises as `open_comparison`.
     """
-    on_compare = options.get("on_compare", _ignore)
     for subscription, articles in wanted:
         if subscription.joins is not None:
             yield from (not_compared(subscription, article, _COPIED_STILL) for article in articles)
             continue
-        deadline = time.monotonic() + options.get("wait_s", _WAIT_S)
+        deadline = time.monotonic() + options.wait_s
         waiting = list(articles)
         while waiting:
             is_last = time.monotonic() >= deadline or not _is_delivered(engine, subscription)
             again: list[Article] = []
             with open_comparison(engine, url, subscription, waiting) as comparison:
                 for number, (article, known) in enumerate(zip(comparison.articles, waiting, strict=True), 1):
-                    on_compare(redact(subscription.subscriber), article.name, number, len(waiting))
+                    options.on_compare(redact(subscription.subscriber), article.name, number, len(waiting))
                     try:
                         yield from compare(comparison, article)
                     except NotComparable as error:
@@ -175,10 +173,6 @@ def compare_all(
             waiting = again
             if waiting:
                 time.sleep(_PAUSE_S)
-
-
-def _ignore(_subscriber: str, _article: str, _number: int, _of: int) -> None:
-    pass
 
 
 def _is_delivered(engine: Engine, subscription: Subscription) -> bool:

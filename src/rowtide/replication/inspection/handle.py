@@ -6,12 +6,13 @@ Modules that compare or read the log are imported by the methods that need them,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.core.formats import Format
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import takes
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source
@@ -20,7 +21,7 @@ from rowtide.replication.distributor.history import HistoricError, HistoricState
 from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.handle import ReplicationHandle
 from rowtide.replication.inspection import listings
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.status import SubscriptionStatus, read_status
 
@@ -113,9 +114,8 @@ class ReplicationInspection(ReplicationHandle):
         """
         return tracers.list_tokens(self._engine, self._url, publication)
 
-    def validate(
-        self, publication: str, *, checksum: bool = False, **options: Unpack[CompareOptions]
-    ) -> Sequence[ArticleValidation]:
+    @takes(RowValidation)
+    def validate(self, options: RowValidation) -> Sequence[ArticleValidation]:
         """Compare subscribers' rows with the published ones, by row counts or also by checksums of their values.
 
         (SQL Server: sp_publication_validation.) Both may change meanwhile: the published rows are compared as they were
@@ -123,17 +123,18 @@ class ReplicationInspection(ReplicationHandle):
         """
         from rowtide.replication.inspection import validating
 
-        wanted = validating.find_wanted(self._engine, self._url, publication, options)
-        return validating.validate(self._engine, self._url, wanted, options, with_checksum=checksum)
+        wanted = validating.find_wanted(self._engine, self._url, options)
+        return validating.validate(self._engine, self._url, wanted, options)
 
-    def find_differences(self, publication: str, **options: Unpack[CompareOptions]) -> Iterator[RowDifference]:
+    @takes(CompareOptions)
+    def find_differences(self, options: CompareOptions) -> Iterator[RowDifference]:
         """Return the rows in which subscribers differ from the published ones, as `validate` compares them.
 
         They are yielded as they are found, in any number.
         """
         from rowtide.replication.inspection import differences, validating
 
-        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        wanted = validating.find_wanted(self._engine, self._url, options)
         return differences.find_differences(self._engine, self._url, wanted, options)
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:

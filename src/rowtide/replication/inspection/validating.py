@@ -18,7 +18,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import add_to_buckets, total
 from rowtide.replication.publisher import read_source
@@ -52,20 +52,18 @@ class ArticleValidation:
     reason: str | None = None
 
 
-def validate(
-    engine: Engine, url: str, wanted: Sequence[Wanted], options: CompareOptions, *, with_checksum: bool
-) -> Sequence[ArticleValidation]:
+def validate(engine: Engine, url: str, wanted: Sequence[Wanted], options: RowValidation) -> Sequence[ArticleValidation]:
     """Compare the articles of subscriptions. Raises as `compare_all`."""
-    compare = partial(_compare, with_checksum=with_checksum)
+    compare = partial(_compare, with_checksum=options.checksum)
     return list(compare_all(engine, url, wanted, options, compare, _not_compared))
 
 
-def find_wanted(engine: Engine, url: str, publication: str, options: CompareOptions) -> Sequence[Wanted]:
+def find_wanted(engine: Engine, url: str, options: CompareOptions) -> Sequence[Wanted]:
     """Return subscriptions with their articles: those that are named, or all.
 
     Raises `PublicationUnknown`, `SubscriptionUnknown`, `ArticleUnknown`.
     """
-    subscriber, article = options.get("subscriber"), options.get("article")
+    publication, subscriber, article = options.publication, options.subscriber, options.article
     with translated(), engine.connect() as connection:
         read_source(connection, url)
         publication_records.get_publication(connection, publication)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -47,38 +47,31 @@ from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
 from rowtide.replication.publishing.recording import RecordedChange, list_unrecorded, run_recorded_change
+from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.sync_types import IfExists
 
 
 @keeping_sessions()
-def add_publication(
-    engine: Engine,
-    database: str,
-    name: str,
-    *,
-    lake: str | None = None,
-    log_store: str | None = None,
-    for_group: bool = False,
-    replicate_ddl: bool = True,
-    distribution_db: str | None = None,
-    on_wait: Callable[[str], None] = lambda _whom: None,
-) -> OpenedSource:
+def add_publication(engine: Engine, database: str, request: NewPublication) -> OpenedSource:
     """Create a publication without articles; the first one of a database without capture also creates the log source.
 
     With `distribution_db`, the first one also creates the distribution database there.
 
-    The server waits for open transactions then: `on_wait` is called with them. Raises `NameUnfit`, `PublicationExists`,
+    The server waits for open transactions then. Raises `NameUnfit`, `PublicationExists`,
     `NothingReadsLog`, `LogStoreElsewhere`, `DistributionElsewhere`, `DistributorUnreachable`, and what creating the
     source raises. A repeat after a crash completes it.
     """
+    name = request.name
     require_name("publication", name)
     with translated(), take_source(engine):
         with engine.connect() as connection:
             find_source(connection)
-            place = choose_place(connection, distribution_db)
+            place = choose_place(connection, request.distribution_db)
             if definitions.is_there(connection) and publication_records.find_publication(connection, name) is not None:
                 raise PublicationExists(name)
-        opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
+        opened = ensure_source(
+            engine, database, request.lake, request.log_store, request.on_wait, for_group=request.for_group
+        )
         if place is not None:
             with engine.begin() as connection:
                 record_place(connection, place)
@@ -86,7 +79,7 @@ def add_publication(
         with engine.begin() as connection:
             _make_distribution_database(connection)
             publisher_db = connection.scalar(select(func.current_database())) or ""
-            added = publication_records.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl)
+            added = publication_records.add_publication_step(name, publisher_db, replicate_ddl=request.replicate_ddl)
             distributor(connection).execute(added)
     return opened
 

@@ -1,0 +1,40 @@
+"""What is asked of publications, as commands and methods take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from rowtide.core.options import ForGroup, Option
+from rowtide.replication.sync_types import PublicationName
+
+
+@dataclass(frozen=True, slots=True)
+class NewPublication:
+    """A publication as it is added, without articles (SQL Server: sp_addpublication)."""
+
+    name: PublicationName
+    _: KW_ONLY
+    lake: Annotated[
+        str | None,
+        Option(help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False),
+    ] = None
+    log_store: Annotated[str | None, Option(help="Folder of the log store; default: LAKE/log.", show_default=False)] = (
+        None
+    )
+    distribution_db: Annotated[
+        str | None,
+        Option(
+            help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
+            "password; default: the publisher.",
+            show_default=False,
+        ),
+    ] = None
+    """Later publications find it (SQL Server: sp_adddistributor)."""
+    replicate_ddl: Annotated[
+        bool, Option(help="Add at subscribers the columns that are added to its tables.", sql_server="@replicate_ddl")
+    ] = True
+    for_group: ForGroup = False
+    on_wait: Callable[[str], None] = lambda _whom: None
+    """Called with what the first publication waits for: open transactions."""
