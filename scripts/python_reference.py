@@ -94,6 +94,7 @@ with rowtide.connect("postgresql://user@host/shop") as database:
 ```
 
 Options may be named as on the command line, too: `enable_table(…, role="readers")`, as `--role`, is `role_name`.
+Members of enumerations may be given as its words, `format="iceberg"`, or as SQL Server's numbers (else RT-1141).
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
 `rowtide.RowtideError`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and `DataLoss`, all in
 `rowtide`. Each has a `number`; all are in `rowtide.errors` ([their numbers and names](errors.md)).

@@ -26,6 +26,7 @@ from rowtide.core.errors import *
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import *
 from rowtide.core.upgrades import *
+from rowtide.core.words import *
 from rowtide.databases.errors import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (

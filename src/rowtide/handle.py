@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from rowtide.core.extras import naming_extras
 from rowtide.core.row_values import hiding
+from rowtide.core.words import member_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,7 +153,8 @@ class Database:
         with naming_extras():
             from rowtide.catalogs.kinds import CatalogueKind
             from rowtide.catalogs.registration import register_tables
-        return register_tables(self.url, CatalogueKind(kind), place, namespace, dry_run=dry_run)
+        known = member_of(CatalogueKind, kind, "kind")
+        return register_tables(self.url, known, place, namespace, dry_run=dry_run)
 
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and give up. Raises as `adopt`."""

@@ -12,6 +12,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
 
+from rowtide.core.words import read_words
+
 MOST_DAYS = 36_500
 """A hundred years; more would be a typing error, and exceed the range of dates."""
 MOST_HOURS = 24 * MOST_DAYS
@@ -88,7 +90,8 @@ def takes(
 ) -> Callable[[Callable[[Any, Options], Result]], Method[Fields, Options, Result]]:
     """Let a method that takes an object of options take its fields, too: as arguments, with their defaults.
 
-    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called.
+    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called; members of
+    enumerations may be given as words (`WordUnknown`).
     """
 
     def decorate(method: Callable[[Any, Options], Result]) -> Any:
@@ -96,9 +99,11 @@ def takes(
         def call(self: Any, *arguments: Any, **named: Any) -> Result:
             match arguments:
                 case (given,) if not named and isinstance(given, options):  # type: ignore[arg-type]
-                    return method(self, given)
+                    pass
                 case _:
-                    return method(self, options(*arguments, **_by_field(options, named)))
+                    given = options(*arguments, **_by_field(options, named))
+            read_words(given)
+            return method(self, given)
 
         call.__signature__ = _signature(method, options)  # type: ignore[attr-defined]
         return call

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
+from rowtide.core.words import member_of
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.listing import get_conflict
@@ -270,8 +271,9 @@ class MergeReplication(MergePublishing, MergeInspection):
         `NodeBusy`; of a subscriber that was tampered with `MetadataMalformed`, `GenerationRefused`, `RowTooLarge`,
         `UploadTooLarge`, and the errors of its file.
         """
+        exchanged = member_of(ExchangeType, exchange, "exchange")
         with hiding(wanted=hide_keys):
-            return synchronise_named(self.url, publication, subscriber, on_progress, exchange, limits)
+            return synchronise_named(self.url, publication, subscriber, on_progress, exchanged, limits)
 
     synchronise = sync
     """What programs call it that were written before the command was named."""
@@ -466,11 +468,12 @@ class MergeReplication(MergePublishing, MergeInspection):
         `StillReferenced` if a row would go that others reference; `RowsRefused` if the hub refuses the row;
         `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
         """
+        chosen = member_of(Winner, winner, "winner")
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
                 raise ConflictUnknown(conflict_id)
             notice(hub, get_publication(hub.connection, get_conflict(hub, conflict_id).publication))
-            return resolve_conflict(hub, conflict_id, winner, over_later_changes=over_later_changes)
+            return resolve_conflict(hub, conflict_id, chosen, over_later_changes=over_later_changes)
 
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
         """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).

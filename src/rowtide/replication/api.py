@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
+from rowtide.core.words import member_or_none
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -236,9 +237,10 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """
         from rowtide.replication.subscribing import articles, subscriptions
 
+        existing = member_or_none(IfExists, if_exists, "if_exists")
         if article is not None:
-            return articles.reinitialize_article(self._engine, self._url, publication, article, subscriber, if_exists)
-        return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
+            return articles.reinitialize_article(self._engine, self._url, publication, article, subscriber, existing)
+        return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, existing)
 
     def change_subscription(
         self, publication: str, subscriber: str, **changes: Unpack[SettingsChanges]
@@ -333,8 +335,9 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         from rowtide.lake.session import build_session
         from rowtide.replication.spark.backlogs import deliver_backlogs
 
+        SubscriptionSettings(**settings)  # refused before Spark is started for nothing
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._url)  # before Spark is started for nothing
+            read_source(connection, self._url)
         session = spark if spark is not None else build_session()
         with hiding(wanted=hide_keys):
             return deliver_backlogs(session, _open_claiming_engine(self._url), self._url, publication, settings)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypedDict, Unpack, cast
 
 from rowtide.core.options import Option
+from rowtide.core.words import read_words
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import SettingOutOfRange
@@ -120,6 +121,7 @@ class SubscriptionSettings:
     run_as: RunAs = RunAs.OWNER
 
     def __post_init__(self) -> None:
+        read_words(self)
         if not 1 <= self.streams <= MOST_STREAMS:
             raise SettingOutOfRange("streams", self.streams, 1, MOST_STREAMS)
         for name in ("commit_batch_size", "commit_batch_threshold"):
@@ -140,14 +142,7 @@ class SubscriptionSettings:
     @classmethod
     def decode(cls, stored: str | None) -> SubscriptionSettings:
         """Return the settings of what `encode` returned."""
-        if stored is None:
-            return cls()
-        values = json.loads(stored)
-        if "conflicts" in values:
-            values["conflicts"] = Resolver(values["conflicts"])
-        if "run_as" in values:
-            values["run_as"] = RunAs(values["run_as"])
-        return cls(**values)
+        return cls(**json.loads(stored)) if stored is not None else cls()
 
     @property
     def detects_conflicts(self) -> bool:

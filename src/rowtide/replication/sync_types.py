@@ -8,6 +8,7 @@ from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, values_of
+from rowtide.core.words import read_words
 from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import DeliveryOptions, SubscriptionSettings
 
@@ -101,6 +102,7 @@ class SubscriptionRequest:
     ] = None
 
     def __post_init__(self) -> None:
+        read_words(self)
         if (self.sync_type is SyncType.FROM_LSN) != (self.lsn is not None):
             raise LsnNotGiven(self.sync_type.value, "needs" if self.lsn is None else "takes no")
 

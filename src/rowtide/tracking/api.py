@@ -10,6 +10,7 @@ from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import takes
+from rowtide.core.words import member_of
 from rowtide.databases.kinds import find_kind_of_driver
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
@@ -172,15 +173,16 @@ class ChangeTracking(TrackingEnabling):
 
         Anchors older than the removed tombstones are then refused. Raises `NotTracked`, `NothingTracked`.
         """
-        named = None if table is None else _named(table)
-        return self._database.purge_tombstone_table_data(named, purge_type, value)
+        named, unit = None if table is None else _named(table), member_of(PurgeType, purge_type, "purge_type")
+        return self._database.purge_tombstone_table_data(named, unit, value)
 
     def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
         """Remove old transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData).
 
         Returns how many; those with tombstones stay. Raises `NothingTracked`.
         """
-        return self._database.purge_transaction_sequence_data(purge_type, value)
+        unit = member_of(PurgeType, purge_type, "purge_type")
+        return self._database.purge_transaction_sequence_data(unit, value)
 
 
 def _load_part(connection: Connection) -> ModuleType:

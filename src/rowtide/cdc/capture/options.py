@@ -8,6 +8,7 @@ from typing import Final
 
 from rowtide.cdc.errors.capturing import MaxLatencyInvalid
 from rowtide.cdc.scans.pace import USUAL_LATENCY_S
+from rowtide.core.words import read_words
 
 LONGEST_LATENCY_S: Final = 3600.0
 """What capture remembers of a lake's tables lasts no longer."""
@@ -33,6 +34,7 @@ class CaptureOptions:
     max_latency_s: float = USUAL_LATENCY_S
 
     def __post_init__(self) -> None:
+        read_words(self)
         if not 0 <= self.max_latency_s <= LONGEST_LATENCY_S:
             raise MaxLatencyInvalid(self.max_latency_s)
 

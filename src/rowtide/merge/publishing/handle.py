@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rowtide.core.options import takes
+from rowtide.core.words import member_of
 from rowtide.merge.articles import (
     Article,
     FilterType,
@@ -87,8 +88,9 @@ class MergePublishing(MergeHandle):
         the parent at most. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
         `JoinFilterRefused`, `FilterRefused`, `RecordLinkRefused`, `SubscriptionsLeft`.
         """
+        join = JoinFilter(parent, condition, unique_key, member_of(FilterType, filter_type, "filter_type"))
         with self._altering(publication) as hub:
-            return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))
+            return add_filter(hub, publication, child, join)
 
     @takes(MergeArticleChanges)
     def change_article(self, changes: MergeArticleChanges) -> Article:

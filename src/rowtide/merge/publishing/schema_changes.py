@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 from uuid import uuid4
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.words import WordUnknown
 from rowtide.merge.articles import Article, ArticleColumn, Publication
 from rowtide.merge.catalogue import (
     get_publication,
@@ -184,8 +185,10 @@ def list_schema_changes(hub: Node, publication: Publication) -> Sequence[SchemaC
 def mark_schema_change(hub: Node, publication_name: str, version: int, status: SchemaStatus) -> None:
     """Let subscribers make a schema change, or leave it to their users (SQL Server: sp_markpendingschemachange).
 
-    Raises `MergePublicationUnknown`, `SchemaChangeUnknown`.
+    Raises `WordUnknown`, `MergePublicationUnknown`, `SchemaChangeUnknown`.
     """
+    if status not in get_args(SchemaStatus):
+        raise WordUnknown("status", repr(status), " or ".join(get_args(SchemaStatus)))
     publication = get_publication(hub.connection, publication_name)
     of_change = (schema_changes.c.pubid == publication.pubid) & (schema_changes.c.schemaversion == version)
     with hub.transaction():

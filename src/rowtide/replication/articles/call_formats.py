@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import Any
 
 from rowtide.core.operations import Operation
+from rowtide.core.words import WordUnknown, member_of
 from rowtide.replication.errors.publishing import CommandInvalid, UpdatableCallRefused
 
 
@@ -95,6 +97,20 @@ def parts_of(operation: Operation, call_format: CallFormat) -> tuple[Part, ...]:
 def formats_of(operation: Operation) -> tuple[CallFormat, ...]:
     """Return the formats that an operation has."""
     return (*(call_format for known, call_format in _PARTS if known is operation), CallFormat.NONE)
+
+
+def read_commands(given: Mapping[Any, Any]) -> Mapping[Operation, Command]:
+    """Return commands by their operations; both may be given as texts. Raises as `parse_command`, and `WordUnknown`."""
+    return {
+        (operation := _read_operation(key)): parse_command(operation, str(command)) for key, command in given.items()
+    }
+
+
+def _read_operation(given: object) -> Operation:
+    found = member_of(Operation, given, "commands")
+    if found not in DEFAULTS:
+        raise WordUnknown("commands", repr(given), "insert, update or delete")
+    return found
 
 
 def parse_command(operation: Operation, text: str) -> Command:

@@ -10,7 +10,7 @@ from typing import Annotated
 from rowtide.core.operations import Operation
 from rowtide.core.options import Option, TableName
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command
+from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
 from rowtide.replication.sync_types import IfExists, PublicationName
 
 IfCopied = Annotated[
@@ -67,7 +67,7 @@ class GivenCommands:
             Operation.DELETE: self.delete_command,
         }
         parsed = {operation: parse_command(operation, text) for operation, text in texts.items() if text is not None}
-        return {**parsed, **self.commands}
+        return {**parsed, **read_commands(self.commands)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
 from rowtide.core.options import takes
+from rowtide.core.words import member_or_none
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
 from rowtide.replication.articles.requests import ArticleChange, NewArticle
 from rowtide.replication.articles.types import ArticleType
@@ -53,8 +54,9 @@ class ArticlePublishing(ReplicationHandle, ABC):
         """
         from rowtide.replication.publishing import schema_articles
 
+        kind = member_or_none(ArticleType, article_type, "article_type")
         with self._altering() as alterations:
-            return schema_articles.add(alterations, self._url, publication, name, article_type)
+            return schema_articles.add(alterations, self._url, publication, name, kind)
 
     def drop_article(self, publication: str, table: str) -> None:
         """Remove a table from a publication, or an object whose text it has (SQL Server: sp_droparticle).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.core.operations import Operation
+from rowtide.core.words import WordUnknown
 from rowtide.replication.articles.call_formats import (
     DEFAULTS,
     CallFormat,
@@ -13,6 +14,7 @@ from rowtide.replication.articles.call_formats import (
     formats_of,
     parse_command,
     parts_of,
+    read_commands,
 )
 from rowtide.replication.errors.publishing import CommandInvalid
 
@@ -132,3 +134,26 @@ def test_a_refusal_says_what_may_be_written_instead(operation: Operation, text: 
         f'RT-7101: "{text}" is not a call format for {operation.name.lower()}s. '
         f"Use one of {formats}; a custom procedure's name may follow a call format."
     )
+
+
+def test_commands_are_read_as_they_are_written() -> None:
+    given = {"insert": "none", UPDATE: Command(MCALL, "own"), "delete": "xcall gone"}
+    assert read_commands(given) == {
+        INSERT: Command(NONE),
+        UPDATE: Command(MCALL, "own"),
+        DELETE: Command(XCALL, "gone"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"truncate": "none"}, WordUnknown),
+        ({"inserts": "none"}, WordUnknown),
+        ({"insert": "scall"}, CommandInvalid),
+        ({INSERT: Command(SCALL)}, CommandInvalid),
+    ],
+)
+def test_commands_that_nothing_means_are_refused(given: dict[object, object], error: type[Exception]) -> None:
+    with pytest.raises(error, match="insert"):
+        read_commands(given)
