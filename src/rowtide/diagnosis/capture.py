@@ -102,7 +102,7 @@ def judge_capturing(facts: CaptureStatus) -> CheckResult:
 
 
 def _describe_capturing(facts: CaptureStatus) -> _Described:
-    is_late = (seconds_between(facts.oldest_waiting, facts.now) or 0.0) > LATE_S
+    is_late = (seconds_between(facts.oldest_waiting, facts.now) or 0.0) > LATE_S + facts.rest_s
     behind, error = _describe_unpublished(facts), facts.last_error
     runs = f"it runs ({facts.capture})" if facts.capture is not None else "it does not run"
     if facts.capture is None and error is not None and _is_current(error.time, facts):

@@ -15,7 +15,7 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.replication.replication_runs import running
 from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import Bucket
-from rowtide.diagnosis import Area, CheckResult, Code, State, Unit, exit_code, read_health
+from rowtide.diagnosis import Area, CheckResult, Code, State, Unit, capture, exit_code, read_health
 from rowtide.diagnosis.result import Command
 from rowtide.handle import connect
 from rowtide.log.errors import SlotMissing
@@ -170,11 +170,15 @@ def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> 
     assert "RT-3101: the disk is full" in judged(enabled.url, "capture").message
 
 
-def test_what_waits_is_reported_where_it_waits(enabled: LoggedDatabase) -> None:
+def test_what_waits_is_reported_where_it_waits(enabled: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     enabled.execute("insert into item values (1, 'a')")
     assert "; read up to " in judged(enabled.url, "log reader").message
     enabled.read_log()
     assert judged(enabled.url, "capture").message.startswith("it does not run; what was read since ")
+    monkeypatch.setattr(capture, "LATE_S", 0.0)
+    assert judged(enabled.url, "capture").state is State.WARNING
+    enabled.cdc.change_job("capture", pollinginterval=3600)
+    assert judged(enabled.url, "capture").state is State.HEALTHY, "it may rest for so long"
 
 
 def test_a_gap_is_reported(enabled: LoggedDatabase) -> None:

@@ -56,6 +56,12 @@ def test_what_waits_for_long_is_late(holder: str | None) -> None:
     assert capturing(replace(waiting, oldest_waiting=NOW - timedelta(seconds=60))).state is State.HEALTHY
 
 
+def test_what_waits_while_capture_rests_is_not_late() -> None:
+    resting = replace(AT_REST, capture="host pid 1", rest_s=1800.0, oldest_waiting=NOW - timedelta(seconds=2000))
+    assert capturing(resting).state is State.HEALTHY
+    assert capturing(replace(resting, oldest_waiting=NOW - timedelta(seconds=2200))).state is State.WARNING
+
+
 def test_an_error_counts_until_something_was_published_after_it() -> None:
     failed = replace(AT_REST, last_error=PastError(NOW - HOUR / 2, "RT-4105: it changed."))
     assert capturing(failed).state is State.FAILING

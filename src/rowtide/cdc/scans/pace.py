@@ -101,5 +101,9 @@ class Pace:
         """Return the seconds from the begin of a cycle to the next one's, which has as many tables at a guess."""
         if self._max_latency_s is None:
             return SHORTEST_PERIOD_S
-        requests = REQUESTS_A_CYCLE + REQUESTS_A_TABLE * scan.tables
-        return max(min(requests / REQUESTS_A_SECOND, self._max_latency_s), SHORTEST_PERIOD_S)
+        return max(min(saving_period_s(scan.tables), self._max_latency_s), SHORTEST_PERIOD_S)
+
+
+def saving_period_s(tables: int) -> float:
+    """Return the seconds between cycles of so many tables that keep the requests to a bucket few."""
+    return (REQUESTS_A_CYCLE + REQUESTS_A_TABLE * tables) / REQUESTS_A_SECOND

@@ -13,6 +13,7 @@ from rowtide.cdc.jobs.definitions import read_jobs
 from rowtide.cdc.jobs.history import find_failure
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT
+from rowtide.cdc.scans.pace import saving_period_s
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.cdc.snapshot_requests import find_failed, list_visible
 from rowtide.databases.postgres.catalogue import read_server_time
@@ -21,6 +22,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.commit_times import find_oldest_waiting
 from rowtide.log.store.location import open_store
 from rowtide.log.store.state import ManifestState
+from rowtide.storage.object_urls import is_object_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class CaptureStatus:
     """How far capture is; transactions since `oldest_waiting` were read and are not published, None: none waits.
 
     `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job;
-    `failed_snapshots` are the instances whose last snapshot failed, with the errors.
+    `failed_snapshots` are the instances whose last snapshot failed, with the errors. `rest_s` is how long it may rest
+    between two cycles: as its job says, or to save requests to a bucket.
     """
 
     now: datetime
@@ -39,6 +42,7 @@ class CaptureStatus:
     gaps: tuple[str, ...]
     last_error: PastError | None
     failed_snapshots: tuple[tuple[str, str], ...] = ()
+    rest_s: float = 0.0
 
 
 def read_capture_status(
@@ -56,7 +60,16 @@ def read_capture_status(
         gaps=describe_gaps(state),
         last_error=_find_last_error(connection),
         failed_snapshots=find_failed(list_visible(connection)),
+        rest_s=_find_rest(connection, source, instances),
     )
+
+
+def _find_rest(connection: Connection, source: SourceDefinition, instances: int) -> float:
+    job = read_jobs(connection).get(JobType.CAPTURE)
+    if job is not None and job.parameters.pollinginterval is not None:
+        return job.parameters.pollinginterval
+    is_at_bucket = any(map(is_object_url, filter(None, (source.lake, source.log_store))))
+    return saving_period_s(instances) if is_at_bucket else 0.0
 
 
 def describe_gaps(state: ManifestState) -> tuple[str, ...]:
