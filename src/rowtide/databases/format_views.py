@@ -17,7 +17,7 @@ from rowtide.core.formats import Format, StoredFormat
 _NUMBERS = re.compile(r"\b(\d+) as (number|least_reader|least_writer)\b", re.IGNORECASE)
 
 Requirement: TypeAlias = Callable[[Format, str, StoredFormat | None], object]
-"""What is required of a store before it is used: `Format.require_readable`, `Format.require_writable`, or `removable`.
+"""What is required of a store before it is used: `Format.require_readable` or `Format.require_writable`.
 
 It takes the format of this build, the store's place and what the store records.
 """
@@ -35,16 +35,16 @@ def parse_definition(definition: str | None) -> StoredFormat | None:
     return StoredFormat(**found) if len(found) == 3 else None
 
 
-def removable(own: Format, place: str, stored: StoredFormat | None) -> None:
+def _require_removable(own: Format, place: str, stored: StoredFormat | None) -> None:
     """Raise `FormatNewer` or `FormatOutdated` for what this build may not write to; what has no number is removed."""
     if stored is not None:
         own.require_writable(place, stored)
 
 
 @contextmanager
-def removing() -> Iterator[None]:
+def removing(*, wanted: bool = True) -> Iterator[None]:
     """Let `require` pass what was made before formats had numbers: commands that disable and drop remove it."""
-    token = _IS_REMOVING.set(True)
+    token = _IS_REMOVING.set(wanted)
     try:
         yield
     finally:
@@ -52,8 +52,8 @@ def removing() -> Iterator[None]:
 
 
 def require(requirement: Requirement, own: Format, place: str, stored: StoredFormat | None) -> None:
-    """Raise as a requirement of a store; within `removing`, as `removable`."""
-    (removable if _IS_REMOVING.get() else requirement)(own, place, stored)
+    """Raise as a requirement of a store; within `removing`, what has no number passes."""
+    (_require_removable if _IS_REMOVING.get() else requirement)(own, place, stored)
 
 
 _IS_REMOVING: ContextVar[bool] = ContextVar("is_removing", default=False)

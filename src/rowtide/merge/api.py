@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.core.words import member_of
+from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.listing import get_conflict
@@ -197,11 +198,11 @@ class MergeReplication(MergePublishing, MergeInspection):
         `ChangesNotUploaded`, and what `reinitialize` raises.
         """
         name = address(subscriber)
-        with self._open_hub(publication, removes=not upload_first) as hub:
+        with removing(wanted=not upload_first), self._open_hub(publication) as hub:
             if ignore_subscriber:
                 drop_subscription(hub, None, publication, name)
                 return None
-            with open_node(subscriber, limits, removes=not upload_first) as node:
+            with open_node(subscriber, limits) as node:
                 summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
                 if upload_first and (unsent := list_unsent(hub, node, publication)):
                     raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))

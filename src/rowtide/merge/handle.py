@@ -17,8 +17,8 @@ class MergeHandle:
         self.url = url
 
     @contextmanager
-    def _open_hub(self, publication: str, *, removes: bool = False) -> Iterator[Node]:
-        with open_node(self.url, removes=removes) as hub:
+    def _open_hub(self, publication: str) -> Iterator[Node]:
+        with open_node(self.url) as hub:
             knows(hub, publication)
             yield hub
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import takes
 from rowtide.core.words import member_of
+from rowtide.databases.format_views import removing
 from rowtide.databases.kinds import find_kind_of_driver
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
@@ -53,7 +54,8 @@ class TrackingEnabling:
 
         Raises `NotTracked`.
         """
-        self._database.disable_tracking(_named(table))
+        with removing():
+            self._database.disable_tracking(_named(table))
 
     def resume_tracking(self, table: str) -> TrackedTable:
         """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as enabling."""

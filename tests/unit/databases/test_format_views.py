@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.core.formats import Format, FormatNewer, FormatUnnumbered, StoredFormat
-from rowtide.databases.format_views import format_row, parse_definition, removable, removing, require
+from rowtide.databases.format_views import format_row, parse_definition, removing, require
 
 OWN = Format("store", 3, 1, 2)
 
@@ -37,4 +37,3 @@ def test_what_has_no_format_is_only_removed() -> None:
             require(Format.require_readable, own, "here", StoredFormat(2, 1, 2))
     with pytest.raises(FormatUnnumbered):
         require(Format.require_readable, own, "here", None)
-    removable(own, "here", None)

@@ -53,15 +53,13 @@ def address(url: str) -> str:
 
 
 @contextmanager
-def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None, *, removes: bool = False) -> Iterator[Node]:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> Iterator[Node]:
     """Yield the node on its own connection, which is closed at the end; with limits, one that strangers write.
-
-    One whose metadata were made before formats had numbers is opened if it `removes` them.
 
     Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors; turns the database's errors into
     ours.
     """
     parsed = parse_url(url)
-    opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed, limits, removes=removes)
+    opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed, limits)
     with closing(opened), opened.failing():
         yield opened

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from rowtide.core.formats import Format, StoredFormat
-from rowtide.databases.format_views import removable
+from rowtide.databases.format_views import require
 
 
 class MetadataFormat:
-    """What a node's metadata record, once it was read; `removes`: what has no number is to be removed."""
+    """What a node's metadata record, once it was read."""
 
-    def __init__(self, own: Format, *, removes: bool = False) -> None:
+    def __init__(self, own: Format) -> None:
         self._own = own
-        self._removes = removes
         self._found: tuple[str, StoredFormat | None] | None = None
 
     def accept(self, place: str, stored: StoredFormat | None) -> None:
         """Keep what was read. Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` if it may not be read."""
-        (removable if self._removes else Format.require_readable)(self._own, place, stored)
+        require(Format.require_readable, self._own, place, stored)
         self._found = place, stored
 
     @property
@@ -32,4 +31,4 @@ class MetadataFormat:
     def require_writable(self) -> None:
         """Raise as `accept` if the metadata that were read may not be written; nothing where there were none."""
         if self._found is not None:
-            (removable if self._removes else Format.require_writable)(self._own, *self._found)
+            require(Format.require_writable, self._own, *self._found)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from rowtide.core.options import takes
 from rowtide.core.words import member_of
+from rowtide.databases.format_views import removing
 from rowtide.merge.articles import (
     Article,
     FilterType,
@@ -41,13 +42,13 @@ class MergePublishing(MergeHandle):
     """Publications and articles of a hub."""
 
     @contextmanager
-    def _altering(self, publication: str | None = None, *, removes: bool = False) -> Iterator[Node]:
-        with self._opened(publication, removes=removes) as hub:
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with self._opened(publication) as hub:
             yield hub
             _renew_views(hub)
 
-    def _opened(self, publication: str | None, *, removes: bool) -> AbstractContextManager[Node]:
-        return open_node(self.url) if publication is None else self._open_hub(publication, removes=removes)
+    def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
+        return open_node(self.url) if publication is None else self._open_hub(publication)
 
     @takes(NewMergePublication)
     def add_publication(self, publication: NewMergePublication) -> Publication:
@@ -144,7 +145,7 @@ class MergePublishing(MergeHandle):
 
         Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
         """
-        with self._altering(name, removes=True) as hub:
+        with removing(), self._altering(name) as hub:
             drop_publication(hub, name)
 
 
@@ -156,8 +157,8 @@ class MergeRehearsal(MergePublishing):
         self.statements: list[str] = []
 
     @contextmanager
-    def _altering(self, publication: str | None = None, *, removes: bool = False) -> Iterator[Node]:
-        with self._opened(publication, removes=removes) as hub, hub.rehearsing(self.statements):
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with self._opened(publication) as hub, hub.rehearsing(self.statements):
             yield hub
             _renew_views(hub)
 

@@ -8,7 +8,6 @@ from functools import partial
 from sqlalchemy import Connection, text
 
 from rowtide.core.formats import Format
-from rowtide.databases.format_views import removable
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import read_table
@@ -142,13 +141,13 @@ def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Su
 
 
 def _end(connection: Connection, *, name: str) -> None:
-    tracked = get_tracked(connection, name, removable)
+    tracked = get_tracked(connection, name)
     table = _take_down(connection, tracked)
     if table is not None and is_made_here(connection, table, MAKER):
         quoted = quote_qualified(table.schema, table.name)
         connection.execute(statement(f"alter table {quoted} drop column {ROWGUID}"))
     remove_tracked(connection, tracked.name)
-    if not list_tracked(connection, removable):
+    if not list_tracked(connection):
         connection.execute(statement(f"drop schema {clock.SCHEMA} cascade"))
 
 

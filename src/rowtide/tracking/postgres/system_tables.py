@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
-from rowtide.databases.format_views import Requirement, parse_definition
+from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
@@ -59,15 +59,15 @@ CREATIONS = (
 """The statements that create the clock and the tables if they do not exist."""
 
 
-def has_tracked_objects(connection: Connection, require: Requirement = Format.require_readable) -> bool:
+def has_tracked_objects(connection: Connection, requirement: Requirement = Format.require_readable) -> bool:
     """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
 
-    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for its format.
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `requirement` does for its format.
     """
     names = {"name": TRACKED_OBJECTS, "made_with": TOMBSTONES}
     database, found, definition = connection.execute(text(_STATE), names).one()
     if found is not None:
-        require(FORMAT, database, parse_definition(definition))
+        require(requirement, FORMAT, database, parse_definition(definition))
     return found is not None
 
 
@@ -86,19 +86,21 @@ def require_tracking(connection: Connection) -> None:
         raise NothingTracked
 
 
-def list_tracked(connection: Connection, require: Requirement = Format.require_readable) -> tuple[TrackedTable, ...]:
-    """Return all tracked tables by name. Raises as `require` for another format."""
-    if not has_tracked_objects(connection, require):
+def list_tracked(
+    connection: Connection, requirement: Requirement = Format.require_readable
+) -> tuple[TrackedTable, ...]:
+    """Return all tracked tables by name. Raises as `requirement` for another format."""
+    if not has_tracked_objects(connection, requirement):
         return ()
     return tuple(map(_tracked, connection.execute(text(f'{_SELECT} order by "__sysTN"'))))
 
 
-def get_tracked(connection: Connection, name: str, require: Requirement = Format.require_readable) -> TrackedTable:
+def get_tracked(connection: Connection, name: str, requirement: Requirement = Format.require_readable) -> TrackedTable:
     """Return a tracked table by the name that a user gives, its current one or that when it was enabled.
 
-    Raises `NotTracked`; as `require` for another format.
+    Raises `NotTracked`; as `requirement` for another format.
     """
-    if not has_tracked_objects(connection, require):
+    if not has_tracked_objects(connection, requirement):
         raise NotTracked(name)
     by_name = text(f"""{_SELECT} where "__sysTN" = any(:names) or "__sysTableId" = :source_id
         order by "__sysTableId" is distinct from :source_id, array_position(:names, "__sysTN")""")

@@ -6,7 +6,6 @@ import sqlite3
 from dataclasses import replace
 
 from rowtide.core.formats import Format
-from rowtide.databases.format_views import removable
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
@@ -67,10 +66,10 @@ def disable(connection: sqlite3.Connection, name: str) -> None:
 
     So is what was made before formats had numbers. Raises `NotTracked`.
     """
-    tracked = get_tracked(connection, name, removable)
+    tracked = get_tracked(connection, name)
     _take_down(connection, tracked)
     remove_tracked(connection, tracked.name)
-    if not list_tracked(connection, removable):
+    if not list_tracked(connection):
         drop_system_tables(connection)
 
 
@@ -110,7 +109,7 @@ def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     if find_table(connection, tracked.name) is None:
         for statement in removals_of_dropped(tracked.name):
             connection.execute(statement)
-    if present is None or (present != tracked.name and find_tracked(connection, present, removable) is not None):
+    if present is None or (present != tracked.name and find_tracked(connection, present) is not None):
         present = tracked.name
     table = find_table(connection, present)
     if table is None or (present != tracked.name and tracked.storage is not Storage.ROW):

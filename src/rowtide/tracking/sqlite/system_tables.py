@@ -6,7 +6,7 @@ import sqlite3
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
-from rowtide.databases.format_views import Requirement
+from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.formats import format_creation, read_format
@@ -55,15 +55,15 @@ def drop_system_tables(connection: sqlite3.Connection) -> None:
     clock.drop(connection)
 
 
-def has_tracked_objects(connection: sqlite3.Connection, require: Requirement = Format.require_readable) -> bool:
+def has_tracked_objects(connection: sqlite3.Connection, requirement: Requirement = Format.require_readable) -> bool:
     """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
 
-    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for its format.
+    Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `requirement` does for its format.
     """
     statement = "select 1 from main.sqlite_schema where name in (?, ?)"
     if connection.execute(statement, (TRACKED_OBJECTS, TOMBSTONES)).fetchone() is None:
         return False
-    require(FORMAT, path_of(connection), read_format(connection, FORMAT_VIEW))
+    require(requirement, FORMAT, path_of(connection), read_format(connection, FORMAT_VIEW))
     return True
 
 
@@ -83,10 +83,10 @@ def require_tracking(connection: sqlite3.Connection) -> None:
 
 
 def list_tracked(
-    connection: sqlite3.Connection, require: Requirement = Format.require_readable
+    connection: sqlite3.Connection, requirement: Requirement = Format.require_readable
 ) -> tuple[TrackedTable, ...]:
-    """Return all tracked tables by name. Raises as `require` for another format."""
-    if not has_tracked_objects(connection, require):
+    """Return all tracked tables by name. Raises as `requirement` for another format."""
+    if not has_tracked_objects(connection, requirement):
         return ()
     rows = connection.execute(
         "select __sysTN, __sysKeyType, __sysOptions, __sysStorage, __sysMinValidCsn, __sysLostTime "
@@ -96,18 +96,18 @@ def list_tracked(
 
 
 def find_tracked(
-    connection: sqlite3.Connection, name: str, require: Requirement = Format.require_readable
+    connection: sqlite3.Connection, name: str, requirement: Requirement = Format.require_readable
 ) -> TrackedTable | None:
-    """Return a tracked table by its name, in any case; None if there is none. Raises as `require`."""
-    tracked = list_tracked(connection, require)
+    """Return a tracked table by its name, in any case; None if there is none. Raises as `requirement`."""
+    tracked = list_tracked(connection, requirement)
     return next((one for one in tracked if one.name.lower() == name.lower()), None)
 
 
 def get_tracked(
-    connection: sqlite3.Connection, name: str, require: Requirement = Format.require_readable
+    connection: sqlite3.Connection, name: str, requirement: Requirement = Format.require_readable
 ) -> TrackedTable:
-    """Return a tracked table by its name, in any case. Raises `NotTracked`; as `require` for another format."""
-    tracked = find_tracked(connection, name, require)
+    """Return a tracked table by its name, in any case. Raises `NotTracked`; as `requirement` for another format."""
+    tracked = find_tracked(connection, name, requirement)
     if tracked is None:
         raise NotTracked(name)
     return tracked

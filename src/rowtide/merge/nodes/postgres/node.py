@@ -101,9 +101,9 @@ _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)
 _MERGED = select_articles(true())
 
 
-def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None, *, removes: bool = False) -> PostgresNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-    return PostgresNode(_engine_of(parse_url(url)), limits, removes=removes)
+    return PostgresNode(_engine_of(parse_url(url)), limits)
 
 
 @lru_cache(maxsize=8)
@@ -119,7 +119,7 @@ class PostgresNode:
     has_uuids = True
     numbers_above_all = False
 
-    def __init__(self, engine: Engine, limits: DeviceLimits | None = None, *, removes: bool = False) -> None:
+    def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:
         self._engine = engine
         self.limits = limits
         with translated():
@@ -146,9 +146,7 @@ class PostgresNode:
         self._limits_of_time = limits_of_time(self._session)
         self._parts = 0
         """How many transactions are open as parts of another."""
-        self.tables = PostgresTables(
-            Committing(engine), self.connection, self._session, self.places, self._executions, removes=removes
-        )
+        self.tables = PostgresTables(Committing(engine), self.connection, self._session, self.places, self._executions)
         self.rebuilt = PostgresRebuiltTables(
             self.connection, self._session, self.places, self._executions, self._forget_log
         )

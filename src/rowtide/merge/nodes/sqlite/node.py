@@ -88,10 +88,10 @@ _FOREIGN_KEY = ("SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
 """The name and the text of SQLite's error for a foreign key."""
 
 
-def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None, *, removes: bool = False) -> SqliteNode:
+def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> SqliteNode:
     """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
     of_file = None if limits is None else FileLimits(limits.statement_s, limits.row_bytes)
-    return SqliteNode(open_connection(url, of_file), limits, removes=removes)
+    return SqliteNode(open_connection(url, of_file), limits)
 
 
 class SqliteNode:
@@ -101,7 +101,7 @@ class SqliteNode:
     has_uuids = False
     numbers_above_all = True
 
-    def __init__(self, connection: Connection, limits: DeviceLimits | None = None, *, removes: bool = False) -> None:
+    def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
         self.connection = connection
         self.limits = limits
         self._session = _session_of(self.connection)
@@ -109,7 +109,7 @@ class SqliteNode:
         self._session.execute("pragma foreign_keys = on")
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
-        self.tables = SqliteTables(self.connection, self._session, self.transaction, removes=removes)
+        self.tables = SqliteTables(self.connection, self._session, self.transaction)
         self.rebuilt = SqliteRebuiltTables(self._session)
         self._spared: Set[str] = frozenset()
         try:

@@ -79,11 +79,9 @@ class PostgresTables:
         session: BatchingConnection,
         places: Places,
         executions: Executions,
-        *,
-        removes: bool = False,
     ) -> None:
         self.alterations = alterations
-        self.format = MetadataFormat(completing.FORMAT, removes=removes)
+        self.format = MetadataFormat(completing.FORMAT)
         self.places = places
         self._connection = connection
         self._session = session

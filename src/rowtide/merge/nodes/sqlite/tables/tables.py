@@ -62,10 +62,8 @@ _SYSTEM = "__sys"
 class SqliteTables:
     """See `NodeTables`."""
 
-    def __init__(
-        self, connection: Connection, session: sqlite3.Connection, transaction: Transaction, *, removes: bool = False
-    ) -> None:
-        self.format = MetadataFormat(completing.FORMAT, removes=removes)
+    def __init__(self, connection: Connection, session: sqlite3.Connection, transaction: Transaction) -> None:
+        self.format = MetadataFormat(completing.FORMAT)
         self._connection = connection
         self._session = session
         self._transaction = transaction
