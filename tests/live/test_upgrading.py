@@ -15,13 +15,16 @@ from builders.commands.command_lines import rowtide
 from builders.commands.hints import run_printed
 from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
+from builders.formats import forgetting
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.formats import Format, FormatNewer, FormatOutdated, StoredFormat
 from rowtide.core.upgrades import MIGRATIONS, Migration
 from rowtide.databases.postgres import formats
-from rowtide.delta.formats import LAKE_TABLE
+from rowtide.delta.formats import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import Location
-from rowtide.delta.writing.alteration import raise_format
+from rowtide.delta.writing.alteration import raise_format, set_properties
+from rowtide.lake.stores import locate
 from rowtide.log.catalogue import SCHEMA
 from rowtide.log.source_definition import FORMAT as PUBLISHER
 from rowtide.log.store.manifest import Manifest
@@ -117,6 +120,41 @@ def test_every_store_is_listed_and_none_is_changed(stored: LoggedDatabase) -> No
     assert formats_of(stored) == [(store, 1, 1) for store in STORES]
     assert "Every store has this version's format." in rowtide("upgrade", "--db", stored.url).errors
     assert manifest_files(stored.store()) == before
+
+
+def test_stores_that_are_refused_are_listed_with_the_others(stored: LoggedDatabase) -> None:
+    Manifest.open(stored.store()).raise_format(SECOND)
+    cycles = system_table_path(str(stored.lake), "cycles")
+    set_properties(locate(cycles), {FORMAT: ""})
+    before = manifest_files(stored.store())
+    for words in ((), ("--dry-run",)):
+        ended = rowtide("upgrade", *words, "--format", "jsonl", "--db", stored.url)
+        rows = [json.loads(line) for line in ended.output.splitlines()]
+        found = {
+            (row["store"], row["place"] == cycles, row["format"], row["upgraded_to"], row["refused"]) for row in rows
+        }
+        assert found == {
+            ("publisher's metadata", False, 1, 1, None),
+            ("log store", False, 2, 2, "RT-1134"),
+            ("lake table", False, 1, 1, None),
+            ("lake table", True, None, None, "RT-3104"),
+        }
+        assert (ended.code, "RT-1134" in ended.errors) == (1, True), ended
+    assert manifest_files(stored.store()) == before
+
+
+def test_refused_definitions_are_listed_alone(stored: LoggedDatabase) -> None:
+    stored.execute(forgetting("rowtide.rowtide_format"))
+    ended = rowtide("upgrade", "--format", "jsonl", "--db", stored.url)
+    (row,) = map(json.loads, ended.output.splitlines())
+    assert (row["store"], row["format"], row["refused"]) == ("publisher's metadata", None, "RT-1136")
+    assert (ended.code, "RT-1136" in ended.errors) == (1, True)
+
+
+def test_a_schema_of_others_is_no_store(stored: LoggedDatabase) -> None:
+    stored.execute("create schema distribution", "create table distribution.parcel (id int primary key)")
+    assert formats_of(stored) == [(store, 1, 1) for store in STORES]
+    assert "schema distribution: it has rowtide's name, and none" in rowtide("upgrade", "--db", stored.url).errors
 
 
 def test_a_rehearsal_migrates_nothing(stored: LoggedDatabase, two: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,9 @@ class FormatUnnumbered(Invalid, number=1136):
     """The store was written before formats had numbers, by a build of rowtide that was never released."""
 
     fact = 'the {store} at "{place}" was written before formats had numbers'
-    hint = "Nothing was changed, and this version does not use it. The commands that disable and drop still work."
+    hint = (
+        "Nothing was changed, and this version does not use it. `disable-db`, `disable-table`, `drop-publication`, "
+        "`drop-subscription` and `tracking disable` still remove it from a database."
+    )
     store: str
     place: str

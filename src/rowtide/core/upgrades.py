@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rowtide.core.errors import Invalid
+from rowtide.core.errors import Invalid, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import Format, StoredFormat
 
@@ -23,25 +23,36 @@ MIGRATIONS: dict[tuple[str, int], Migration] = {}
 class PresentStore:
     """A store that is there: where it is, the format that it records, and what its migrations are given.
 
-    `stored` is None if it was written before formats had numbers.
+    `stored` is None if it was written before formats had numbers, or could not be read: then `unread` says why.
     """
 
     format: Format
     place: str
     stored: StoredFormat | None
     subject: Any
+    unread: RowtideError | None = None
 
     def list_steps(self) -> list[int]:
         """Return the numbers from which the store is migrated, in order, none for one that needs no migration.
 
-        Raises `FormatUnnumbered`, `FormatNewer`, `MigrationMissing`.
+        Raises `FormatUnnumbered`, `FormatNewer`, `MigrationMissing`, and what reading it raised.
         """
+        if self.unread is not None:
+            raise self.unread
         stored = self.format.require_not_newer(self.place, self.stored)
         numbers = list(range(stored.number, self.format.number))
         for number in numbers:
             if (self.format.store, number) not in MIGRATIONS:
                 raise MigrationMissing(self.format.store, self.place, number)
         return numbers
+
+    def find_refusal(self) -> RowtideError | None:
+        """Return why the store cannot be migrated; None if it can be, or need not be."""
+        try:
+            self.list_steps()
+        except RowtideError as error:
+            return error
+        return None
 
     def migrate(self) -> None:
         """Take the store to this build's format, step by step; a repeat goes on after the last one. Raises as

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rowtide.core.upgrades import PresentStore
 from rowtide.databases.urls import parse_url
 
 
-def list_stores(url: str) -> tuple[PresentStore, ...]:
-    """Return the stores of a database, none in one where nothing was enabled.
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What is there: stores, and schemas with rowtide's names whose tables are somebody else's."""
 
-    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, `FormatNewer`, `FormatUnnumbered`, and what reading
-    them raises.
+    stores: tuple[PresentStore, ...]
+    foreign: tuple[str, ...] = ()
+
+
+def find_present(url: str) -> Present:
+    """Return the stores of a database, none in one where nothing was enabled; also those that cannot be migrated.
+
+    Where the definitions in a database cannot be read, the stores outside of it are not known. Raises `UrlNotRead`,
+    `DatabaseKindUnknown`, `ExtraMissing`, `DatabaseCopied`, and what connecting raises.
     """
-    found: Callable[[str], Iterable[PresentStore]] = (
-        parse_url(url).kind.load_part("rowtide.upgrading", "present").list_stores
-    )
-    return tuple(found(url))
+    find: Callable[[str], Present] = parse_url(url).kind.load_part("rowtide.upgrading", "present").find_present
+    return find(url)

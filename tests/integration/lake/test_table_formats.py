@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.formats import forget_format
 from rowtide.cdc.lake_tables import CYCLES, arrow_schema, system_table_path
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
@@ -37,12 +38,6 @@ def lake(tmp_path: Path) -> str:
 def set_format(lake: str, recorded: str) -> None:
     for name in NAMES:
         set_properties(locate(system_table_path(lake, name)), {FORMAT: recorded})
-
-
-def forget_format(lake: str) -> None:
-    """Make a lake such as builds made before formats had numbers."""
-    for path in Path(lake).glob("cdc/*/_delta_log/*.json"):
-        path.write_text(path.read_text().replace(f'"{FORMAT}":"{LAKE_TABLE.recorded}"', '"other":""'))
 
 
 def uses_of(lake: str) -> list[Callable[[], object]]:
@@ -81,7 +76,8 @@ def test_another_format_is_refused_unchanged(lake: str, kind: str, number: int) 
     if kind == "newer":
         set_format(lake, "2/2/2")
     else:
-        forget_format(lake)
+        for name in NAMES:
+            forget_format(Path(system_table_path(lake, name)))
     before = files_of(lake)
     with pytest.raises(FormatNewer if kind == "newer" else FormatUnnumbered, match="lake table"):
         uses_of(lake)[number]()

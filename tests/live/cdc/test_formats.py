@@ -32,6 +32,8 @@ def refuse(database: LoggedDatabase, error: type[RowtideError], *reading: Callab
         cdc.scan,
         cdc.cleanup,
         lambda: cdc.reinitialize("a test"),
+        lambda: cdc.drop_consumer("any"),
+        lambda: connect(database.url).targets.drop("any"),
     )
     for use in (*writing, *reading):
         with pytest.raises(error):

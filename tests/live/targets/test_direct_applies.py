@@ -10,13 +10,16 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
+from builders.formats import forget_format
 from builders.lakes.delta_tables import write_commit
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.delta.actions import RemoveFile
+from rowtide.delta.formats import FORMAT
 from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate
 from rowtide.targets import Targets
 
@@ -83,6 +86,31 @@ def test_a_table_waits_for_a_copy_that_is_whole_only_later(
         assert open_snapshot(locate(str(applied.folder / "now" / "public_item"))) is None
     follow(applied)
     assert read(applied, "now", "public_item", "id", "name") == [(1, "a")]
+
+
+def test_a_table_of_another_format_is_left_as_it_is(applied: AppliedTargets) -> None:
+    captured, numbers = applied.captured, {"newer": "RT-1134", "readable": "RT-1134", "unnumbered": "RT-1136"}
+    captured.execute("create table item (id int primary key, name text)")
+    captured.enable("item")
+    captured.execute("insert into item values (1, 'a')")
+    for target in numbers:
+        applied.add(target, "public_item")
+    follow(applied)
+    folders = {target: applied.folder / target / "public_item" for target in numbers}
+    set_properties(locate(str(folders["newer"])), {FORMAT: "2/2/2"})
+    set_properties(locate(str(folders["readable"])), {FORMAT: "2/1/2"})
+    forget_format(folders["unnumbered"])
+    before = {path: path.read_bytes() for path in applied.folder.rglob("*") if path.is_file()}
+
+    captured.execute("insert into item values (2, 'b')")
+    captured.capture()
+    applied.targets.apply()
+
+    assert {path: path.read_bytes() for path in applied.folder.rglob("*") if path.is_file()} == before
+    assert {one.target: (one.note or "")[:7] for one in applied.targets.list_targets()} == numbers
+    for target in numbers:
+        applied.targets.drop(target)
+    assert applied.targets.list_targets() == ()
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 9))])

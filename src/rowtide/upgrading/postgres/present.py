@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from sqlalchemy import Engine, text
 
 from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
+from rowtide.core.errors import RowtideError
 from rowtide.core.formats import Format
 from rowtide.core.upgrades import PresentStore
 from rowtide.databases.format_views import parse_definition
@@ -33,60 +37,90 @@ from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
+from rowtide.upgrading.present import Present
 
 
-def list_stores(url: str) -> Iterator[PresentStore]:
-    """Yield the schemas of the database, the log store, the lake's tables and those of targets outside catalogues."""
+def find_present(url: str) -> Present:
+    """Return the schemas of the database, the log store, the lake's tables and those of targets outside catalogues."""
     with translated():
-        yield from _find_schemas(url)
+        schemas = tuple(_find_schemas(url))
+        stores = tuple(found.store for found in schemas if found.store is not None)
+        foreign = tuple(found.place for found in schemas if found.is_foreign)
+    if any(store.format is source_definition.FORMAT and store.find_refusal() for store in stores):
+        return Present(stores, foreign)
+    return Present((*stores, *_find_outside(url)), foreign)
+
+
+def _find_outside(url: str) -> Iterator[PresentStore]:
     with translated(), open_engine(url).connect() as connection:
         source = find_source(connection, Format.require_not_newer)
         targets = list_targets(connection) if source is not None and definitions.are_made(connection) else ()
     if source is None:
         return
-    yield from _find_log_store(source)
+    yield from _attempt(LOG_STORE, source.log_store, partial(_find_log_store, source))
     if source.lake is not None:
-        yield from _find_lake_tables(source.lake)
+        yield from _attempt(LAKE_TABLE, source.lake, partial(_find_lake_tables, source.lake))
     for target in targets:
-        yield from _find_target_tables(target)
+        yield from _attempt(TARGET_TABLE, target.options.path or "", partial(_find_target_tables, target))
 
 
-def _find_schemas(url: str) -> Iterator[PresentStore]:
+def _attempt(own: Format, place: str, find: Callable[[], Iterator[PresentStore]]) -> Iterator[PresentStore]:
+    """Yield what is found, and at last, with the error, what cannot be read."""
+    try:
+        yield from find()
+    except RowtideError as error:
+        yield PresentStore(own, place, None, None, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A schema with one of rowtide's names; it is foreign if it has tables, and none of rowtide's."""
+
+    place: str
+    store: PresentStore | None
+    is_foreign: bool
+
+
+def _find_schemas(url: str) -> Iterator[_Schema]:
     """Yield rowtide's schemas in the database, and that of its distribution database, which may be elsewhere."""
     engine = open_engine(url)
-    found = [_find_schema(engine, schema, own) for schema, own in _FORMATS.items()]
+    for schema, own in _OWN.items():
+        yield _find_schema(engine, schema, own)
     with engine.connect() as connection:
         place = location.find_place(connection)
     if place is None:
-        found.append(_find_schema(engine, location.SCHEMA, distribution.FORMAT))
+        yield _find_schema(engine, location.SCHEMA, _DISTRIBUTION)
     else:
-        found.append(_find_schema(open_engine(place.url), place.schema, distribution.FORMAT))
-    yield from (store for store in found if store is not None)
+        yield _find_schema(open_engine(place.url), place.schema, _DISTRIBUTION)
 
 
-_FORMATS = {
-    SCHEMA: source_definition.FORMAT,
-    procedures.SCHEMA: delivery.FORMAT,
-    merge_definitions.SCHEMA: merge.FORMAT,
-    clock.SCHEMA: tracking.FORMAT,
+_Own: TypeAlias = tuple[Format, tuple[str, ...]]
+_OWN: Mapping[str, _Own] = {
+    SCHEMA: (source_definition.FORMAT, ("source", "members")),
+    procedures.SCHEMA: (delivery.FORMAT, ("MSreplication_subscriptions",)),
+    merge_definitions.SCHEMA: (merge.FORMAT, (merge_definitions.replinfo.name, merge_definitions.publications.name)),
+    clock.SCHEMA: (tracking.FORMAT, ("__sysOCSTrackedObjects", "__sysOCSDeletedRows")),
 }
-"""The formats of the schemas that a database may have, by their names."""
+"""By the names of schemas that a database may have: their formats, and the tables of which rowtide's have one."""
+_DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
 
-def _find_schema(engine: Engine, schema: str, own: Format) -> PresentStore | None:
-    """Return a schema of rowtide's with its format, None if it has no table; steps begin transactions of the engine."""
+def _find_schema(engine: Engine, schema: str, own: _Own) -> _Schema:
+    """Return what a schema of one of rowtide's names is; steps begin transactions of the engine."""
+    known, tables = own
     with engine.connect() as connection:
         statement = text(_STATE.format(recorded_definition(schema)))
-        is_there, database, definition = connection.execute(statement, {"schema": schema}).one()
+        named = {"schema": schema, "tables": list(tables)}
+        is_own, has_tables, database, definition = connection.execute(statement, named).one()
     place = f"{database}, schema {schema}"
-    return PresentStore(own, place, parse_definition(definition), engine.begin) if is_there else None
+    store = PresentStore(known, place, parse_definition(definition), engine.begin) if is_own else None
+    return _Schema(place, store, has_tables and not is_own)
 
 
 _STATE = """
-select exists (
-           select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-           where n.nspname = :schema and c.relkind in ('r', 'p')),
-       current_database()::text, {}
+select coalesce(bool_or(c.relname = any(:tables)), false), count(*) > 0, current_database()::text, {}
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = :schema and c.relkind in ('r', 'p')
 """
 
 
@@ -115,8 +149,10 @@ def _find_target_tables(target: Target) -> Iterator[PresentStore]:
 
 
 def _find_table(path: str, *, is_target: bool) -> Iterator[PresentStore]:
-    location = locate(path)
-    snapshot = open_any_format(location)
-    if snapshot is not None:
-        known = TARGET_TABLE if is_target else LAKE_TABLE
-        yield PresentStore(known, path, find_format(path, snapshot.properties), location)
+    known, location = TARGET_TABLE if is_target else LAKE_TABLE, locate(path)
+    try:
+        snapshot = open_any_format(location)
+        if snapshot is not None:
+            yield PresentStore(known, path, find_format(path, snapshot.properties), location)
+    except RowtideError as error:
+        yield PresentStore(known, path, None, None, error)
