@@ -257,13 +257,13 @@ def read_source(
 
 
 def find_missing(connection: Connection) -> Sequence[str]:
-    """Return the missing tables of `cdc`: an earlier version enabled the database, or they were dropped."""
+    """Return the tables of `cdc` that were dropped."""
     wanted = {table.name for table in metadata.tables.values()}
     return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
 
 
 def require_complete(connection: Connection) -> None:
-    """Raise `DefinitionsIncomplete` if a table of `cdc` is missing."""
+    """Raise `DefinitionsIncomplete` if a table of `cdc` was dropped."""
     missing = find_missing(connection)
     if missing:
         raise DefinitionsIncomplete(", ".join(missing))

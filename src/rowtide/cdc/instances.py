@@ -19,7 +19,7 @@ class CapturedColumn:
     `lake_name` is its column in the change table. `reader_name` is its column to readers of the lake: the source's name
     as of enabling, with a suffix if two names differ only in case; None: as `lake_name`.
     `base_type_text` is the type under a domain, None if the type is not a domain. `dropped_at` is the LSN of the
-    transaction that dropped the column, None while it is there, or if an earlier build captured the drop.
+    transaction that dropped the column, None while it is there.
     """
 
     name: str

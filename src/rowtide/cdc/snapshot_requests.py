@@ -13,10 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Executable, RowMapping, func, insert, select, text, update
-from sqlalchemy.schema import CreateTable
 
-from rowtide.cdc.definitions import SCHEMA, snapshots
-from rowtide.databases.postgres.catalogue import has_table
+from rowtide.cdc.definitions import snapshots
 
 
 class RequestState(StrEnum):
@@ -80,16 +78,8 @@ def request_step(
     )
 
 
-def make_steps(connection: Connection) -> list[Executable]:
-    """Return the step that creates the table where an earlier version enabled the database."""
-    return [] if has_table(connection, SCHEMA, snapshots.name) else [CreateTable(snapshots)]
-
-
 def has_snapshot(connection: Connection, member_id: str) -> bool:
     """Return whether an instance has a snapshot, or is to get one."""
-    if not has_table(connection, SCHEMA, snapshots.name):
-        # An earlier version enabled the database.
-        return False
     wanted = select(snapshots.c.request_id).where(
         snapshots.c.member_id == member_id,
         snapshots.c.state.in_([*OPEN, RequestState.FINISHED]),
@@ -117,7 +107,7 @@ def list_requests(connection: Connection, *, only_open: bool = False) -> Sequenc
 
 
 def list_visible(connection: Connection) -> Sequence[SnapshotRequest]:
-    """Return the requests if the role may see them, none where an earlier version enabled the database."""
+    """Return the requests if the role may see them."""
     may_see = "select coalesce(has_table_privilege(to_regclass('cdc.snapshots'), 'select'), false)"
     return list_requests(connection) if connection.execute(text(may_see)).scalar_one() else ()
 

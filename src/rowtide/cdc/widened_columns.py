@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Executable, delete, insert, select
-from sqlalchemy.schema import CreateTable
 
-from rowtide.cdc.definitions import SCHEMA, widened_columns
+from rowtide.cdc.definitions import widened_columns
 from rowtide.core.tables import Widened
-from rowtide.databases.postgres.catalogue import has_table
 
 _columns = widened_columns.c
 
@@ -25,20 +23,14 @@ def read_widened(connection: Connection, member_id: str | None = None) -> Widene
 
 
 def read_own(connection: Connection, member_id: str) -> Widened | None:
-    """Return an instance's own setting, None if it has none, or an earlier version enabled the database."""
-    if not has_table(connection, SCHEMA, widened_columns.name):
-        return None
+    """Return an instance's own setting, None if it has none."""
     found = connection.execute(select(_columns.setting).where(_columns.member_id == member_id)).scalar()
     return Widened(found) if found is not None else None
 
 
-def own_steps(connection: Connection, member_id: str, setting: Widened | None) -> Sequence[Executable]:
+def own_steps(member_id: str, setting: Widened | None) -> Sequence[Executable]:
     """Return the steps that give a new instance a setting of its own; none without one."""
-    if setting is None:
-        return []
-    there = has_table(connection, SCHEMA, widened_columns.name)
-    made = [] if there else [CreateTable(widened_columns, if_not_exists=True)]
-    return [*made, insert(widened_columns).values(member_id=member_id, setting=setting.value)]
+    return [] if setting is None else [insert(widened_columns).values(member_id=member_id, setting=setting.value)]
 
 
 def set_of_database(connection: Connection, setting: Widened) -> None:

@@ -22,8 +22,8 @@ class AlteredColumn:
 
     `base_type_text` is the type under a domain, None if the type is not a domain. `collation` is its quoted name, None
     if it is the type's. `missing_value` is what rows have that were there when the column was added with a default,
-    None if they have null or values of their own, or the event trigger is of an earlier build. `default` of a generated
-    column is its expression; one that `is_virtual` is computed on read.
+    None if they have null or values of their own. `default` of a generated column is its expression; one that
+    `is_virtual` is computed on read.
     """
 
     number: int
@@ -66,8 +66,8 @@ class Alteration:
     statement altered a table or type from which this table has columns. `is_inferred`: no event trigger recorded the
     statement; what the log describes and the catalogue has later tell the columns, with the pairs of old and new names
     in `renames`, but not what became of values or constraints. `keys` are the columns, by number, of each index by
-    which rows differ at every moment: unique, not deferrable, of all rows, and of columns that are not null; None if an
-    event trigger of an earlier build recorded it.
+    which rows differ at every moment: unique, not deferrable, of all rows, and of columns that are not null; None if
+    they are not known, as of one that was inferred.
     """
 
     source_id: int
@@ -83,11 +83,6 @@ class Alteration:
     moves_rows: bool = False
     brings_rows: bool = True
     keys: tuple[tuple[int, ...], ...] | None = None
-
-    @property
-    def is_unreported(self) -> bool:
-        """Whether it was inferred, if only renames, as by an earlier build."""
-        return self.is_inferred or bool(self.renames)
 
     @property
     def casts_alone(self) -> bool:

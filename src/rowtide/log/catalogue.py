@@ -116,7 +116,7 @@ LOG = "log"
 FEATURE_TABLES = {"cdc": "change_tables", "distribution": "MSpublications"}
 """The schemas that features create, each with a table that distinguishes it from a user's schema of that name."""
 _FIRST_FEATURE = "cdc"
-"""The feature of sources that were made before this table existed: only enabling capture made them."""
+"""The feature of sources that were made before formats had numbers: they may lack the table, and are only removed."""
 
 
 def find_source(connection: Connection, require: Requirement = Format.require_writable) -> SourceDefinition | None:
@@ -151,9 +151,6 @@ def read_source(
 
 def record_feature(connection: Connection, feature: str) -> None:
     """Record that a feature reads the log. Idempotent."""
-    if not has_table(connection, SCHEMA, features_table.name):
-        features_table.create(connection)
-        record_feature(connection, _FIRST_FEATURE)
     if feature not in list_features(connection):
         connection.execute(insert(features_table).values(feature=feature))
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from rowtide.core.options import Option
 from rowtide.databases.run_as import RunAs
-from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
+from rowtide.merge.errors.nodes import MetadataMalformed
 
 ROWGUID = "rowguid"
 """The column that identifies the rows of a merged table, even if their keys change."""
@@ -376,12 +376,12 @@ class Article:
 
     @classmethod
     def decode(cls, encoded: str) -> Article:
-        """Read what `encode` wrote. Raises `DefinitionOfNewerBuild` if it has options that this build does not know."""
+        """Read what `encode` wrote. Raises `MetadataMalformed` for anything else."""
         fields: dict[str, Any] = json.loads(encoded)
         try:
             return cls._of_fields(**fields)
         except (TypeError, ValueError) as error:
-            raise DefinitionOfNewerBuild(str(fields.get("name")), str(error)) from error
+            raise MetadataMalformed("sysmergearticles", f"article {fields.get('name')}", str(error)) from error
 
     @classmethod
     def _of_fields(cls, **fields: Any) -> Article:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
+from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.json_records import JsonOf
 from rowtide.core.secrets import redact
@@ -65,9 +66,9 @@ class Target:
 
 
 def list_targets(connection: Connection) -> tuple[Target, ...]:
-    """Return all targets, by name; none in a database that an earlier version enabled."""
+    """Return all targets, by name. Raises `DefinitionsIncomplete` if their table was dropped."""
     if not has_table(connection, SCHEMA, targets.name):
-        return ()
+        raise DefinitionsIncomplete(targets.name)
     by_name = {consumer.name: consumer for consumer in list_consumers(connection)}
     rows = connection.execute(select(targets).order_by(targets.c.target_name))
     return tuple(_as_target(row, by_name[row.consumer_name]) for row in rows)

@@ -182,7 +182,7 @@ def test_enabling_a_database_that_has_such_a_schema_is_refused(logged: LoggedDat
         logged.enable()
 
 
-def test_enable_db_completes_a_database_of_an_earlier_build(logged: LoggedDatabase) -> None:
+def test_enable_db_makes_dropped_tables_again(logged: LoggedDatabase) -> None:
     logged.enable()
     logged.execute("drop table cdc.cleanup_requests", "revoke select on cdc.change_tables from public")
     with pytest.raises(DefinitionsIncomplete, match="cleanup_requests"):

@@ -11,7 +11,6 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_l
 from builders.replication.replicated_files import ReplicatedFile
 from builders.servers.ddl import forget_triggers
 from rowtide.log import reader
-from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import SyncType
 
@@ -219,20 +218,6 @@ def test_what_fits_no_place_is_copied(replicated: ReplicatedDatabase) -> None:
 
     assert list_left_out(replicated) == ()
     replicated.require_equal(*tables)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [*FOLLOWED, "all of a table", "checks that wait elsewhere"])
-def test_a_log_without_places_is_followed(
-    replicated: ReplicatedDatabase, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As earlier builds stored it."""
-    begin(replicated)
-    monkeypatch.setattr(Control, "numbered_events", lambda control, _ordinals: control.events)
-    write(replicated, TRANSACTIONS[name])
-    replicated.deliver()
-
-    replicated.require_equal(*TABLES)
 
 
 def test_a_partitioned_table_is_altered_in_order(replicated: ReplicatedDatabase) -> None:

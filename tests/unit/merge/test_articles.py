@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
-from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
+from rowtide.merge.errors.nodes import MetadataMalformed
 
 CHILD = Article("child", "", "child", 7, (ArticleColumn("id", "integer", is_nullable=False, key_ordinal=1),))
 BY_PARENT = JoinFilter("parent", "child.parent_id = parent.id")
@@ -24,11 +24,11 @@ def test_join_filters_are_stored_whole() -> None:
     assert Article.decode(article.encode()).join_filters[0].filter_type is FilterType.BOTH
 
 
-@pytest.mark.parametrize("newer", [{"sharding": "hash"}, {"subscriber_upload_options": 9}])
-def test_definitions_of_newer_builds_are_named(newer: dict[str, object]) -> None:
-    stored = json.loads(CHILD.encode()) | newer
+@pytest.mark.parametrize("odd", [{"sharding": "hash"}, {"subscriber_upload_options": 9}])
+def test_definitions_that_no_build_wrote_are_named(odd: dict[str, object]) -> None:
+    stored = json.loads(CHILD.encode()) | odd
 
-    with pytest.raises(DefinitionOfNewerBuild, match="article child"):
+    with pytest.raises(MetadataMalformed, match="article child"):
         Article.decode(json.dumps(stored))
 
 

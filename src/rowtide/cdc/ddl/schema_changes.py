@@ -47,7 +47,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
     if it was inferred, unless columns were renamed or the key was lost: the rest is inferred from the next rows.
     """
     key_lost_at = _find_key_loss(instance, lsn, alteration)
-    if alteration.is_unreported:
+    if alteration.is_inferred:
         if alteration.renames:
             return _follow_renames(instance, lsn, alteration)
         if key_lost_at == instance.key_lost_at:

@@ -189,7 +189,7 @@ def _add_definitions(
     if widened is not None:
         set_of_database(connection, widened)
     if list_rules(connection):
-        # Of an earlier build they do less; a rule that is made brings its own.
+        # Others may have dropped them, or another build made them; a rule that is made brings its own.
         joining_triggers.ensure_triggers(connection)
     if not was_made:
         connection.execute(catalogue.source_table.update().values(lake=captured.lake))
@@ -216,7 +216,7 @@ def register_reader(manifest: Manifest) -> None:
 
 
 def _complete_definitions(connection: Connection) -> None:
-    """Create the missing tables, functions and grants of CDC: an earlier version made fewer."""
+    """Create the tables, functions and grants of CDC that were dropped."""
     job_definitions.complete(connection)
     for step in (truncation.REFUSE, truncation.CLOSE, *access.READER_GRANTS):
         connection.execute(step)

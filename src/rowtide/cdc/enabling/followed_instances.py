@@ -10,20 +10,16 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Executable, exists, insert, select
 
 from rowtide.cdc.definitions import (
-    SCHEMA,
     EnabledTable,
     change_tables,
     consumer_instances,
     followed_instances,
     list_enabled,
 )
-from rowtide.databases.postgres.catalogue import has_table
 
 
 def list_followed(connection: Connection) -> frozenset[str]:
-    """Return the member ids of these instances; none where an earlier version enabled the database."""
-    if not has_table(connection, SCHEMA, followed_instances.name):
-        return frozenset()
+    """Return the member ids of these instances."""
     return frozenset(connection.execute(select(followed_instances.c.member_id)).scalars())
 
 
@@ -34,8 +30,6 @@ def mark_steps(member_id: str) -> Sequence[Executable]:
 
 def list_superseded(connection: Connection) -> tuple[EnabledTable, ...]:
     """Return those of them that no consumer has any more, while one has a later one of the same table."""
-    if not has_table(connection, SCHEMA, followed_instances.name):
-        return ()
     own, later, own_mark, later_mark = (
         change_tables.alias(),
         change_tables.alias(),

@@ -14,11 +14,11 @@ from sqlalchemy import Connection, Engine, Executable, text
 from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.cdc import access
-from rowtide.cdc.definitions import ruled_tables, table_rules
+from rowtide.cdc.definitions import ruled_tables
 from rowtide.cdc.enabling.joining_triggers import MATCHING_RULE
 from rowtide.cdc.enabling.table_rules import ENABLED, FAILED, PRESENT, TableRule, list_rules
 from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome, enable_planned, plan_each
-from rowtide.databases.postgres.catalogue import has_table, list_tables
+from rowtide.databases.postgres.catalogue import list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
 from rowtide.databases.source_table import SourceTable
 
@@ -34,20 +34,15 @@ def join_new_tables(engine: Engine, database: str) -> tuple[TableOutcome, ...]:
     Raises `DatabaseNotEnabled`, `NotOwner`, and errors of the server as a whole.
     """
     with translated(), engine.connect() as connection:
-        if not _has_rules(connection):
-            return ()
         rules = list_rules(connection)
+    if not rules:
+        return ()
     with translated(), engine.begin() as connection:
         access.own_source(connection, database)
         connection.execute(text(_FORGET_DROPPED))
         connection.execute(text(_NOTE_PRESENT))
         found = _find_new(connection)
     return tuple(outcome for rule in rules for outcome in _join(engine, database, rule, found.get(rule.rule_name, ())))
-
-
-def _has_rules(connection: Connection) -> bool:
-    """An earlier version enabled the database if the table is missing."""
-    return has_table(connection, "cdc", table_rules.name) and bool(list_rules(connection))
 
 
 def _find_new(connection: Connection) -> dict[str, list[int]]:

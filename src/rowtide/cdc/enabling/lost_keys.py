@@ -1,7 +1,4 @@
-"""Keys of captured tables that identify rows no longer, without an event trigger's report: announced in the log.
-
-It also finds keys that were none when an earlier build enabled their tables.
-"""
+"""Keys of captured tables that identify rows no longer, without an event trigger's report: announced in the log."""
 
 from __future__ import annotations
 

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.access import plan_gating_role
-from rowtide.cdc.definitions import EnabledTable, forget_step, list_enabled, read_captured_columns, record_steps
+from rowtide.cdc.definitions import (
+    EnabledTable,
+    forget_step,
+    list_enabled,
+    read_captured_columns,
+    record_steps,
+    require_complete,
+)
 from rowtide.cdc.enabling.followed_instances import list_followed, mark_steps
 from rowtide.cdc.enabling.instances import (
     as_member,
@@ -23,7 +30,7 @@ from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
-from rowtide.cdc.snapshot_requests import has_snapshot, make_steps, request_step
+from rowtide.cdc.snapshot_requests import has_snapshot, request_step
 from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps
@@ -44,8 +51,10 @@ def plan_enable_table(
 ) -> tuple[Instance, list[Executable]]:
     """Return the new instance and the steps that enable it; with `locks_briefly`, those for many tables in rounds.
 
-    `is_followed`: it is made for targets that follow columns. Raises errors of `cdc.instances` and `cdc.access`.
+    `is_followed`: it is made for targets that follow columns. Raises errors of `cdc.instances` and `cdc.access`, and
+    `DefinitionsIncomplete`.
     """
+    require_complete(connection)
     enabled, followed = list_enabled(connection), list_followed(connection)
     counted = [other for other in enabled if (other.member_id in followed) is is_followed]
     instance = define_beside(table, request, enabled, counted)
@@ -55,9 +64,9 @@ def plan_enable_table(
     steps = [
         *plan_gating_role(connection, request.role_name),
         *lock,
-        *(first_table_steps(connection) or make_steps(connection)),
+        *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
-        *own_steps(connection, instance.member_id, request.widened),
+        *own_steps(instance.member_id, request.widened),
         *(mark_steps(instance.member_id) if is_followed else ()),
         *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]
@@ -127,7 +136,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
         forget_step(enabled.member_id),
         *allowance_steps(connection, enabled),
         *_begin_steps(connection, source, table, instance),
-        *own_steps(connection, member_id, read_own(connection, enabled.member_id)),
+        *own_steps(member_id, read_own(connection, enabled.member_id)),
         *(mark_steps(member_id) if enabled.member_id in list_followed(connection) else ()),
         # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
         *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),

@@ -57,11 +57,13 @@ class ChangeTableLost(Retryable, number=4115):
 
 
 class DefinitionsIncomplete(RowtideError, number=4109):
-    """An earlier version of rowtide enabled the database, and created fewer tables; or tables were dropped since."""
+    """Tables were dropped that enabling the database had created."""
 
-    fact = "tables are missing in schema cdc: {tables}; an earlier version enabled this database, or they were dropped"
-    hint = """Run `rowtide cdc enable-db --lake PATH` again, with the same lake, as the role that did: it creates what
-        is missing and keeps the rest."""
+    fact = "tables are missing in schema cdc: {tables}; they were dropped"
+    hint = (
+        "Run `rowtide cdc enable-db --lake PATH` again, with the same lake, as the role that did: it creates what is "
+        "missing and keeps the rest."
+    )
     tables: str
 
 

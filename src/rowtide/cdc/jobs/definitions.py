@@ -24,7 +24,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.schema import CreateTable
 
 from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
@@ -86,20 +85,14 @@ _PARAMETERS = tuple(field.name for field in fields(JobParameters))
 
 
 def first_table_steps(connection: Connection) -> list[Executable]:
-    """Return the steps that create the jobs with the first table, or if an earlier version created none.
-
-    Existing jobs are unchanged.
-    """
-    missing = find_missing(connection)
-    if cdc_jobs.name not in missing and _has_instances(connection):
+    """Return the steps that create the jobs with the first table. Existing jobs are unchanged."""
+    if _has_instances(connection):
         return []
-    steps: list[Executable] = [CreateTable(table) for table in metadata.sorted_tables if table.name in missing]
-    steps += READER_GRANTS if missing else ()
-    return steps + [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
+    return [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
 
 
 def complete(connection: Connection) -> None:
-    """Create the missing tables of schema `cdc`, and the jobs of a database that an earlier version enabled."""
+    """Create the tables of schema `cdc` that were dropped, and with theirs the jobs."""
     missing = find_missing(connection)
     had_none = cdc_jobs.name in missing
     create_tables(connection, metadata)
@@ -111,7 +104,10 @@ def complete(connection: Connection) -> None:
 
 
 def last_table_steps(connection: Connection) -> list[Executable]:
-    """Return the step that removes the jobs if no instance is left, and no rule for new tables."""
+    """Return the step that removes the jobs if no instance is left, and no rule for new tables.
+
+    What is removed without a number may lack their tables.
+    """
     missing = find_missing(connection)
     if cdc_jobs.name in missing:
         return []

@@ -15,14 +15,13 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine, func, select
 
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
-from rowtide.cdc.definitions import READER, SCHEMA, list_catalogue, read_source
+from rowtide.cdc.definitions import READER, list_catalogue, read_source
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
 from rowtide.cdc.scans.tables import log_scan_sessions
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.formats import Format
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import list_columns
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
@@ -85,11 +84,9 @@ class RequestRate:
 def read_request_rate(connection: Connection) -> RequestRate | None:
     """Return the rate of the last scans; None if they asked nothing of a bucket, or have only begun."""
     columns = log_scan_sessions.c
-    if columns.write_requests.name not in list_columns(connection, SCHEMA, log_scan_sessions.name):
-        return None
-    # A standby cannot read the table, which is unlogged.
-    may_read = func.has_table_privilege(str(log_scan_sessions), "select") & ~func.pg_is_in_recovery()
-    if not connection.execute(select(may_read)).scalar_one():
+    # A standby cannot read the table, which is unlogged; it may have been dropped.
+    may_read = func.has_table_privilege(func.to_regclass(str(log_scan_sessions)), "select")
+    if not connection.execute(select(may_read & ~func.pg_is_in_recovery())).scalar_one():
         return None
     query = select(
         func.sum(columns.write_requests),

@@ -48,7 +48,7 @@ def guard_statements(table: str, events: Iterable[str] = ALL_WRITES, *, flag: st
 def writing(connection: sqlite3.Connection, flag: str = WRITING) -> Iterator[None]:
     """Write to guarded tables, in the caller's transaction; an error undoes the flag with the rest of it.
 
-    Without the flag's table, as in a file of an earlier version, nothing is guarded.
+    Without the flag's table nothing is guarded.
     """
     if has_flag(connection, flag):
         connection.execute(f"insert into {quote(flag)} values (1)")

@@ -107,7 +107,7 @@ def _says(metadata: Metadata) -> tuple[str, Mapping[str, str]]:
 
 
 def _name_mapping(snapshot: Snapshot, change: Change) -> Change:
-    """Return a change after which a table with column mapping names it as a feature, as one of an earlier build does
+    """Return a change after which a table with column mapping names it as a feature, as one that others mapped may
     not: see `with_features`.
     """
     if change.protocol is not None or not snapshot.metadata.is_mapped:

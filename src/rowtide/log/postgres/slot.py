@@ -77,10 +77,7 @@ def create_publication_step(server: ServerIdentity, name: str) -> Executable:
 
 
 def record_version_step() -> Executable:
-    """Return the statement that records which version of the publication's row is the source's own.
-
-    A source of an earlier build gets the column.
-    """
+    """Return the statement that records which version of the publication's row is the source's own."""
     return statement(_RECORD_VERSION)
 
 
@@ -226,14 +223,6 @@ select (select oid::bigint from pg_publication where pubname = :name),
 """A new owner writes the row, too, and takes nothing from what is published."""
 
 _RECORD_VERSION = """
-do $$
-begin
-    if not exists (select from pg_attribute where attrelid = 'rowtide.source'::regclass
-                   and attname = 'publication_version' and not attisdropped)
-    then
-        alter table rowtide.source add column publication_version text;
-    end if;
-    update rowtide.source s set publication_version = (
-        select p.xmin::text || ' ' || p.pubowner::text from pg_publication p where p.pubname = s.publication);
-end $$
+update rowtide.source s set publication_version = (
+    select p.xmin::text || ' ' || p.pubowner::text from pg_publication p where p.pubname = s.publication)
 """

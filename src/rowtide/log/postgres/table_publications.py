@@ -109,7 +109,7 @@ def drop_steps(connection: Connection, publication: str) -> list[Executable]:
 
 
 def ensure_made(engine: Engine, connection: Connection, source: SourceDefinition) -> None:
-    """Create the publications that an earlier build did not, and drop those of dropped tables.
+    """Create the publications that were dropped by others, and drop those of dropped tables.
 
     What is missing is read on a connection that is there; each alteration is a transaction of its own.
 

@@ -202,12 +202,3 @@ class KeyNotNumbered(Invalid, number=8052):
     hint = "Give the table an integer key that is identity, serial, or INTEGER PRIMARY KEY, or leave out the option."
     table: str
     reason: str
-
-
-class DefinitionOfNewerBuild(RowtideError, number=8130):
-    """An article was defined, or changed, by a newer version of rowtide, with an option that this one lacks."""
-
-    fact = "the definition of article {article} is of a newer version of rowtide: {reason}"
-    hint = "Update rowtide here to the version that wrote it; nothing was changed, and pending changes stay."
-    article: str
-    reason: str

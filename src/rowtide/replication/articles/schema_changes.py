@@ -197,7 +197,7 @@ def follow(
     `Unfollowed`.
     """
     now = {column.number: column for column in alteration.columns}
-    if alteration.is_unreported:
+    if alteration.is_inferred:
         # What the catalogue says of nulls is of later.
         now = {number: _as_before(column, article) for number, column in now.items()}
         alteration = replace(alteration, columns=tuple(now.values()))
@@ -212,7 +212,7 @@ def follow(
     changes: list[SchemaChange] = []
     if (article.schema, article.table) != (alteration.schema, alteration.table):
         changes.append(TableRenamed(alteration.schema, alteration.table))
-    computed = () if alteration.is_unreported else _generated_changes(article, alteration)
+    computed = () if alteration.is_inferred else _generated_changes(article, alteration)
     changes += [each for each in computed if isinstance(each, GeneratedAltered) and each.after is None]
     changes += [ColumnDropped(column) for column in article.columns if column.number not in now]
     changes += _renames(kept, now)
@@ -223,7 +223,7 @@ def follow(
             changes.append(NullsChanged(after))
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
     _require_filter(renamed)
-    if not alteration.is_unreported:
+    if not alteration.is_inferred:
         names = tuple(column.name for column in alteration.columns if column.is_generated)
         renamed = replace(renamed, generated_columns=names, generated=_list_generated(alteration))
     if adds_none_since is None:
@@ -381,7 +381,7 @@ def _require_filter(article: Article) -> None:
 def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:
     changed = next((each for each in kept if now[each.number].type_text != each.type_text), None)
     became = "values were computed" if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
-    if alteration.is_unreported and changed is not None:
+    if alteration.is_inferred and changed is not None:
         raise Unfollowed(f"{became}, and {NOT_REPORTED}")
     if alteration.rewrites_values and not _is_cast_alike(kept, now, alteration):
         raise Unfollowed(f"{became}, and the log has no rows of that")
@@ -464,7 +464,7 @@ def _list_added(article: Article, alteration: Alteration) -> Sequence[AlteredCol
         return ()
     known = {each.number for each in article.columns} | {each.number for each in article.left_out}
     names = {each.name for each in article.left_out if each.number is None}
-    if alteration.is_unreported:
+    if alteration.is_inferred:
         names.update(article.generated_columns)
     unknown = (each for each in alteration.columns if each.number not in known and each.name not in names)
     return [each for each in unknown if not each.is_generated]
@@ -491,7 +491,7 @@ def _published(altered: AlteredColumn) -> PublishedColumn:
 def _require_first_values(alteration: Alteration, added: AlteredColumn, has_values: HasValues) -> None:
     """Raise `Unfollowed` if what rows have that were there is not known, because each has a value of its own."""
     default = added.default
-    if alteration.is_unreported:
+    if alteration.is_inferred:
         # The default is of later too.
         if added.missing_value is None and has_values(alteration.source_id, added.number):
             raise Unfollowed(f"column {added.name} was added, rows had values in it, and {NOT_REPORTED}")

@@ -306,12 +306,12 @@ def _find_place(
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
     One that was inferred came at any time between the table's last row of before and its next one, before which the log
-    describes the table. So did, for all that is known, one without a place, which an earlier build stored.
+    describes the table.
     """
     event = events[number]
     assert isinstance(event, Altered)
     alteration = event.alteration
-    if event.seqval and not alteration.is_inferred:
+    if not alteration.is_inferred:
         return _Place(event.seqval, is_estimated=False)
     versions = {one.table_id for one in state.tables.values() if one.shape.source_id == alteration.source_id}
     later = (one.table_id for one in events[number:] if isinstance(one, Reshaped) and one.table_id in versions)

@@ -74,7 +74,7 @@ CASES: dict[str, Sequence[Executable]] = {
         SOURCE, INDEXED, member_of(INDEXED), BeforeImages.FULL, publishing=UNPUBLISHED
     ),
     "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=PUBLISHED),
-    "join where an earlier build has published": join_steps(
+    "join where others dropped its own publication": join_steps(
         SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(PUBLISHED, making=Making(18, "O'Brien"))
     ),
     "join on PostgreSQL 16": join_steps(

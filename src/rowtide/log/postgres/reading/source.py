@@ -101,7 +101,7 @@ class PostgresSource:
                     with _taking_slot(access):
                         verify_resent(connection, definition, seen.confirmed, state)
                 if seen.has_failover is False and seen.active_pid is None:
-                    # Made by an earlier build, or on an earlier version of the server.
+                    # Made on an earlier version of the server, or by hand.
                     stream.make_failover_slot(definition.slot)
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))

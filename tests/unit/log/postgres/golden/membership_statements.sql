@@ -50,7 +50,7 @@ INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_s
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
--- join where an earlier build has published
+-- join where others dropped its own publication
 drop publication if exists "Rowtide ""5""_16385";
 create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
 alter publication "Rowtide ""5""_16385" owner to "O'Brien";
