@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.merge.merge_interruptions import Cut, Cutter, interrupted
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.core.formats import FormatNewer
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
 from rowtide.merge.nodes.connecting import address, open_node
@@ -142,6 +144,14 @@ def test_files_that_do_not_fit_are_refused(merged: Merge, tmp_path: Path) -> Non
         subscribe(merged, tmp_path / "north", partition=Partition("s"))
     with pytest.raises(SnapshotUnfit, match="No such file"):
         subscribe(merged, tmp_path / "south")
+    manifest = tmp_path / "north" / "snapshot.json"
+    described = json.loads(manifest.read_text())
+    newer = {"number": 2, "least_reader": 2, "least_writer": 2}
+    for changed, error in (({"format": newer, "more": 1}, FormatNewer), ({"format": None}, SnapshotUnfit)):
+        manifest.write_text(json.dumps(described | changed))
+        with pytest.raises(error, match="format"):
+            subscribe(merged, tmp_path / "north")
+    manifest.write_text(json.dumps(described))
     orders = next(file for file in written.files if (file.article, file.kind) == ("orders", FileKind.ROWS))
     path = tmp_path / "north" / orders.name
     content = path.read_bytes()

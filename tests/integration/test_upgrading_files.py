@@ -20,6 +20,7 @@ from rowtide.core.upgrades import MIGRATIONS
 from rowtide.databases.sqlite.formats import raise_format
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
+from rowtide.tracking.sqlite import system_tables as tracking
 
 SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
@@ -35,16 +36,23 @@ TESTS = str(Path(__file__).parents[1])
 
 
 def be_of_format(number: int) -> None:
-    """Make this process a build whose merge metadata in files have a format, with the step to it."""
-    for name in Format.__dataclass_fields__.keys() - {"store"}:
-        object.__setattr__(FORMAT, name, number)
+    """Make this process a build whose metadata in files have a format, with the steps to it."""
+    for known in (FORMAT, tracking.FORMAT):
+        for name in Format.__dataclass_fields__.keys() - {"store"}:
+            object.__setattr__(known, name, number)
     MIGRATIONS[FORMAT.store, 1] = migrate
+    MIGRATIONS[tracking.FORMAT.store, 1] = migrate_tracking
 
 
 def migrate(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
     with transaction() as file:
         file.execute("create table of_format_2 (id integer primary key)")
         raise_format(file, FORMAT_VIEW, SECOND)
+
+
+def migrate_tracking(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+    with transaction() as file:
+        raise_format(file, tracking.FORMAT_VIEW, SECOND)
 
 
 @pytest.fixture
@@ -57,7 +65,8 @@ def merge() -> Iterator[Merge]:
         device.execute("insert into item (id, name) values (1, 'unsent')")
         yield merge
         be_of_format(1)
-        MIGRATIONS.pop((FORMAT.store, 1), None)
+        for known in (FORMAT, tracking.FORMAT):
+            MIGRATIONS.pop((known.store, 1), None)
 
 
 def formats_of(url: str, *words: str) -> dict[str, tuple[int, int]]:
@@ -67,10 +76,22 @@ def formats_of(url: str, *words: str) -> dict[str, tuple[int, int]]:
     return {row["store"]: (row["format"], row["upgraded_to"]) for row in rows}
 
 
-def test_what_a_file_has_is_listed(merge: Merge) -> None:
-    hub = merge.hub.url
-    connect(hub).tracking.enable_tracking("item")
-    assert formats_of(hub) == {"merge metadata of the file": (1, 1), "change tracking of the file": (1, 1)}
+def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
+    with connect(merge.hub.url) as hub:
+        hub.tracking.enable_tracking("item")
+        assert formats_of(hub.url) == {"merge metadata of the file": (1, 1), "change tracking of the file": (1, 1)}
+        be_of_format(2)
+        for use in (hub.tracking.list_tracked, hub.merge.list_publications):
+            with pytest.raises(FormatOutdated):
+                use()
+            formats_of(hub.url, "--dry-run")
+        assert formats_of(hub.url) == {"merge metadata of the file": (1, 2), "change tracking of the file": (1, 2)}
+        assert [table.name for table in hub.tracking.list_tracked()] == ["item"]
+        assert hub.merge.list_publications()
+        be_of_format(1)
+        for use in (hub.tracking.list_tracked, hub.merge.list_publications):
+            with pytest.raises(FormatNewer):
+                use()
 
 
 def test_a_device_of_an_older_format_is_migrated_by_its_sync(merge: Merge) -> None:

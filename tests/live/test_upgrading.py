@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,20 +18,29 @@ from builders.commands.hints import run_printed
 from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.formats import forgetting
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, deliver_all
+from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.formats import Format, FormatNewer, FormatOutdated, StoredFormat
 from rowtide.core.upgrades import MIGRATIONS, Migration
 from rowtide.databases.postgres import formats
+from rowtide.databases.sqlite import formats as file_formats
 from rowtide.delta.formats import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.alteration import raise_format, set_properties
+from rowtide.handle import Database, connect
 from rowtide.lake.stores import locate
 from rowtide.log.catalogue import SCHEMA
 from rowtide.log.source_definition import FORMAT as PUBLISHER
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.store_format import LOG_STORE
+from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.replication.distributor import definitions as distribution
+from rowtide.replication.targets.postgres import progress as delivery
+from rowtide.replication.targets.sqlite import progress as delivery_to_files
 from rowtide.storage.store import Store
+from rowtide.tracking.postgres import system_tables as tracking
 
 SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
@@ -41,18 +52,27 @@ from rowtide.cli.main import run_command
 be_of_format_2()
 sys.exit(run_command(("upgrade", "--db", sys.argv[2])))
 """
+ITEM = "create table item (id int primary key, name text)"
 TESTS = str(Path(__file__).parents[1])
-KNOWN = (PUBLISHER, LOG_STORE, LAKE_TABLE)
+SCHEMAS = {
+    SCHEMA: PUBLISHER,
+    "distribution": distribution.FORMAT,
+    "rowtide_subscriber": delivery.FORMAT,
+    "rowtide_merge": merge.FORMAT,
+    "rowtide_tracking": tracking.FORMAT,
+}
+KNOWN = (*SCHEMAS.values(), delivery_to_files.FORMAT, LOG_STORE, LAKE_TABLE)
 STORES = ("publisher's metadata", "log store", *["lake table"] * 4)
 
 
 def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-    """Make this process a build whose log store and lake have format 2, with the steps to it."""
+    """Make this process a build whose stores have format 2, with the steps to it."""
     for known in KNOWN:
         for name in Format.__dataclass_fields__.keys() - {"store"}:
             object.__setattr__(known, name, 2)
     steps: dict[tuple[str, int], Migration] = {
-        (PUBLISHER.store, 1): raise_publisher,
+        **{(own.store, 1): partial(raise_schema, schema) for schema, own in SCHEMAS.items()},
+        (delivery_to_files.FORMAT.store, 1): raise_file,
         (LOG_STORE.store, 1): raise_log_store,
         (LAKE_TABLE.store, 1): raise_table,
     }
@@ -63,9 +83,14 @@ def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
             monkeypatch.setitem(MIGRATIONS, key, step)
 
 
-def raise_publisher(transaction: Callable[[], AbstractContextManager[Connection]]) -> None:
+def raise_schema(schema: str, transaction: Callable[[], AbstractContextManager[Connection]]) -> None:
     with transaction() as connection:
-        formats.raise_format(connection, SCHEMA, SECOND)
+        formats.raise_format(connection, schema, SECOND)
+
+
+def raise_file(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+    with transaction() as file:
+        file_formats.raise_format(file, delivery_to_files.FORMAT_VIEW, SECOND)
 
 
 def raise_log_store(manifest: Manifest) -> None:
@@ -100,7 +125,7 @@ def stored(logged: LoggedDatabase) -> LoggedDatabase:
     return logged
 
 
-def formats_of(logged: LoggedDatabase, *words: str) -> list[tuple[str, int, int]]:
+def formats_of(logged: LoggedDatabase | Subscriber | FileSubscriber, *words: str) -> list[tuple[str, int, int]]:
     ended = rowtide("upgrade", *words, "--format", "jsonl", "--db", logged.url)
     assert ended.code == 0, ended
     rows = [json.loads(line) for line in ended.output.splitlines()]
@@ -208,3 +233,90 @@ def test_a_migration_killed_at_each_step_is_repeated(
     stored.execute("insert into item values (2, 'after')")
     stored.read_log()
     assert stored.inserted(1) == ["before", "after"]
+
+
+def test_all_features_go_on_in_a_build_of_format_2(
+    replicated: ReplicatedDatabase, everything: Database, two: pytest.MonkeyPatch
+) -> None:
+    publisher, subscriber = replicated.publisher, replicated.subscriber
+    own = everything
+    uses: tuple[Callable[[], object], ...] = (
+        own.replication.list_publications,
+        own.replication.list_subscriptions,
+        own.merge.list_publications,
+        own.tracking.list_tracked,
+    )
+    be_of_format_2(two)
+    require_refusals(FormatOutdated, *uses, lambda: deliver_all(publisher))
+    found = formats_of(publisher)
+    assert {(before, after) for _, before, after in found} == {(1, 2)}
+    assert {store for store, *_ in found} >= {
+        own.store for schema, own in SCHEMAS.items() if "subscriber" not in schema
+    }
+    publisher.execute("insert into item values (1, 'a')")
+    require_refusals(FormatOutdated, lambda: deliver_all(publisher))
+    assert formats_of(subscriber) == [(delivery.FORMAT.store, 1, 2)]
+    deliver_all(publisher)
+    assert subscriber.execute("select * from item") == [(1, "a")]
+    for use in uses:
+        assert use()
+
+    be_of_format_1()
+    require_refusals(FormatNewer, *uses, lambda: deliver_all(publisher))
+
+
+def test_a_delivered_file_goes_on_in_a_build_of_format_2(
+    replicated_file: ReplicatedFile, two: pytest.MonkeyPatch
+) -> None:
+    publisher, file = replicated_file.publisher, replicated_file.subscriber
+    replicated_file.begin(ITEM, item={})
+    publisher.execute("insert into item values (1, 'a')")
+    be_of_format_2(two)
+    formats_of(publisher)
+    require_refusals(FormatOutdated, lambda: deliver_all(publisher))
+    assert formats_of(file) == [(delivery_to_files.FORMAT.store, 1, 2)]
+    deliver_all(publisher)
+    assert file.execute("select id, name from item") == [(1, "a")]
+
+    two.setattr(delivery_to_files, "FORMAT", Format(delivery_to_files.FORMAT.store))
+    publisher.execute("insert into item values (2, 'b')")
+    require_refusals(FormatNewer, lambda: deliver_all(publisher))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("failpoint", UPGRADE_FAILPOINTS)
+def test_each_store_is_killed_and_goes_on(
+    replicated: ReplicatedDatabase, everything: Database, two: pytest.MonkeyPatch, failpoint: str
+) -> None:
+    publisher = replicated.publisher
+    own = everything
+    be_of_format_2(two)
+    stores = len(formats_of(publisher, "--dry-run"))
+    for number in range(stores):
+        # One more is done each time: of the one that is killed, before its step the next time comes to it again.
+        step = 1 if failpoint.endswith(".after") else min(number + 1, 2)
+        assert run_program(BUILD_OF_FORMAT_2, TESTS, publisher.url, failpoint=f"{failpoint}@{step}") == KILLED
+    assert run_program(BUILD_OF_FORMAT_2, TESTS, publisher.url, failpoint="none") == 0
+    assert {(before, after) for _, before, after in formats_of(publisher)} == {(2, 2)}
+    assert own.replication.list_publications()
+    assert own.merge.list_publications()
+    assert own.tracking.list_tracked()
+
+
+@pytest.fixture
+def everything(replicated: ReplicatedDatabase) -> Iterator[Database]:
+    """A database that publishes, merges and tracks tables."""
+    publisher = replicated.publisher
+    replicated.begin(ITEM, item={})
+    publisher.execute("create table met (id int primary key)", "create table seen (id int primary key)")
+    with connect(publisher.url) as database:
+        database.merge.add_publication("field")
+        database.merge.add_article("field", "met")
+        database.tracking.enable_tracking("seen")
+        yield database
+
+
+def require_refusals(error: type[Exception], *uses: Callable[[], object]) -> None:
+    for use in uses:
+        with pytest.raises(error):
+            use()
