@@ -1,6 +1,7 @@
-"""`rowtide replication run` begins to read the log before its command line is parsed.
+"""Commands that read the log begin to read it before their command lines are parsed.
 
-The parser takes a tenth of a second to import, which the log reader does not have to wait for.
+What parses them, and what captures, takes up to half a second to import, for which the log reader does not have to
+wait.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 
-_READING = ["replication", "run"]
+_READING = (["replication", "run"], ["cdc", "run"], ["cdc", "scan"])
 
 
 def read_log_early(arguments: Sequence[str]) -> None:
     """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
     url = find_database(arguments)
-    if arguments[:2] == _READING and "--help" not in arguments and url:
+    if list(arguments[:2]) in _READING and "--help" not in arguments and url:
         from rowtide.agents.log_reader_process import begin_reading
 
         begin_reading(url)

@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 
 LOG_READER, JVM = "rowtide.agents.log_reader_child", "SparkSubmit"
-"""What the command lines of its children have in them."""
+"""What the command lines of its children have in them. The first log reader is a fork in a session of its own."""
 
 
 CAPTURE = ("cdc", "run")
@@ -145,5 +145,11 @@ def find_children(parent: int, kind: str) -> list[int]:
     """Return the process ids of a process's children of a kind."""
     with suppress(OSError):
         listed = [children.read_text().split() for children in Path(f"/proc/{parent}/task").glob("*/children")]
-        return [int(pid) for pids in listed for pid in pids if kind in Path(f"/proc/{pid}/cmdline").read_text()]
+        return [int(pid) for pids in listed for pid in pids if _is_of_kind(int(pid), parent, kind)]
     return []
+
+
+def _is_of_kind(pid: int, parent: int, kind: str) -> bool:
+    line, line_of_parent = (Path(f"/proc/{one}/cmdline").read_text() for one in (pid, parent))
+    is_fork = line == line_of_parent and os.getsid(pid) == pid
+    return kind in line or (kind == LOG_READER and is_fork)

@@ -46,8 +46,12 @@ def begins(*arguments: str) -> str:
     return "\n".join(line for line in ended.stdout.splitlines() if line.startswith("reads"))
 
 
-def test_a_run_reads_before_its_parser_is_imported() -> None:
-    assert begins("--debug", "replication", "run", "--once", "--streams", "none", "--db", SHOP) == f"reads {SHOP} False"
+@pytest.mark.parametrize(
+    "command",
+    [("replication", "run", "--once", "--streams", "none"), ("cdc", "run", "--engine", "no"), ("cdc", "scan", "--no")],
+)
+def test_a_run_reads_before_its_parser_is_imported(command: Sequence[str]) -> None:
+    assert begins("--debug", *command, "--db", SHOP) == f"reads {SHOP} False"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,7 @@ def test_a_run_reads_before_its_parser_is_imported() -> None:
     [
         ("replication", "run", "--help", "--db", SHOP),
         ("replication", "run", "--once"),
+        ("cdc", "status", "--db", "sqlite:///nowhere/there"),
         ("replication", "status", "--db", "sqlite:///nowhere/there"),
         ("--help",),
     ],

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
@@ -41,6 +41,7 @@ from rowtide.core.tables import Widened
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
@@ -56,6 +57,8 @@ from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.traffic import read_traffic
 
 IDLE_S = 0.1
+ROUND_IDLE_S = 0.02
+"""One round only waits until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
 """So long a run that ends by itself pauses for errors that may pass, without a cycle in between."""
 
@@ -78,7 +81,8 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
         run.begin()
     try:
         with spark_loss_named():
-            run_agent(run.open, stop=context.stop, idle_s=IDLE_S, has_run=context.has_run, on_retry=run.retry)
+            idle_s = IDLE_S if is_continuous else ROUND_IDLE_S
+            run_agent(run.open, stop=context.stop, idle_s=idle_s, has_run=context.has_run, on_retry=run.retry)
     except RowtideError as error:
         run.recorder.fail(error)
         raise
@@ -137,7 +141,7 @@ class _Run:
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE))
             self.recorder.write_to(lease.connection)
-            source = _verify_source(self._engine, self._context.url)
+            source = _verify_source(lease.connection, self._context.url)
             require_reachable(source.lake, source.log_store)
             has_run = self._context.has_run or self._has_captured
             stack.enter_context(joining(self._engine, self._context.url))
@@ -215,6 +219,7 @@ class _Run:
         self.recorder.note_cycle(report)
         self._context.watchers.on_cycle(report)
 
+    @keeping_sessions()
     def begin(self) -> tuple[ScanLimits, Pace]:
         """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
         if self._begun is None:
@@ -360,9 +365,9 @@ def find_widened(connection: Connection, member_id: str) -> Widened:
         return read_widened(connection, member_id)
 
 
-def _verify_source(engine: Engine, url: str) -> SourceDefinition:
+def _verify_source(connection: Connection, url: str) -> SourceDefinition:
     """Return the definition; raise the errors that the log reader would only find in its own process."""
-    with translated(), engine.connect() as connection:
+    with translated():
         source = read_source(connection, url)
         require_complete(connection)
         # First the slot: another's log reader records a position before it confirms it.

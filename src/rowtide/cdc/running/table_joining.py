@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from rowtide.cdc.enabling.joining import join_new_tables
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 
 log = logging.getLogger("rowtide.cdc")
 
@@ -24,7 +25,10 @@ _THREAD = "rowtide-joining"
 
 @contextmanager
 def joining(engine: Engine, database: str) -> Iterator[None]:
-    """Look for new tables of rules every `POLL_S` seconds during the block, and for lost keys every ten seconds."""
+    """Look for new tables of rules every `POLL_S` seconds during the block, and for lost keys every ten seconds.
+
+    The first look is `POLL_S` seconds later: a run that ends by itself has looked before.
+    """
     ended = threading.Event()
     with ThreadPoolExecutor(1, _THREAD) as pool:
         thread = pool.submit(_run, engine, database, ended)
@@ -38,16 +42,16 @@ def joining(engine: Engine, database: str) -> Iterator[None]:
 def _run(engine: Engine, database: str, ended: threading.Event) -> None:
     reported, keys = "", LostKeys(engine, database)
     for poll in itertools.count():
-        if ended.is_set():
+        if ended.wait(POLL_S):
             return
         try:
-            join_new_tables(engine, database)
-            if poll % _POLLS_PER_KEYS == 0:
-                keys.announce()
+            with keeping_sessions():
+                join_new_tables(engine, database)
+                if poll % _POLLS_PER_KEYS == 0:
+                    keys.announce()
             reported = ""
         except RowtideError as error:
             # Capture goes on: what is enabled already does not depend on it.
             if str(error) != reported:
                 log.warning("joining_failed: %s", error)
             reported = str(error)
-        ended.wait(POLL_S)
