@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builders.commands.checks import run_line
+from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.diagnosis import Area, CheckResult, State
 from rowtide.diagnosis.result import Command
@@ -15,6 +16,12 @@ TABLE = "create table item (id int not null primary key, name text)"
 def judged(url: str, subject: str) -> CheckResult:
     (found,) = [judgement for judgement in connect(url).health() if judgement.subject.startswith(subject)]
     return found
+
+
+def shown_beside_status(url: str) -> str:
+    ended = rowtide("merge", "status", "--db", url)
+    assert ended.code == 0, ended
+    return ended.errors
 
 
 def subscription(merged: Merge, number: int = 0) -> CheckResult:
@@ -33,10 +40,12 @@ def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
         new = subscription(merged, number)
         assert (new.state, isinstance(new.remediation, Command)) == (State.WARNING, True), new
         assert isinstance(new.remediation, Command)
+        assert f"WARNING  {new.subject}" in shown_beside_status(merged.hub.url)
         run_line(new.remediation, merged.hub.url)
     for member in (merged.hub, *merged.subscribers):
         of_merge = [judgement for judgement in connect(member.url).health() if judgement.area is Area.MERGE]
         assert {judgement.state for judgement in of_merge} == {State.HEALTHY}, of_merge
+        assert shown_beside_status(member.url) == ""
 
 
 def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> None:

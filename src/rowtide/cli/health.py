@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,11 +62,12 @@ def health(
     raise click.exceptions.Exit(exit_code(results))
 
 
-def print_unhealthy(db: str, *areas: str) -> None:
-    """Say beside a listing what of some areas is not healthy, and what remedies it."""
-    from rowtide.diagnosis import Area, State, read_health
+def print_unhealthy(results: Iterable[CheckResult]) -> None:
+    """Say beside a listing what is not healthy, and what remedies it."""
+    from rowtide.diagnosis import State
+    from rowtide.diagnosis.result import by_state
 
-    for result in read_health(db, [Area(area) for area in areas]):
+    for result in by_state(results):
         if result.state is not State.HEALTHY:
             notes.print(describe(result), soft_wrap=True)
 

@@ -25,14 +25,18 @@ class MergeFacts:
     damage: tuple[tuple[str, str], ...]
 
 
-def read_merge(url: str) -> MergeFacts | None:
-    """Return what a node knows, None where nothing is merged. Raises what connecting raises."""
+def read_merge(url: str, publication: str | None = None) -> MergeFacts | None:
+    """Return what a node knows, or knows of a publication, and what is missing of any table; None where none is merged.
+
+    Raises `MergePublicationUnknown`, and what connecting raises.
+    """
     # Most databases are no nodes.
+    from rowtide.merge.handle import knows
     from rowtide.merge.nodes.connecting import open_node
     from rowtide.merge.status import list_status
 
     with open_node(url) as node:
-        listed = list_status(node)
+        listed = list_status(node, publication) if knows(node, publication) else ()
         return MergeFacts(datetime.now(UTC), listed, tuple(_find_damage(node))) if listed else None
 
 

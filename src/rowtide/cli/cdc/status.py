@@ -17,5 +17,9 @@ def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
-    print_facts(connect(db).cdc.status(), form)
-    print_unhealthy(db, "log", "capture")
+    from rowtide.databases.postgres.read_once import reading_once
+    from rowtide.diagnosis import Area, read_health
+
+    with reading_once():
+        print_facts(connect(db).cdc.status(), form)
+        print_unhealthy(read_health(db, [Area.LOG, Area.CAPTURE]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.health import print_unhealthy
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
@@ -44,12 +45,16 @@ _ROW_REPLICA = {
 def status(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List publications and subscriptions as a node knows them, without connecting to others."""
-    listed = connect(db).merge.status(publication)
+    """List publications and subscriptions as a node knows them, without connecting to others.
 
+    Problems are printed on stderr with their remedies, as by `rowtide health`.
+    """
+    from rowtide.diagnosis.merge import judge_merge, read_merge
     from rowtide.merge.status import MergeStatus
 
-    print_listed(MergeStatus, listed, form, _MERGE_STATUS, wide=wide)
+    facts = read_merge(db, publication)
+    print_listed(MergeStatus, facts.listed if facts is not None else (), form, _MERGE_STATUS, wide=wide)
+    print_unhealthy(judge_merge(facts) if facts is not None else ())
 
 
 @app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")

@@ -73,15 +73,19 @@ def status(
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
-    listed = connect(db).replication.status(publication)
+    from rowtide.databases.postgres.read_once import reading_once
+    from rowtide.diagnosis import Area, read_health
 
-    from rowtide.replication.status import SubscriptionStatus
+    with reading_once():
+        listed = connect(db).replication.status(publication)
 
-    print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
-    for row in listed:
-        if row.streams > 1:
-            notes.print(f"{row.publication} to {row.subscriber}: {row.promise}.", soft_wrap=True)
-    print_unhealthy(db, "log", "replication")
+        from rowtide.replication.status import SubscriptionStatus
+
+        print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
+        for row in listed:
+            if row.streams > 1:
+                notes.print(f"{row.publication} to {row.subscriber}: {row.promise}.", soft_wrap=True)
+        print_unhealthy(read_health(db, [Area.LOG, Area.REPLICATION]))
 
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")

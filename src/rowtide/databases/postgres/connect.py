@@ -341,11 +341,13 @@ def _connect_to_replicate(conninfo: str) -> PGconn:
 
 
 def _watch(engine: Engine) -> None:
-    """Give the answers to an engine's connections a deadline."""
+    """Give the answers to an engine's connections a deadline; within `reading_once` each query is run once."""
     from sqlalchemy import event
 
+    from rowtide.databases.postgres.read_once import choose_cursor
+
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> WatchedConnection:
-        return WatchedConnection.connect(*arguments, **options)
+        return WatchedConnection.connect(*arguments, **options, cursor_factory=choose_cursor())
 
     event.listen(engine, "do_connect", connect)
 

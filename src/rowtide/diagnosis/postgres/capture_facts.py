@@ -164,10 +164,15 @@ def _find_blockers(
             verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
     with _noting(blockers):
         slot.verify_publication(connection, source)
-    if state is not None and may_stream:
+    if state is not None and may_stream and _needs_history(read_server_identity(connection), state):
         with _noting(blockers):
             _verify_history(url, state)
     return blockers
+
+
+def _needs_history(server: ServerIdentity, state: ManifestState) -> bool:
+    """On the timeline that was read the server's history is that of its log, which was looked at."""
+    return server.in_recovery or server.timeline != state.source.timeline
 
 
 def _verify_history(url: str, state: ManifestState) -> None:

@@ -14,6 +14,7 @@ from rowtide.cdc.status import read_capture_status, read_cleanup_status
 from rowtide.core.formats import Format
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.read_once import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import read_merge
@@ -55,10 +56,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def connected(url: str, application_name: str) -> Iterator[Connection]:
-    """Yield a session in which every statement commits. Raises what connecting raises."""
-    engine = open_engine(url, application_name=application_name)
-    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+def connected(url: str) -> Iterator[Connection]:
+    """Yield a session in which each query is run once, and every statement commits. Raises what connecting raises."""
+    engine = open_engine(url)
+    with reading_once(), translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         yield connection
 
 

@@ -70,7 +70,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
     does here works. Raises `TableNotFound` and what connecting raises.
     """
     try:
-        with connected(url, "rowtide check") as connection:
+        with connected(url) as connection:
             return _CHECKS[purpose](connection, url, tables, lake)
     except TextInvalid:
         found = tuple(find_in_names(read_names(url)))
@@ -81,7 +81,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
 
 def read_health(url: str, areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how what rowtide does in a database works, where it is of some areas. Raises what connecting raises."""
-    with connected(url, "rowtide health") as connection:
+    with connected(url) as connection:
         return tuple(judge(read_work(connection, url, areas)))
 
 
@@ -125,7 +125,7 @@ def read_facts(
     url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None
 ) -> DatabaseFacts:
     """Read everything that a check judges. Raises `TableNotFound` and what connecting raises."""
-    with connected(url, "rowtide check") as connection:
+    with connected(url) as connection:
         return _read(connection, url, tables, lake, purpose)
 
 
