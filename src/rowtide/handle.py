@@ -223,7 +223,7 @@ class Database:
 
         `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`):
         only what that needs is judged. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
-        or `TableToTrackNotFound`, `NothingForLake`, `LakeNotJudged`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
+        or `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
         and connection errors.
         """
         from rowtide.diagnosis import check_database

@@ -12,7 +12,7 @@ import pytest
 from builders.commands.checks import run_mend
 from builders.file_modes import modes_in
 from rowtide.databases.file_access import make_file, make_folder_in, make_place, mask_of
-from rowtide.diagnosis.places import LAKE, PlaceFacts, find_in_places, read_place
+from rowtide.diagnosis.places import LAKE, PlaceFacts, check_places, read_place
 from rowtide.log.store.location import LocalStore
 from rowtide.merge.nodes.connecting import open_subscriber
 
@@ -132,10 +132,10 @@ def test_check_warns_of_places_that_everybody_reads(tmp_path: Path, mode: int, f
     make_by_others(mode)(place)
     read = read_place(LAKE, str(place), was_made=True)
     assert isinstance(read, PlaceFacts)
-    warned = [each for each in find_in_places([read]) if "every user" in each.message]
+    warned = [each for each in check_places([read]) if "every user" in each.message]
 
     assert [str(each.remediation) for each in warned] == [f"chmod -R o= '{place}'"] * found
     for each in warned:
         run_mend(each, "")
     again = read_place(LAKE, str(place), was_made=True)
-    assert not [each for each in find_in_places([again]) if "every user" in each.message]
+    assert not [each for each in check_places([again]) if "every user" in each.message]

@@ -7,7 +7,7 @@ folder or by the feature's `status`, once per command; what it means is said by 
 from __future__ import annotations
 
 from rowtide.diagnosis.codes import Area, Code
-from rowtide.diagnosis.errors import LakeNotJudged, NotAPublisher, PurposeUnknown, Stopped
+from rowtide.diagnosis.errors import LakeNotChecked, NotAPublisher, PurposeUnknown, Stopped
 from rowtide.diagnosis.purpose import Purpose
 from rowtide.diagnosis.result import CheckResult, Measure, State, Unit, exit_code, worst
 from rowtide.diagnosis.views import check_database, read_health, require_nothing_stops
@@ -16,7 +16,7 @@ __all__ = [
     "Area",
     "CheckResult",
     "Code",
-    "LakeNotJudged",
+    "LakeNotChecked",
     "Measure",
     "NotAPublisher",
     "Purpose",

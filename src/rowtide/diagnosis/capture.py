@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, State, count, shell, sizes, times
+from rowtide.diagnosis.result import CheckResult, Command, count, failing, healthy, shell, sizes, times, warning
 from rowtide.log.postgres.status import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
@@ -33,40 +33,39 @@ class ReadingFacts:
     last_error: PastError | None = None
 
 
-_Described = tuple[Code, State, str, Remediation | None]
 _LOOK_AGAIN = "See whether it catches up: `rowtide health` again in a minute"
 LATE_S = 300.0
 """What waits for longer is late."""
 
 
-def judge_reading(facts: ReadingFacts, run: Command, blockers: Collection[str] = ()) -> CheckResult:
-    """Judge the log reader; `blockers` are what keeps it from reading: slot, publication, log store."""
-    status, lag_s = facts.status, facts.status.lag_s
-    code, state, message, remediation = _describe_reading(facts, run, blockers)
-    measures = (*times(lag_s=lag_s), *sizes(unread_bytes=status.unread_bytes, kept_bytes=status.kept_bytes))
-    return CheckResult(code, state, "log reader", message, remediation, measures)
+def check_reading(facts: ReadingFacts, run: Command, blockers: Collection[str] = ()) -> CheckResult:
+    """Check the log reader; `blockers` are what keeps it from reading: slot, publication, log store."""
+    status = facts.status
+    measures = (*times(lag_s=status.lag_s), *sizes(unread_bytes=status.unread_bytes, kept_bytes=status.kept_bytes))
+    return replace(_describe_reading(facts, run, blockers), measures=measures)
 
 
-def _describe_reading(facts: ReadingFacts, run: Command, blockers: Collection[str]) -> _Described:
-    status, lag_s = facts.status, facts.status.lag_s
+def _describe_reading(facts: ReadingFacts, run: Command, blockers: Collection[str]) -> CheckResult:
+    subject, status, lag_s = "log reader", facts.status, facts.status.lag_s
     is_late = lag_s is None or lag_s > LATE_S
     behind = _describe_unread(status)
     runs = f"it runs ({status.reader})" if status.reader is not None else "it does not run"
     if blockers:
-        first = Advice(f"Mend {' and '.join(sorted(set(blockers)))} first.")
-        return Code.LOG_READER_BLOCKED, State.FAILING, f"{runs} and cannot go on; {behind}", first
+        first = f"Mend {' and '.join(sorted(set(blockers)))} first."
+        return failing(Code.LOG_READER_BLOCKED, subject, f"{runs} and cannot go on; {behind}", first)
     if status.reader is None and facts.last_error is not None and _has_failed(facts.last_error, status):
-        advice = Advice(f"Do what the error asks for, then run `{run}`.")
-        return Code.LOG_READER_FAILED, State.FAILING, f"{_tell_error(facts.last_error, status.now)}; {behind}", advice
+        advice = f"Do what the error asks for, then run `{run}`."
+        message = f"{_describe_error(facts.last_error, status.now)}; {behind}"
+        return failing(Code.LOG_READER_FAILED, subject, message, advice)
     if status.reader is None and is_late:
-        return Code.LOG_READER_STOPPED, State.WARNING, f"{runs}; {behind}", run
+        return warning(Code.LOG_READER_STOPPED, subject, f"{runs}; {behind}", run)
     if is_late:
-        advice = Advice(f"{_LOOK_AGAIN}; the server's load and disk may slow it.")
-        return Code.LOG_READER_LATE, State.WARNING, f"{runs}, late: {behind}", advice
-    return Code.LOG_READER_HEALTHY, State.HEALTHY, f"{runs}; {behind}", None
+        advice = f"{_LOOK_AGAIN}; the server's load and disk may slow it."
+        return warning(Code.LOG_READER_LATE, subject, f"{runs}, late: {behind}", advice)
+    return healthy(Code.LOG_READER_HEALTHY, subject, f"{runs}; {behind}")
 
 
-def _tell_error(error: PastError, now: datetime) -> str:
+def _describe_error(error: PastError, now: datetime) -> str:
     ago = format_duration(seconds_between(error.time, now) or 0.0)
     return f"it stopped {ago} ago with {error.text.rstrip('.')}"
 
@@ -93,44 +92,38 @@ CLEANUP_GRACE = timedelta(days=1)
 _CLEANUP = "cleanup"
 
 
-def judge_capturing(facts: CaptureStatus) -> CheckResult:
-    """Judge capture: whether it runs, is behind, or has stopped with an error."""
-    code, state, message, remediation = _describe_capturing(facts)
+def check_capturing(facts: CaptureStatus) -> Iterator[CheckResult]:
+    """Check capture: whether it runs, is behind, or has stopped with an error; and the copies of tables that failed."""
     waits_s = seconds_between(facts.oldest_waiting, facts.now) or 0.0
     measures = (*times(waits_s=waits_s), count("gaps", len(facts.gaps)), count("instances", facts.instances))
-    return CheckResult(code, state, "capture", message, remediation, measures)
+    yield replace(_describe_capturing(facts, is_late=waits_s > LATE_S + facts.rest_s), measures=measures)
+    for instance, error in facts.failed_snapshots:
+        advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
+        message = f"its rows were not copied: {error.rstrip('.')}"
+        yield warning(Code.SNAPSHOT_FAILED, f"snapshot of {instance}", message, advice)
 
 
-def _describe_capturing(facts: CaptureStatus) -> _Described:
-    is_late = (seconds_between(facts.oldest_waiting, facts.now) or 0.0) > LATE_S + facts.rest_s
-    behind, error = _describe_unpublished(facts), facts.last_error
+def _describe_capturing(facts: CaptureStatus, *, is_late: bool) -> CheckResult:
+    subject, behind, error = "capture", _describe_unpublished(facts), facts.last_error
     runs = f"it runs ({facts.capture})" if facts.capture is not None else "it does not run"
     if facts.capture is None and error is not None and _is_current(error.time, facts):
-        advice = Advice("Do what the error asks for, then run `rowtide cdc run`.")
-        return Code.CAPTURE_FAILED, State.FAILING, f"{_tell_error(error, facts.now)}; {behind}", advice
+        advice = "Do what the error asks for, then run `rowtide cdc run`."
+        return failing(Code.CAPTURE_FAILED, subject, f"{_describe_error(error, facts.now)}; {behind}", advice)
     if facts.capture is None and is_late:
-        return Code.CAPTURE_STOPPED, State.WARNING, f"{runs}; {behind}", shell("rowtide", "cdc", "run")
+        return warning(Code.CAPTURE_STOPPED, subject, f"{runs}; {behind}", shell("rowtide", "cdc", "run"))
     if is_late:
         last_error = f"; its last error: {error.text}" if error is not None else ""
-        advice = Advice(f"{_LOOK_AGAIN}; `rowtide cdc errors` lists errors.")
-        return Code.CAPTURE_LATE, State.WARNING, f"{runs}, late: {behind}{last_error}", advice
-    return Code.CAPTURE_HEALTHY, State.HEALTHY, f"{runs}; {behind}", None
+        advice = f"{_LOOK_AGAIN}; `rowtide cdc errors` lists errors."
+        return warning(Code.CAPTURE_LATE, subject, f"{runs}, late: {behind}{last_error}", advice)
+    return healthy(Code.CAPTURE_HEALTHY, subject, f"{runs}; {behind}")
 
 
 _SHOWN = 80
 """So many characters of a statement are shown."""
 
 
-def judge_snapshots(facts: CaptureStatus) -> Iterator[CheckResult]:
-    """Judge the copies of captured tables: which failed."""
-    for instance, error in facts.failed_snapshots:
-        advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
-        message = f"its rows were not copied: {error.rstrip('.')}"
-        yield CheckResult(Code.SNAPSHOT_FAILED, State.WARNING, f"snapshot of {instance}", message, Advice(advice))
-
-
-def judge_outdated(changes: Sequence[ListedChange]) -> Iterator[CheckResult]:
-    """Judge instances whose tables were changed without change rows since they were copied."""
+def check_outdated(changes: Sequence[ListedChange]) -> Iterator[CheckResult]:
+    """Check instances whose tables were changed without change rows since they were copied."""
     for change in changes:
         command = " ".join(change.ddl_command.split())
         shown = f"{command[:_SHOWN]}…" if len(command) > _SHOWN else command
@@ -139,11 +132,11 @@ def judge_outdated(changes: Sequence[ListedChange]) -> Iterator[CheckResult]:
             f"at {change.ddl_lsn}: {shown}; targets, and consumers of changes, have them as they were before"
         )
         again = shell("rowtide", "cdc", "resnapshot", change.capture_instance)
-        yield CheckResult(Code.SNAPSHOT_OUTDATED, State.WARNING, f"instance {change.capture_instance}", message, again)
+        yield warning(Code.SNAPSHOT_OUTDATED, f"instance {change.capture_instance}", message, again)
 
 
-def judge_lost_keys(instances: Sequence[Instance]) -> Iterator[CheckResult]:
-    """Judge instances whose keys no longer identify rows."""
+def check_lost_keys(instances: Sequence[Instance]) -> Iterator[CheckResult]:
+    """Check instances whose keys no longer identify rows."""
     for instance in instances:
         table = quote_qualified(instance.source_schema, instance.source_table)
         key = ", ".join(column.name for column in instance.index_columns)
@@ -157,49 +150,49 @@ def judge_lost_keys(instances: Sequence[Instance]) -> Iterator[CheckResult]:
             f"`{again}` and `{shell('rowtide', 'cdc', 'enable-table', table)}`."
         )
         name = f"instance {instance.capture_instance}"
-        yield CheckResult(Code.KEY_LOST, State.FAILING, name, message, Advice(advice))
+        yield failing(Code.KEY_LOST, name, message, advice)
 
 
-def judge_rows_left(tables: Sequence[RowsLeft]) -> Iterator[CheckResult]:
-    """Judge disabled instances whose rows could not be removed from the lake."""
+def check_rows_left(tables: Sequence[RowsLeft]) -> Iterator[CheckResult]:
+    """Check disabled instances whose rows could not be removed from the lake."""
     for table in tables:
         message = f"it was disabled, but its rows cannot be removed: {table.error.filled_fact.rstrip('.')}"
         advice = "Put back what was removed from that folder, or remove the folder; then run `rowtide cdc run`."
-        yield CheckResult(Code.ROWS_LEFT, State.WARNING, f"instance {table.capture_instance}", message, Advice(advice))
+        yield warning(Code.ROWS_LEFT, f"instance {table.capture_instance}", message, advice)
 
 
-def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[CheckResult]:
-    """Judge the tables of targets: which have stopped, or do not follow columns."""
+def check_targets(tables: Sequence[ListedTarget]) -> Iterator[CheckResult]:
+    """Check the tables of targets: which have stopped, or do not follow columns."""
     see = shell("rowtide", "cdc", "targets")
     for table in tables:
         if table.state == TableState.STOPPED:
             message = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
-            yield CheckResult(Code.TARGET_STOPPED, State.FAILING, f"target {table.target}", message, see)
+            yield failing(Code.TARGET_STOPPED, f"target {table.target}", message, see)
         elif table.note is not None:
             message = f"its table of {table.instance}: {table.note.rstrip('.')}"
-            yield CheckResult(Code.TARGET_COLUMNS_UNFOLLOWED, State.WARNING, f"target {table.target}", message, see)
+            yield warning(Code.TARGET_COLUMNS_UNFOLLOWED, f"target {table.target}", message, see)
     new = tuple(f"{table.target} ({table.instance})" for table in tables if table.state == NEW)
     if new:
         message = f"no apply is recorded of {format_names(new)}"
-        yield CheckResult(Code.TARGETS_NEW_HEALTHY, State.HEALTHY, "new targets", message)
+        yield healthy(Code.TARGETS_NEW_HEALTHY, "new targets", message)
     following = [table for table in tables if table.state not in (NEW, TableState.STOPPED)]
     if following:
         lags = [table.lag_seconds for table in following if table.lag_seconds is not None]
         behind = f", the last by {format_duration(max(lags))}" if lags and max(lags) >= 1 else ""
         message = f"{len(following)} tables follow what is published{behind}"
         measures = times(lag_s=max(lags, default=None))
-        yield CheckResult(Code.TARGETS_HEALTHY, State.HEALTHY, "targets", message, measures=measures)
+        yield healthy(Code.TARGETS_HEALTHY, "targets", message, measures=measures)
 
 
-def judge_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
-    """Judge whether change rows go when their retention is over."""
+def check_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
+    """Check whether change rows go when their retention is over."""
     if facts.oldest_instance is None:
         return
     clean = shell("rowtide", "cdc", "cleanup")
     if facts.last_failure is not None:
         ago = format_duration(seconds_between(facts.last_failure.time, facts.now) or 0.0)
         message = f"its last run failed {ago} ago: {facts.last_failure.text}"
-        yield CheckResult(Code.CLEANUP_FAILED, State.FAILING, _CLEANUP, message, clean)
+        yield failing(Code.CLEANUP_FAILED, _CLEANUP, message, clean)
         return
     since = facts.last_cleaned or facts.oldest_instance + (facts.retention or timedelta())
     overdue = _find_overdue(facts, since)
@@ -207,9 +200,9 @@ def judge_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
     if overdue is not None:
         agent = "the agent runs" if facts.agent is not None else "no agent runs"
         message = f"change rows older than their retention are kept: {last}, {agent}, and {overdue}"
-        yield CheckResult(Code.CLEANUP_OVERDUE, State.WARNING, _CLEANUP, message, clean)
+        yield warning(Code.CLEANUP_OVERDUE, _CLEANUP, message, clean)
     else:
-        yield CheckResult(Code.CLEANUP_HEALTHY, State.HEALTHY, _CLEANUP, last)
+        yield healthy(Code.CLEANUP_HEALTHY, _CLEANUP, last)
 
 
 def _is_current(time: datetime, facts: CaptureStatus) -> bool:

@@ -21,7 +21,7 @@ class NothingForLake(Invalid, number=5102):
     lake: str
 
 
-class LakeNotJudged(Invalid, number=5103):
+class LakeNotChecked(Invalid, number=5103):
     """A lake was named for a purpose that makes none."""
 
     fact = "a check as {purpose} looks at no lake that is still to be made: {lake}"

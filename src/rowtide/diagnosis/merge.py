@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Measure, Remediation, State, count, shell, times
+from rowtide.diagnosis.result import CheckResult, Command, Measure, count, failing, healthy, shell, times, warning
 
 if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Node
@@ -55,69 +55,54 @@ _DAY_S = 86_400.0
 _PUBLISHER, _FAILED, _WAITING = "publisher", "failed", "waiting"
 
 
-def judge_merge(facts: MergeFacts) -> Iterator[CheckResult]:
-    """Judge the subscriptions that a node knows, and the tables of their articles."""
+def check_merge(facts: MergeFacts) -> Iterator[CheckResult]:
+    """Check the subscriptions that a node knows, and the tables of their articles."""
     for listed in facts.listed:
         if listed.subscriber is None:
             message = f"nobody subscribes; {len(listed.articles)} articles"
-            yield CheckResult(
-                Code.MERGE_UNSUBSCRIBED_HEALTHY, State.HEALTHY, f"merge publication {listed.publication}", message
-            )
+            yield healthy(Code.MERGE_UNSUBSCRIBED_HEALTHY, f"merge publication {listed.publication}", message)
         else:
-            code, state, message, remediation = _describe(listed, facts)
-            subject = f"merge subscription {listed.publication}, {listed.subscriber}"
-            yield CheckResult(code, state, subject, message, remediation, tuple(_measure(listed, facts)))
+            yield replace(_describe(listed, facts), measures=tuple(_measure(listed, facts)))
     articles = {article for listed in facts.listed for article in listed.articles}
     if articles and not facts.damage:
         message = f"columns and triggers of all are there: {format_names(tuple(sorted(articles)))}"
-        yield CheckResult(Code.MERGE_ARTICLES_HEALTHY, State.HEALTHY, "merge articles", message)
+        yield healthy(Code.MERGE_ARTICLES_HEALTHY, "merge articles", message)
     for article, missing in facts.damage:
         message = f"its changes are not tracked: {missing}"
         advice = "Drop the subscriptions, then the article, and add them again; changes since then were not seen."
-        yield CheckResult(
-            Code.MERGE_ARTICLE_DAMAGED, State.FAILING, f"merge article {article}", message, Advice(advice)
-        )
+        yield failing(Code.MERGE_ARTICLE_DAMAGED, f"merge article {article}", message, advice)
 
 
-def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[Code, State, str, Remediation | None]:
+def _describe(listed: MergeStatus, facts: MergeFacts) -> CheckResult:
     """At the hub; a subscriber keeps no times, and learns only which of its changes were refused."""
+    subject = f"merge subscription {listed.publication}, {listed.subscriber}"
     refused = f"{listed.rows_refused} rows were refused"
-    conflicts = Advice("See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation.")
+    conflicts = "See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation."
     if listed.role != _PUBLISHER:
         if listed.rows_refused:
-            return Code.MERGE_ROWS_REFUSED, State.WARNING, refused, conflicts
-        return (
-            Code.MERGE_SUBSCRIPTION_HEALTHY,
-            State.HEALTHY,
-            "its publisher's health says how its synchronisations stand",
-            None,
-        )
+            return warning(Code.MERGE_ROWS_REFUSED, subject, refused, conflicts)
+        message = "its publisher's health says how its synchronisations stand"
+        return healthy(Code.MERGE_SUBSCRIPTION_HEALTHY, subject, message)
     sync = _command("sync", listed)
     if listed.last_sync is None or listed.state == _WAITING:
-        return Code.MERGE_NEVER_SYNCHRONISED, State.WARNING, "it has never been synchronised since it was made", sync
-    message = f"synchronised {_ago(listed.last_sync, facts)}"
+        message = "it has never been synchronised since it was made"
+        return warning(Code.MERGE_NEVER_SYNCHRONISED, subject, message, sync)
+    synchronised = f"synchronised {_ago(listed.last_sync, facts)}"
     if listed.expires is not None and listed.expires < facts.now:
-        expired = f"it expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
-        return (
-            Code.MERGE_EXPIRED,
-            State.FAILING,
-            f"{message}; {expired}",
-            _command("reinitialize", listed, "--upload-first"),
-        )
+        message = f"{synchronised}; it expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
+        again = _command("reinitialize", listed, "--upload-first")
+        return failing(Code.MERGE_EXPIRED, subject, message, again)
     if listed.state == _FAILED:
-        return (
-            Code.MERGE_FAILED,
-            State.FAILING,
-            f"{message}; the last time it failed: {listed.summary or 'without a word'}",
-            sync,
-        )
+        message = f"{synchronised}; the last time it failed: {listed.summary or 'without a word'}"
+        return failing(Code.MERGE_FAILED, subject, message, sync)
     left_s = (listed.expires - facts.now).total_seconds() if listed.expires is not None else None
     if left_s is not None and left_s < listed.retention_days * _DAY_S * CLOSE_SHARE:
-        return Code.MERGE_EXPIRING, State.WARNING, f"{message}; it expires in {format_duration(left_s)}", sync
+        message = f"{synchronised}; it expires in {format_duration(left_s)}"
+        return warning(Code.MERGE_EXPIRING, subject, message, sync)
     if listed.rows_refused:
-        return Code.MERGE_ROWS_REFUSED, State.WARNING, f"{message}; {refused}", conflicts
+        return warning(Code.MERGE_ROWS_REFUSED, subject, f"{synchronised}; {refused}", conflicts)
     open_conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
-    return Code.MERGE_SUBSCRIPTION_HEALTHY, State.HEALTHY, f"{message}{open_conflicts}", None
+    return healthy(Code.MERGE_SUBSCRIPTION_HEALTHY, subject, f"{synchronised}{open_conflicts}")
 
 
 def _measure(listed: MergeStatus, facts: MergeFacts) -> Iterator[Measure]:

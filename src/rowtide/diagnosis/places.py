@@ -16,7 +16,20 @@ from rowtide.core.places import local_path
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Measure, State, of_error, or_healthy, sizes
+from rowtide.diagnosis.result import (
+    Advice,
+    CheckResult,
+    Command,
+    Measure,
+    State,
+    failing,
+    healthy,
+    of_error,
+    or_healthy,
+    sizes,
+    unknown,
+    warning,
+)
 from rowtide.lake.errors import LakeNotWritable
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.storage.objects import ObjectFolder
@@ -125,63 +138,51 @@ OTHERS = 0o007
 _REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritable, LOG_STORE: LogStoreNotWritable}
 
 
-def find_in_places(places: Iterable[Place]) -> Iterator[CheckResult]:
-    """Judge folders; of two on one disk the first tells how full it is."""
+def check_places(places: Iterable[Place]) -> Iterator[CheckResult]:
+    """Check folders; of two on one disk the first tells how full it is."""
     disks: set[int] = set()
     for place in places:
         if isinstance(place, ObjectPlace):
-            yield from find_in_objects(place)
+            yield from check_objects(place)
         else:
-            yield from find_in_place(place, is_known_disk=place.device in disks)
-            yield from _find_readers(place)
+            yield from check_place(place, is_known_disk=place.device in disks)
+            yield from _check_mode(place)
             disks.add(place.device)
 
 
-def find_taken(blockers: Iterable[RowtideError]) -> Iterator[CheckResult]:
-    """Judge what is wrong with the folder that a log store would have."""
+def check_taken(blockers: Iterable[RowtideError]) -> Iterator[CheckResult]:
+    """Check what is wrong with the folder that a log store would have."""
     for error in blockers:
         elsewhere = Advice("Give enable-db a folder of this machine with --log-store.")
         yield of_error(Code.PLACE_TAKEN, State.FAILING, LOG_STORE, error, elsewhere)
 
 
-def find_in_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator[CheckResult]:
-    """Judge one folder: whether it is there, can be written, and has room."""
+def check_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator[CheckResult]:
+    """Check one folder: whether it is there, can be written, and has room."""
     if place.is_missing:
         message = f"{place.path} is not on this machine"
-        advice = Advice(
-            "Check where capture runs. If it is gone there too, restore it, or disable and enable the database."
-        )
-        yield CheckResult(Code.PLACE_MISSING, State.FAILING, place.subject, message, advice)
+        advice = "Check where capture runs. If it is gone there too, restore it, or disable and enable the database."
+        yield failing(Code.PLACE_MISSING, place.subject, message, advice)
     elif place.problem is not None:
         yield _refuse(place, place.problem)
     elif not is_known_disk and place.free_bytes < max(LEAST_FREE_BYTES, place.total_bytes * LEAST_FREE_SHARE):
         message = f"{_describe_room(place)} are free at {place.path}"
-        advice = Advice("Free space, or move it to a larger disk.")
-        yield CheckResult(Code.DISK_FULL_SOON, State.WARNING, place.subject, message, advice, _measure(place))
+        advice = "Free space, or move it to a larger disk."
+        yield warning(Code.DISK_FULL_SOON, place.subject, message, advice, _measure(place))
 
 
-def find_in_objects(place: ObjectPlace) -> Iterator[CheckResult]:
-    """Judge a folder of an object store: whether it can be listed."""
+def check_objects(place: ObjectPlace) -> Iterator[CheckResult]:
+    """Check a folder of an object store: whether it can be listed."""
     if place.problem is not None:
-        advice = Advice(
-            "Check the URL, the endpoint and the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)."
-        )
-        yield CheckResult(
-            Code.BUCKET_UNREACHABLE,
-            State.FAILING,
-            place.subject,
-            f"{place.url} cannot be listed: {place.problem}",
-            advice,
-        )
+        advice = "Check the URL, the endpoint and the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+        yield failing(Code.BUCKET_UNREACHABLE, place.subject, f"{place.url} cannot be listed: {place.problem}", advice)
 
 
-def _find_readers(place: PlaceFacts) -> Iterator[CheckResult]:
+def _check_mode(place: PlaceFacts) -> Iterator[CheckResult]:
     """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
     if place.mode is not None and place.mode & OTHERS:
         message = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
-        yield CheckResult(
-            Code.PLACE_PUBLIC, State.WARNING, place.subject, message, Command(f"chmod -R o= {shlex.quote(place.path)}")
-        )
+        yield warning(Code.PLACE_PUBLIC, place.subject, message, Command(f"chmod -R o= {shlex.quote(place.path)}"))
 
 
 def _describe_room(place: PlaceFacts) -> str:
@@ -194,28 +195,22 @@ def _refuse(place: PlaceFacts, problem: str) -> CheckResult:
     if refusal is not None:
         return of_error(Code.PLACE_NOT_WRITABLE, State.FAILING, place.subject, refusal(place.path, problem))
     message = f"nothing can be written at {place.path}: {problem}"
-    return CheckResult(
-        Code.PLACE_NOT_WRITABLE,
-        State.FAILING,
-        place.subject,
-        message,
-        Advice("Give this user the right to write there."),
-    )
+    return failing(Code.PLACE_NOT_WRITABLE, place.subject, message, "Give this user the right to write there.")
 
 
-def judge_place(place: Place) -> Iterator[CheckResult]:
-    """Judge a folder; one that this user may not write is not looked at: its writer may be another."""
+def check_room(place: Place) -> Iterator[CheckResult]:
+    """Check a folder, also how much room there is; one that this user may not write is unknown: others may write it."""
     if isinstance(place, ObjectPlace):
-        healthy = CheckResult(Code.PLACE_HEALTHY, State.HEALTHY, place.subject, f"{place.url} can be listed")
-        yield from or_healthy(find_in_objects(place), healthy)
+        can_be_listed = healthy(Code.PLACE_HEALTHY, place.subject, f"{place.url} can be listed")
+        yield from or_healthy(check_objects(place), can_be_listed)
     elif place.is_forbidden:
         message = f"this user may not write at {place.path}"
-        advice = Advice("Ask for its health as the user that writes there.")
-        yield CheckResult(Code.PLACE_UNKNOWN, State.UNKNOWN, place.subject, message, advice)
+        advice = "Ask for its health as the user that writes there."
+        yield unknown(Code.PLACE_UNKNOWN, place.subject, message, advice)
     else:
         message = f"{_describe_room(place)} are free at {place.path}"
-        healthy = CheckResult(Code.PLACE_HEALTHY, State.HEALTHY, place.subject, message, measures=_measure(place))
-        yield from or_healthy(find_in_place(place), healthy)
+        has_room = healthy(Code.PLACE_HEALTHY, place.subject, message, measures=_measure(place))
+        yield from or_healthy(check_place(place), has_room)
 
 
 def _measure(place: PlaceFacts) -> tuple[Measure, ...]:

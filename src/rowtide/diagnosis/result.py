@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 from rowtide.core.errors import RowtideError
@@ -145,23 +146,58 @@ def exit_code(results: Iterable[CheckResult]) -> int:
     return _EXIT_CODES[worst(results)]
 
 
+def _of_state(
+    state: State,
+    code: Code,
+    subject: str,
+    message: str,
+    remediation: Remediation | str | None = None,
+    measures: tuple[Measure, ...] = (),
+) -> CheckResult:
+    """Return a result; a remediation that is a text is advice."""
+    advised = Advice(remediation) if isinstance(remediation, str) else remediation
+    return CheckResult(code, state, subject, message, advised, measures)
+
+
+failing = partial(_of_state, State.FAILING)
+"""Return what does not do its work, or cannot begin."""
+warning = partial(_of_state, State.WARNING)
+"""Return what will fail unless something is done."""
+unknown = partial(_of_state, State.UNKNOWN)
+"""Return of what nothing is known."""
+healthy = partial(_of_state, State.HEALTHY)
+"""Return what works: of a code that says so."""
+note = healthy
+"""Return how something behaves here, which is worth knowing and no fault."""
+
+
 def of_error(
-    code: Code, state: State, subject: str, error: RowtideError, remediation: Remediation | None = None
+    code: Code, state: State, subject: str, error: RowtideError, remediation: Remediation | str | None = None
 ) -> CheckResult:
     """Return what an error would say later as a result; the error's hint remedies it unless something better does."""
-    return CheckResult(code, state, subject, error.filled_fact, remediation or Advice(error.filled_hint))
+    return _of_state(state, code, subject, error.filled_fact, remediation or error.filled_hint)
 
 
-def unknown(code: Code, subject: str, error: RowtideError) -> CheckResult:
+def unread(code: Code, subject: str, error: RowtideError) -> CheckResult:
     """Return what is said of a subject whose facts an error kept from being read."""
     return of_error(code, State.UNKNOWN, subject, error)
+
+
+def if_read(
+    facts: Known | Unread | None, code: Code, subject: str, check: Callable[[Known], Iterable[CheckResult]]
+) -> Iterator[CheckResult]:
+    """Check facts that were asked for, or say that they could not be read."""
+    if isinstance(facts, Unread):
+        yield unread(code, subject, facts.error)
+    elif facts is not None:
+        yield from check(facts)
 
 
 def nothing_enabled() -> CheckResult:
     """Return what is said of a database in which rowtide does nothing: another database may be meant."""
     message = "nothing is captured, published, merged or tracked here"
-    advice = Advice("Name another database with --db; or begin, `rowtide check` says what it takes.")
-    return CheckResult(Code.NOTHING_ENABLED, State.WARNING, "database", message, advice)
+    advice = "Name another database with --db; or begin, `rowtide check` says what it takes."
+    return warning(Code.NOTHING_ENABLED, "database", message, advice)
 
 
 def without_notes(results: Iterable[CheckResult]) -> Iterator[CheckResult]:

@@ -15,10 +15,13 @@ from rowtide.diagnosis.result import (
     Remediation,
     State,
     count,
+    failing,
+    healthy,
     of_error,
     one_after_another,
     or_healthy,
     shell,
+    warning,
     without_notes,
 )
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
@@ -66,18 +69,18 @@ MANY_TOMBSTONES = 100_000
 _DAY_S = 86_400.0
 
 
-def find_refusal(refusal: RowtideError | None) -> Iterator[CheckResult]:
+def check_format(refusal: RowtideError | None) -> Iterator[CheckResult]:
     """Say why this build does not use what is tracked, if it does not: its format is another one."""
     if refusal is not None:
         yield of_error(Code.TRACKING_OUTDATED, State.FAILING, "tracking", refusal)
 
 
-def find_in_tracked(facts: TrackedFacts) -> Iterator[CheckResult]:
-    """Judge one tracked table."""
+def check_tracked(facts: TrackedFacts) -> Iterator[CheckResult]:
+    """Check one tracked table."""
     if facts.loss is not None:
-        yield _judge_loss(facts.tracked, facts.loss)
+        yield _check_loss(facts.tracked, facts.loss)
     if facts.tombstones.old_count >= MANY_TOMBSTONES:
-        yield _judge_tombstones(facts.tracked, facts.tombstones)
+        yield _check_tombstones(facts.tracked, facts.tombstones)
 
 
 def subject_of(tracked: TrackedTable) -> str:
@@ -121,10 +124,10 @@ def _name(options: TrackingOptions) -> str:
     return ",".join(option.name.lower() for option in TrackingOptions if option in options and option.name)
 
 
-def _judge_loss(tracked: TrackedTable, loss: TrackingLoss) -> CheckResult:
+def _check_loss(tracked: TrackedTable, loss: TrackingLoss) -> CheckResult:
     since = f", found out at {loss.since} UTC" if loss.since is not None else ""
     message = f"its tracking is lost{since}: {loss.why}; changes since then may be missing (RT-6106)"
-    return CheckResult(Code.TRACKING_LOST, State.FAILING, subject_of(tracked), message, remediate_loss(tracked, loss))
+    return failing(Code.TRACKING_LOST, subject_of(tracked), message, remediate_loss(tracked, loss))
 
 
 def remediate_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
@@ -136,24 +139,24 @@ def remediate_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
     return resume(tracked)
 
 
-def _judge_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> CheckResult:
+def _check_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> CheckResult:
     message = (
         f"it has {tombstones.count} tombstones, {tombstones.old_count} of them older than {OLD_DAYS} days, the oldest "
         f"of {format_duration(tombstones.oldest_days * _DAY_S)} ago; who has not synchronised since then would have to "
         "copy it again after a purge"
     )
     purge = shell("rowtide", "tracking", "purge", "tombstones", tracked.name, "--days", str(OLD_DAYS))
-    return CheckResult(Code.TOMBSTONES_MANY, State.WARNING, subject_of(tracked), message, purge)
+    return warning(Code.TOMBSTONES_MANY, subject_of(tracked), message, purge)
 
 
-def judge_tracking(
+def check_tracked_tables(
     refusal: Iterable[CheckResult], tables: Iterable[tuple[TrackedFacts, Sequence[CheckResult]]]
 ) -> Iterator[CheckResult]:
-    """Judge tables with what was found in each; `refusal`: why this build does not use them."""
+    """Check tables with what was found in each; `refusal`: why this build does not use them."""
     yield from without_notes(refusal)
-    for facts, findings in tables:
+    for facts, results in tables:
         message = f"it is tracked; tombstones: {facts.tombstones.count:,}"
         measures = (count("tombstones", facts.tombstones.count),)
         subject = subject_of(facts.tracked)
-        healthy = CheckResult(Code.TRACKING_HEALTHY, State.HEALTHY, subject, message, measures=measures)
-        yield from or_healthy(findings, healthy)
+        tracked = healthy(Code.TRACKING_HEALTHY, subject, message, measures=measures)
+        yield from or_healthy(results, tracked)

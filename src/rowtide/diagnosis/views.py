@@ -10,7 +10,7 @@ from rowtide.core.names import require_text
 from rowtide.core.places import require_place
 from rowtide.databases.urls import parse_url
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
-from rowtide.diagnosis.errors import LakeNotJudged, PurposeUnknown, Stopped
+from rowtide.diagnosis.errors import LakeNotChecked, PurposeUnknown, Stopped
 from rowtide.diagnosis.purpose import Checked, Purpose, address
 from rowtide.diagnosis.result import CheckResult, State, by_state, of_error
 
@@ -56,7 +56,7 @@ def check_database(
     Without `tables`: the captured and the tracked ones, before enabling all of the user's. Judged is what the role of
     the connection needs for a purpose; without one, to enable and to run what there is. Raises `UrlNotRead`,
     `DatabaseKindUnknown`, `ExtraMissing`, and what the check of such a database raises: `TableNotFound`,
-    `TableToTrackNotFound`, `NothingForLake`, `LakeNotJudged`, `NotAPublisher`, `PurposeUnknown`, `PlaceUnnamed`,
+    `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`, `PurposeUnknown`, `PlaceUnnamed`,
     `NameUnfit`, and what connecting raises.
     """
     parsed = parse_url(url)
@@ -64,11 +64,11 @@ def check_database(
     if lake is not None:
         require_place(lake)
         if known not in (None, Purpose.PUBLISHER):
-            raise LakeNotJudged(str(known), lake)
+            raise LakeNotChecked(str(known), lake)
     check: _Check = parsed.kind.load_part("rowtide.diagnosis", "views").check
     named = _named(tables)
     checked = check(url, named, lake, known)
-    found = (*checked.results, *find_in_work(checked, known))
+    found = (*checked.results, *choose_work(checked, known))
     return by_state(address(result, checked.others) for result in found)
 
 
@@ -85,7 +85,7 @@ def _named(tables: Sequence[str] | str) -> Sequence[str]:
     return named
 
 
-def find_in_work(checked: Checked, purpose: Purpose | None) -> Iterator[CheckResult]:
+def choose_work(checked: Checked, purpose: Purpose | None) -> Iterator[CheckResult]:
     """Return what of the work of what was enabled is not healthy, and not found yet."""
     subjects = {result.subject for result in checked.results}
     found = {(result.subject, result.code) for result in checked.results}

@@ -14,7 +14,7 @@ from builders.servers.ddl import forget_triggers, opened_as
 from rowtide.databases.postgres.connect import open_engine, require_replication_right
 from rowtide.databases.postgres.errors import NoReplicationRight
 from rowtide.databases.postgres.quoting import quote
-from rowtide.diagnosis import LakeNotJudged, Purpose, PurposeUnknown
+from rowtide.diagnosis import LakeNotChecked, Purpose, PurposeUnknown
 from rowtide.diagnosis.result import CheckResult, Command
 from rowtide.handle import connect
 from rowtide.merge.errors.nodes import OwnerNotHeld
@@ -220,5 +220,5 @@ def test_purposes_are_options_of_the_command(make_role: MakeRole, logged: Logged
     rowtide("check", "--as", "reader", "--lake", "/lake", "--db", url).require_error(5103)
     with pytest.raises(PurposeUnknown, match="Choose one of monitor, reader"):
         connect(url).check(purpose="owner")
-    with pytest.raises(LakeNotJudged):
+    with pytest.raises(LakeNotChecked):
         connect(url).check(purpose="merge", lake="/lake")

@@ -10,7 +10,7 @@ from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import CheckResult, State
-from rowtide.diagnosis.capture import judge_capturing, judge_cleanup, judge_outdated, judge_snapshots
+from rowtide.diagnosis.capture import check_capturing, check_cleanup, check_outdated
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -35,12 +35,13 @@ CLEAN = CleanupStatus(
 
 
 def capturing(facts: CaptureStatus) -> CheckResult:
-    return judge_capturing(facts)
+    (result,) = check_capturing(facts)
+    return result
 
 
 def cleanup(facts: CleanupStatus) -> CheckResult:
-    (judgement,) = judge_cleanup(facts)
-    return judgement
+    (result,) = check_cleanup(facts)
+    return result
 
 
 def test_capture_with_nothing_to_do_is_well() -> None:
@@ -107,17 +108,15 @@ def test_a_cleanup_that_failed_fails() -> None:
 
 
 def test_a_database_without_instances_has_nothing_to_clean_up() -> None:
-    assert list(judge_cleanup(replace(CLEAN, oldest_instance=None))) == []
+    assert list(check_cleanup(replace(CLEAN, oldest_instance=None))) == []
 
 
 def test_a_failed_snapshot_is_a_warning_with_its_remedy() -> None:
-    assert list(judge_snapshots(AT_REST)) == []
-    (judgement,) = judge_snapshots(
-        replace(AT_REST, failed_snapshots=(("public_item", "RT-4200: it could not be read."),))
-    )
-    assert (judgement.state, judgement.subject) == (State.WARNING, "snapshot of public_item")
-    assert "RT-4200" in judgement.message
-    assert "cdc resnapshot public_item" in str(judgement.remediation)
+    failed = (("public_item", "RT-4200: it could not be read."),)
+    _, result = check_capturing(replace(AT_REST, failed_snapshots=failed))
+    assert (result.state, result.subject) == (State.WARNING, "snapshot of public_item")
+    assert "RT-4200" in result.message
+    assert "cdc resnapshot public_item" in str(result.remediation)
 
 
 def test_a_statement_without_change_rows_asks_for_another_copy() -> None:
@@ -132,9 +131,9 @@ def test_a_statement_without_change_rows_asks_for_another_copy() -> None:
         inferred=False,
         rewrites_values=True,
     )
-    (judgement,) = judge_outdated((told,))
-    assert (judgement.state, judgement.subject) == (State.WARNING, "instance public_item")
-    assert "at 0/1A2B: alter table item attach partition part default; targets" in judgement.message
-    assert str(judgement.remediation) == "rowtide cdc resnapshot public_item"
-    (judgement,) = judge_outdated((replace(told, ddl_command="a" * 81),))
-    assert f": {'a' * 80}…; " in judgement.message
+    (result,) = check_outdated((told,))
+    assert (result.state, result.subject) == (State.WARNING, "instance public_item")
+    assert "at 0/1A2B: alter table item attach partition part default; targets" in result.message
+    assert str(result.remediation) == "rowtide cdc resnapshot public_item"
+    (result,) = check_outdated((replace(told, ddl_command="a" * 81),))
+    assert f": {'a' * 80}…; " in result.message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowtide.diagnosis import CheckResult, State
-from rowtide.diagnosis.delivery import judge_delivery
+from rowtide.diagnosis.delivery import check_delivery
 from rowtide.replication.distributor.publication_records import Thresholds
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
@@ -24,24 +24,24 @@ DELIVERED = SubscriptionDelivery(
 )
 
 
-def judge(**changes: Any) -> CheckResult:
+def check(**changes: Any) -> CheckResult:
     subscription = replace(DELIVERED, **changes)
-    (judgement,) = judge_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), (subscription,)))
-    return judgement
+    (result,) = check_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), (subscription,)))
+    return result
 
 
 def test_a_subscription_that_lacks_nothing_is_well() -> None:
-    assert judge().state is State.HEALTHY
-    assert judge().subject == "subscription shop to postgresql://b/shop"
+    assert check().state is State.HEALTHY
+    assert check().subject == "subscription shop to postgresql://b/shop"
 
 
 def test_a_publication_has_thresholds_of_its_own() -> None:
     patient = {"oldest_waiting": NOW - HOUR, "thresholds": Thresholds(latency_s=7200)}
-    assert judge(**patient).state is State.HEALTHY
+    assert check(**patient).state is State.HEALTHY
     eager = {"oldest_waiting": NOW - 60 * timedelta(seconds=1), "thresholds": Thresholds(latency_s=30)}
-    assert "no agent runs: changes wait" in judge(**eager).message
+    assert "no agent runs: changes wait" in check(**eager).message
     soon = {"oldest_waiting": NOW - HOUR, "thresholds": Thresholds(expiration_percent=1)}
-    assert "after 3 days it is deactivated" in judge(**soon).message
+    assert "after 3 days it is deactivated" in check(**soon).message
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_a_publication_has_thresholds_of_its_own() -> None:
 def test_what_keeps_it_from_being_delivered_is_said(
     changes: dict[str, Any], state: State, words: str, mend: str | None
 ) -> None:
-    judgement = judge(**changes)
-    assert judgement.state is state
-    assert words in judgement.message
-    assert mend is None or str(judgement.remediation) == mend
+    result = check(**changes)
+    assert result.state is state
+    assert words in result.message
+    assert mend is None or str(result.remediation) == mend
 
 
 def test_an_agent_that_runs_is_late_when_changes_wait() -> None:
     at_work = {"delivered_by": "west pid 812"}
-    assert judge(**at_work, oldest_waiting=NOW - timedelta(seconds=60)).state is State.HEALTHY
-    assert "its agent runs on west pid 812, late" in judge(**at_work, oldest_waiting=NOW - HOUR).message
+    assert check(**at_work, oldest_waiting=NOW - timedelta(seconds=60)).state is State.HEALTHY
+    assert "its agent runs on west pid 812, late" in check(**at_work, oldest_waiting=NOW - HOUR).message
 
 
 def test_a_publication_that_nobody_subscribes_to_is_named() -> None:
-    (judgement,) = judge_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), ()))
-    assert (judgement.state, judgement.message) == (State.HEALTHY, "nobody subscribes to shop")
+    (result,) = check_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), ()))
+    assert (result.state, result.message) == (State.HEALTHY, "nobody subscribes to shop")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowtide.diagnosis import CheckResult, State
-from rowtide.diagnosis.merge import MergeFacts, judge_merge
+from rowtide.diagnosis.merge import MergeFacts, check_merge
 from rowtide.merge.status import MergeStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -27,14 +27,14 @@ SYNCHRONISED = MergeStatus(
 )
 
 
-def judge(**changes: Any) -> CheckResult:
-    judgement, _ = judge_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **changes)], ()))
-    return judgement
+def check(**changes: Any) -> CheckResult:
+    result, _ = check_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **changes)], ()))
+    return result
 
 
 def test_a_subscription_of_yesterday_is_well() -> None:
-    assert judge().state is State.HEALTHY
-    assert judge().subject == f"merge subscription shop, {DEVICE}"
+    assert check().state is State.HEALTHY
+    assert check().subject == f"merge subscription shop, {DEVICE}"
 
 
 @pytest.mark.parametrize(
@@ -52,36 +52,36 @@ def test_a_subscription_of_yesterday_is_well() -> None:
     ],
 )
 def test_what_is_wrong_is_mended_at_the_hub(changes: dict[str, Any], state: State, words: str, mend: str) -> None:
-    judgement = judge(**changes)
-    assert judgement.state is state
-    assert words in judgement.message
-    assert str(judgement.remediation).startswith(f"rowtide merge {mend} shop --subscriber {DEVICE}")
+    result = check(**changes)
+    assert result.state is state
+    assert words in result.message
+    assert str(result.remediation).startswith(f"rowtide merge {mend} shop --subscriber {DEVICE}")
 
 
 def test_a_device_that_keeps_no_times_leaves_them_to_the_hub() -> None:
-    device = judge(role="subscriber", state="waiting", last_sync=None, expires=None)
+    device = check(role="subscriber", state="waiting", last_sync=None, expires=None)
     assert (device.state, device.message) == (
         State.HEALTHY,
         "its publisher's health says how its synchronisations stand",
     )
-    assert judge(role="subscriber", last_sync=None, rows_refused=2).state is State.WARNING
+    assert check(role="subscriber", last_sync=None, rows_refused=2).state is State.WARNING
 
 
 def test_rows_that_were_refused_are_warned_of() -> None:
-    assert judge(rows_refused=2).message == "synchronised 24 hours ago; 2 rows were refused"
+    assert check(rows_refused=2).message == "synchronised 24 hours ago; 2 rows were refused"
 
 
 def test_open_conflicts_are_reported() -> None:
-    assert (judge(open_conflicts=3).state, judge(open_conflicts=3).message) == (
+    assert (check(open_conflicts=3).state, check(open_conflicts=3).message) == (
         State.HEALTHY,
         "synchronised 24 hours ago; 3 conflicts are open",
     )
 
 
 def test_a_subscription_for_ever_does_not_expire() -> None:
-    assert judge(retention_days=0, expires=None, last_sync=NOW - 900 * DAY).state is State.HEALTHY
+    assert check(retention_days=0, expires=None, last_sync=NOW - 900 * DAY).state is State.HEALTHY
 
 
 def test_a_table_that_lost_its_triggers_fails() -> None:
-    (_, damaged) = judge_merge(MergeFacts(NOW, [SYNCHRONISED], (("item", "trigger MSmerge_ins_1 is missing"),)))
+    (_, damaged) = check_merge(MergeFacts(NOW, [SYNCHRONISED], (("item", "trigger MSmerge_ins_1 is missing"),)))
     assert (damaged.subject, damaged.state) == ("merge article item", State.FAILING)

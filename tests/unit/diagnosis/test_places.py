@@ -4,23 +4,23 @@ import pytest
 
 from builders.commands.check_facts import GIBIBYTE, place
 from rowtide.core.errors import RowtideError
-from rowtide.diagnosis.places import ObjectPlace, Place, find_in_places, find_taken
+from rowtide.diagnosis.places import ObjectPlace, Place, check_places, check_taken
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.log.errors import LogStoreTaken
 from rowtide.storage.errors import StorageSchemeUnsupported
 
 
-def findings(*places: Place) -> list[CheckResult]:
-    return list(find_in_places(places))
+def results(*places: Place) -> list[CheckResult]:
+    return list(check_places(places))
 
 
 def test_places_with_room_have_no_findings() -> None:
-    assert findings(place("lake"), place("log store")) == []
+    assert results(place("lake"), place("log store")) == []
 
 
 def test_missing_place_stops_and_is_its_only_finding() -> None:
-    (finding,) = findings(place("log store", is_missing=True, free_bytes=0))
-    assert (finding.state, finding.message) == (State.FAILING, "/log store is not on this machine")
+    (result,) = results(place("log store", is_missing=True, free_bytes=0))
+    assert (result.state, result.message) == (State.FAILING, "/log store is not on this machine")
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_missing_place_stops_and_is_its_only_finding() -> None:
     ],
 )
 def test_a_place_that_cannot_be_written_stops(subject: str, fact: str) -> None:
-    (finding,) = findings(place(subject, problem="Read-only file system"))
-    assert (finding.state, finding.message) == (State.FAILING, fact)
+    (result,) = results(place(subject, problem="Read-only file system"))
+    assert (result.state, result.message) == (State.FAILING, fact)
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ def test_a_place_that_cannot_be_written_stops(subject: str, fact: str) -> None:
     ],
 )
 def test_less_than_a_gibibyte_or_a_twentieth_is_little_room(free: int, total: int, *, is_little: bool) -> None:
-    found = findings(place(free_bytes=free, total_bytes=total))
-    assert [finding.state for finding in found] == [State.WARNING] * is_little
+    found = results(place(free_bytes=free, total_bytes=total))
+    assert [result.state for result in found] == [State.WARNING] * is_little
 
 
 def test_a_disk_is_reported_once() -> None:
     lake, log_store = (place(subject, free_bytes=0) for subject in ("lake", "log store"))
-    assert [finding.subject for finding in findings(lake, log_store)] == ["lake"]
+    assert [result.subject for result in results(lake, log_store)] == ["lake"]
     other = place("log store", free_bytes=0, device=2)
-    assert [finding.subject for finding in findings(lake, other)] == ["lake", "log store"]
+    assert [result.subject for result in results(lake, other)] == ["lake", "log store"]
 
 
 def test_a_bucket_that_cannot_be_listed_stops() -> None:
-    assert findings(ObjectPlace("lake", "s3://a/b", None)) == []
-    (finding,) = findings(ObjectPlace("log store", "s3://a/b", "there is no such bucket"))
-    assert (finding.state, finding.subject) == (State.FAILING, "log store")
-    assert finding.message == "s3://a/b cannot be listed: there is no such bucket"
+    assert results(ObjectPlace("lake", "s3://a/b", None)) == []
+    (result,) = results(ObjectPlace("log store", "s3://a/b", "there is no such bucket"))
+    assert (result.state, result.subject) == (State.FAILING, "log store")
+    assert result.message == "s3://a/b cannot be listed: there is no such bucket"
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,6 @@ def test_a_bucket_that_cannot_be_listed_stops() -> None:
     [LogStoreTaken("/lake/log", "7002 rowtide_9", "7001 rowtide_5"), StorageSchemeUnsupported("ftp://a/log", "ftp")],
 )
 def test_a_log_store_that_cannot_be_had_is_put_elsewhere(error: RowtideError) -> None:
-    (finding,) = find_taken((error,))
-    assert (finding.state, finding.subject, finding.message) == (State.FAILING, "log store", error.filled_fact)
-    assert "--log-store" in str(finding.remediation)
+    (result,) = check_taken((error,))
+    assert (result.state, result.subject, result.message) == (State.FAILING, "log store", error.filled_fact)
+    assert "--log-store" in str(result.remediation)

@@ -36,24 +36,22 @@ _LOST_KEY = f"{HEALTH}_mends.py::test_a_lost_key_is_mended_by_what_is_printed"
 _NOT_RUN = "not run: it opens a folder to a group, in which the user of the tests would have to be, and no superuser"
 
 RUN_BY: dict[str, tuple[str, ...]] = {
-    "diagnosis/places.py:_find_readers": (
-        "integration/test_access.py::test_check_warns_of_places_that_everybody_reads",
-    ),
-    "diagnosis/postgres/access.py:find_for_monitor": (
+    "diagnosis/places.py:_check_mode": ("integration/test_access.py::test_check_warns_of_places_that_everybody_reads",),
+    "diagnosis/postgres/access.py:check_monitor": (
         f"{CHECK}_purposes.py::test_a_monitor_without_pg_monitor_is_told_so",
     ),
-    "diagnosis/postgres/access.py:find_for_reader": (
+    "diagnosis/postgres/access.py:check_reader": (
         _READER,
         _TRACKED_READER,
         _NOT_RUN,
     ),
-    "diagnosis/postgres/access.py:_find_for_enumeration": (_TRACKED_READER,),
-    "diagnosis/postgres/access.py:find_in_subscriber": (_SUBSCRIBER,) * 5,
-    "diagnosis/postgres/access.py:_find_tables_of_owners": (
+    "diagnosis/postgres/access.py:_check_enumeration": (_TRACKED_READER,),
+    "diagnosis/postgres/access.py:check_subscriber": (_SUBSCRIBER,) * 5,
+    "diagnosis/postgres/access.py:_check_tables_of_owners": (
         f"{CHECK}_purposes.py::test_a_subscribers_role_becomes_a_member_of_an_owner",
     ),
-    "diagnosis/postgres/access.py:_find_in_node": (_NODE, _NODE),
-    "diagnosis/postgres/capture.py:find_in_capture": (
+    "diagnosis/postgres/access.py:_check_node": (_NODE, _NODE),
+    "diagnosis/postgres/capture.py:check_capture": (
         f"{CHECK}_capture.py::test_a_schema_of_our_name_is_renamed_by_what_is_printed",
     ),
     "diagnosis/postgres/capture.py:run_reader": (_DELIVERY_LATE,),
@@ -64,7 +62,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         f"{HEALTH}_mends.py::test_a_log_of_publications_goes_on_by_what_is_printed",
         f"{CHECK}_capture.py::test_what_was_lost_is_named_and_reinitializing_goes_on",
     ),
-    "diagnosis/postgres/capture.py:find_in_instances": (_CAPTURE_LATE,),
+    "diagnosis/postgres/capture.py:check_instances": (_CAPTURE_LATE,),
     "diagnosis/postgres/capture.py:_remediate_identity": (
         f"{CHECK}_capture.py::test_changed_captured_tables_are_named_before_capture_stops",
     ),
@@ -75,7 +73,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/postgres/tables.py:_remediate_column": (f"{CHECK}_tables.py::test_virtual_columns_become_stored_ones",),
     "diagnosis/postgres/tables.py:_leave_out": (_TABLES,),
     "diagnosis/postgres/tables.py:_enable": (_TABLES,),
-    "diagnosis/postgres/server.py:find_on_standby": (
+    "diagnosis/postgres/server.py:check_standby": (
         "live/log/test_failover.py::test_a_standby_is_made_to_keep_the_slot_by_what_is_printed",
     ),
     "diagnosis/postgres/server.py:_set_standby_slots": (_STANDBYS,),
@@ -85,43 +83,45 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         f"{_MEMBERS}_a_table_that_was_swapped_in_is_named",
         f"{_MEMBERS}_published_names_are_judged_as_captured_ones",
     ),
-    "diagnosis/postgres/access.py:_judge_owner": (
+    "diagnosis/postgres/access.py:_check_owner": (
         f"{CHECK}_purposes.py::test_a_hubs_role_is_granted_the_owner_of_its_table",
     ),
-    "diagnosis/postgres/access.py:find_in_role": (_RIGHTS, _RIGHTS),
+    "diagnosis/postgres/access.py:check_role": (_RIGHTS, _RIGHTS),
     "diagnosis/postgres/access.py:_share_ownership": (_RIGHTS, _RIGHTS),
-    "diagnosis/postgres/server.py:_find_unreadable_log": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_used_slots": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_used_senders": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_length_of_stop": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_idle_timeout": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_sender_timeout": (_SETTINGS,),
-    "diagnosis/postgres/server.py:_find_prepared": (_LEFT_OPEN,),
-    "diagnosis/postgres/server.py:_find_long_transactions": (_LEFT_OPEN,),
-    "diagnosis/postgres/tables.py:_find_partitions": (
+    "diagnosis/postgres/server.py:_check_wal_level": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_slots": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_senders": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_length_of_stop": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_idle_timeout": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_sender_timeout": (_SETTINGS,),
+    "diagnosis/postgres/server.py:_check_prepared": (_LEFT_OPEN,),
+    "diagnosis/postgres/server.py:_check_long_transactions": (_LEFT_OPEN,),
+    "diagnosis/postgres/tables.py:_check_partitions": (
         f"{CHECK}_tables.py::test_a_partition_gets_its_identity_back_as_printed",
     ),
-    "diagnosis/postgres/tables.py:_find_missing_key": (_TABLES,),
-    "diagnosis/postgres/tracking.py:_find_in_server": (f"{_TRACKING}_a_standby_and_commit_times_are_distinguished",),
-    "diagnosis/postgres/tracking.py:_find_in_stamps": (f"{_TRACKING}_an_index_that_is_missing_or_half_built_is_built",),
-    "diagnosis/postgres/tracking.py:_tell_scattered": (
+    "diagnosis/postgres/tables.py:_check_key": (_TABLES,),
+    "diagnosis/postgres/tracking.py:_check_server": (f"{_TRACKING}_a_standby_and_commit_times_are_distinguished",),
+    "diagnosis/postgres/tracking.py:_check_stamps": (f"{_TRACKING}_an_index_that_is_missing_or_half_built_is_built",),
+    "diagnosis/postgres/tracking.py:_check_scattered": (
         f"{_TRACKING}_scattered_changes_of_a_big_table_get_an_index_of_rows",
     ),
-    "diagnosis/postgres/tracking.py:_find_rights": (f"{_TRACKING}_printed_statements_grant_the_rights_tracking_needs",),
-    "diagnosis/sqlite/files.py:_find_readers": (f"{_SQLITE}_a_merge_subscriber_that_everybody_can_read_is_warned_of",),
-    "diagnosis/sqlite/files.py:_find_journal": (f"{_SQLITE}_writers_wait_for_enumerations_without_write_ahead_log",),
+    "diagnosis/postgres/tracking.py:_check_rights": (
+        f"{_TRACKING}_printed_statements_grant_the_rights_tracking_needs",
+    ),
+    "diagnosis/sqlite/files.py:_check_mode": (f"{_SQLITE}_a_merge_subscriber_that_everybody_can_read_is_warned_of",),
+    "diagnosis/sqlite/files.py:_check_journal": (f"{_SQLITE}_writers_wait_for_enumerations_without_write_ahead_log",),
     "diagnosis/tracked_tables.py:resume": (f"{_TRACKING}_lost_tracking_is_found_and_resumed",),
     "diagnosis/tracked_tables.py:enable": (f"{_SQLITE}_what_is_recommended_before_enabling_does_what_it_says",),
     "diagnosis/tracked_tables.py:move_beside": (f"{_TRACKING}_stamps_are_kept_beside_rows_that_a_publication_sends",),
     "diagnosis/tracked_tables.py:remediate_loss": (f"{_SQLITE}_a_table_that_was_dropped_is_tracked_no_more",),
-    "diagnosis/tracked_tables.py:_judge_tombstones": (f"{_TRACKING}_old_tombstones_are_purged_when_there_are_many",),
+    "diagnosis/tracked_tables.py:_check_tombstones": (f"{_TRACKING}_old_tombstones_are_purged_when_there_are_many",),
     "diagnosis/capture.py:_describe_capturing": (_CAPTURE_LATE,),
-    "diagnosis/capture.py:judge_outdated": (
+    "diagnosis/capture.py:check_outdated": (
         "live/cdc/test_partitions.py::test_rows_of_an_attached_partition_are_missed_aloud",
     ),
-    "diagnosis/capture.py:judge_lost_keys": (_LOST_KEY, _LOST_KEY),
-    "diagnosis/capture.py:judge_targets": (f"{HEALTH}_mends.py::test_a_stopped_target_is_listed_by_what_is_printed",),
-    "diagnosis/capture.py:judge_cleanup": (
+    "diagnosis/capture.py:check_lost_keys": (_LOST_KEY, _LOST_KEY),
+    "diagnosis/capture.py:check_targets": (f"{HEALTH}_mends.py::test_a_stopped_target_is_listed_by_what_is_printed",),
+    "diagnosis/capture.py:check_cleanup": (
         f"{HEALTH}_health.py::test_a_cleanup_that_is_overdue_is_mended_by_what_is_printed",
     ),
     "diagnosis/delivery.py:_describe": (_DELIVERY_LATE,),
@@ -129,7 +129,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/merge.py:_command": (
         "conformance/test_merge_health.py::test_subscription_not_synchronised_for_long_has_expired",
     ),
-    "diagnosis/delivery.py:judge_articles": (_IDENTITIES, _IDENTITIES),
+    "diagnosis/delivery.py:check_articles": (_IDENTITIES, _IDENTITIES),
 }
 """By the place that makes mends, a test for each of them."""
 

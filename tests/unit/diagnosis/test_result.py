@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.databases.postgres.errors import RightMissing
 from rowtide.diagnosis import CheckResult, Code, State, exit_code, worst
-from rowtide.diagnosis.result import Sql, by_state, or_healthy, set_and_reload, shell, unknown, without_notes
+from rowtide.diagnosis.result import Sql, by_state, or_healthy, set_and_reload, shell, unread, without_notes
 
 KEPT = CheckResult(Code.SLOT_KEEPS_WAL, State.HEALTHY, "slot s", "the server keeps 2 GiB")
 RESERVED = CheckResult(Code.SLOT_HEALTHY, State.HEALTHY, "slot s", "reserved")
@@ -51,7 +51,7 @@ def test_a_subject_of_which_nothing_is_wrong_is_healthy() -> None:
 
 
 def test_an_error_of_reading_makes_a_subject_unknown() -> None:
-    result = unknown(Code.MERGE_UNKNOWN, "merge", RightMissing("permission denied"))
+    result = unread(Code.MERGE_UNKNOWN, "merge", RightMissing("permission denied"))
     assert (result.state, str(result.code), result.area) == (State.UNKNOWN, "merge_unknown", "merge")
     assert result.message == "the server refused: permission denied"
 

@@ -6,14 +6,14 @@ import pytest
 
 from builders.commands.check_facts import database, place, server
 from rowtide.diagnosis import CheckResult, Code, State, Stopped, require_nothing_stops
-from rowtide.diagnosis.postgres.views import find
+from rowtide.diagnosis.postgres.views import check_facts
 from rowtide.diagnosis.purpose import Checked, Purpose
-from rowtide.diagnosis.views import find_in_work
+from rowtide.diagnosis.views import choose_work
 
 
 def test_the_worst_comes_first() -> None:
     facts = database(server=server(version=15, wal_level="replica"), places=(place(free_bytes=0),))
-    assert [(finding.state, finding.subject) for finding in find(facts)] == [
+    assert [(result.state, result.subject) for result in check_facts(facts)] == [
         (State.FAILING, "server"),
         (State.WARNING, "server"),
         (State.WARNING, "lake"),
@@ -22,12 +22,12 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_only_stopping_findings_raise_with_each_subject_once() -> None:
-    findings = [CheckResult(Code.DISK_FULL_SOON, State.WARNING, "lake", "it is nearly full")]
-    require_nothing_stops(findings)
+    results = [CheckResult(Code.DISK_FULL_SOON, State.WARNING, "lake", "it is nearly full")]
+    require_nothing_stops(results)
     failing = ("server", "role app", "server")
-    findings += [CheckResult(Code.WAL_LEVEL_LOW, State.FAILING, subject, "it is not") for subject in failing]
+    results += [CheckResult(Code.WAL_LEVEL_LOW, State.FAILING, subject, "it is not") for subject in failing]
     with pytest.raises(Stopped, match="RT-5101: work is stopped by server, role app"):
-        require_nothing_stops(findings)
+        require_nothing_stops(results)
 
 
 LATE = CheckResult(Code.LOG_READER_LATE, State.WARNING, "log reader", "it runs, late")
@@ -39,15 +39,15 @@ RUNS = CheckResult(Code.CAPTURE_HEALTHY, State.HEALTHY, "capture", "it runs")
 
 def test_a_check_says_a_thing_once_whatever_its_words() -> None:
     said = replace(LOST, message="the server has invalidated it")
-    assert list(find_in_work(Checked((said,), work=(LOST, LATE, RUNS)), None)) == [LATE]
+    assert list(choose_work(Checked((said,), work=(LOST, LATE, RUNS)), None)) == [LATE]
     of_another = replace(LOST, subject="slot s")
-    assert list(find_in_work(Checked((of_another,), work=(LOST,)), None)) == [LOST]
+    assert list(choose_work(Checked((of_another,), work=(LOST,)), None)) == [LOST]
 
 
 def test_what_is_known_of_a_subject_is_not_unknown_beside_it() -> None:
     known = CheckResult(Code.MERGE_ARTICLE_DAMAGED, State.FAILING, "merge", "a trigger is missing")
-    assert list(find_in_work(Checked((known,), work=(UNSEEN,)), None)) == []
-    assert list(find_in_work(Checked((), work=(UNSEEN,)), None)) == [UNSEEN]
+    assert list(choose_work(Checked((known,), work=(UNSEEN,)), None)) == []
+    assert list(choose_work(Checked((), work=(UNSEEN,)), None)) == [UNSEEN]
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_what_is_known_of_a_subject_is_not_unknown_beside_it() -> None:
 )
 def test_a_purpose_chooses_by_area(purpose: Purpose | None, said: tuple[CheckResult, ...]) -> None:
     work = (LATE, LOST, DAMAGED, UNSEEN, RUNS)
-    assert tuple(find_in_work(Checked((), work=work), purpose)) == said
+    assert tuple(choose_work(Checked((), work=work), purpose)) == said

@@ -49,12 +49,12 @@ def status(
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
-    from rowtide.diagnosis.merge import judge_merge, read_merge
+    from rowtide.diagnosis.merge import check_merge, read_merge
     from rowtide.merge.status import MergeStatus
 
     facts = read_merge(db, publication)
     print_listed(MergeStatus, facts.listed if facts is not None else (), form, _MERGE_STATUS, wide=wide)
-    print_unhealthy(judge_merge(facts) if facts is not None else ())
+    print_unhealthy(check_merge(facts) if facts is not None else ())
 
 
 @app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")

@@ -15,15 +15,16 @@ from rowtide.diagnosis.postgres.facts import DatabaseFacts, MergedFacts, RoleFac
 from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
-    Advice,
     CheckResult,
     Command,
-    Remediation,
     Sql,
     State,
     as_superuser,
+    failing,
+    note,
     of_error,
     quote_table,
+    warning,
 )
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 from rowtide.replication.errors.rights import TableOwnerNotHeld
@@ -34,33 +35,29 @@ _BY_SUPERUSER = (
 )
 
 
-def find_in_role(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Judge the role."""
+def check_role(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    """Check the role."""
     role, is_enabled = facts.role, facts.capture is not None
     subject = f"role {role.name}"
     if not role.may_replicate:
         statement = as_superuser(f"alter role {quote(role.name)} replication;")
-        yield CheckResult(
-            Code.REPLICATION_RIGHT_MISSING, State.FAILING, subject, "it has no replication right", statement
-        )
+        yield failing(Code.REPLICATION_RIGHT_MISSING, subject, "it has no replication right", statement)
     if not (role.may_create or is_enabled):
         database = facts.server.identity.database
         grant = f"grant create on database {quote(database)} to {quote(role.name)};"
         message = f"it may not create schemas and publications in database {database}"
-        yield CheckResult(
-            Code.CREATE_RIGHT_MISSING, State.FAILING, subject, message, Sql((grant,), "as the database's owner")
-        )
+        yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     if not (role.is_superuser or is_enabled):
         message = (
             "it is no superuser, and may not be let make the event triggers that tell the log of DDL: without them "
             "schema changes are inferred from the rows that follow"
         )
-        yield CheckResult(Code.EVENT_TRIGGERS_NOT_ALLOWED, State.HEALTHY, subject, message, Advice(_BY_SUPERUSER))
-    yield from find_others_tables(role.name, facts.tables)
+        yield note(Code.EVENT_TRIGGERS_NOT_ALLOWED, subject, message, _BY_SUPERUSER)
+    yield from check_owners(role.name, facts.tables)
 
 
-def find_others_tables(role: str, tables: tuple[TableFacts, ...]) -> Iterator[CheckResult]:
-    """Judge whose tables they are: one that is captured had its identity set, one that is tracked got triggers."""
+def check_owners(role: str, tables: tuple[TableFacts, ...]) -> Iterator[CheckResult]:
+    """Check whose tables they are: one that is captured had its identity set, one that is tracked got triggers."""
     others = sorted((table for table in tables if not table.is_owned), key=lambda table: table.owner)
     for owner, owned in groupby(others, key=lambda table: table.owner):
         found = tuple(owned)
@@ -81,57 +78,41 @@ def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> S
     return as_superuser(*(f"alter table {name} owner to {quote(role)};" for name in names))
 
 
-def find_for_monitor(role: RoleFacts, *, sees_others: bool) -> Iterator[CheckResult]:
-    """Judge what a role sees that runs `status`, `health` and `check`."""
+def check_monitor(role: RoleFacts, *, sees_others: bool) -> Iterator[CheckResult]:
+    """Check what a role sees that runs `status`, `health` and `check`."""
     if not sees_others:
         message = "it does not see other roles' transactions, nor what standbys do: long ones are not reported"
         remediation = as_superuser(f"grant pg_read_all_stats to {quote(role.name)};")
-        yield CheckResult(Code.ACTIVITY_HIDDEN, State.HEALTHY, f"role {role.name}", message, remediation)
+        yield note(Code.ACTIVITY_HIDDEN, f"role {role.name}", message, remediation)
 
 
-def find_for_reader(
+def check_reader(
     facts: ReaderFacts, tracking: TrackingFacts, unreadable: Iterable[TableAccess]
 ) -> Iterator[CheckResult]:
-    """Judge whether a role may read changes; of tracked tables, `unreadable` are those that it may not read."""
+    """Check whether a role may read changes; of tracked tables, `unreadable` are those that it may not read."""
     if not (facts.is_captured or tracking.is_there):
         message = "nothing is captured or tracked here that could be read"
-        yield CheckResult(
-            Code.NOTHING_TO_READ,
-            State.WARNING,
-            "database",
-            message,
-            Advice("Check that this is the database that was meant."),
-        )
+        yield warning(Code.NOTHING_TO_READ, "database", message, "Check that this is the database that was meant.")
     for refusal in facts.refusals:
         remediation = Sql((f"{refusal.mend};",), "as the owner of the database or of the table")
-        yield CheckResult(
-            Code.READING_DENIED, State.FAILING, f"instance {refusal.instance}", refusal.filled_fact, remediation
-        )
-    yield from _find_for_enumeration(facts, tracking)
+        yield failing(Code.READING_DENIED, f"instance {refusal.instance}", refusal.filled_fact, remediation)
+    yield from _check_enumeration(facts, tracking)
     for one in unreadable:
         grant = Sql((f"grant select on {one.quoted} to {quote(facts.role.name)};",), AS_OWNER)
-        yield CheckResult(
-            Code.TRACKED_TABLE_UNREADABLE,
-            State.FAILING,
-            f"table {one.name}",
-            "it is tracked, and this role may not read it",
-            grant,
+        yield failing(
+            Code.TRACKED_TABLE_UNREADABLE, f"table {one.name}", "it is tracked, and this role may not read it", grant
         )
     tracked = {one.table.qualified_name for one in tracking.tables if one.table is not None}
     for name in facts.uncaptured:
         if tracking.is_readable and name not in tracked:
-            advice = Advice("Let the table's owner enable it, if its changes are to be read.")
-            yield CheckResult(
-                Code.TABLE_NOT_ENABLED, State.FAILING, f"table {name}", "it is neither captured nor tracked", advice
-            )
+            advice = "Let the table's owner enable it, if its changes are to be read."
+            yield failing(Code.TABLE_NOT_ENABLED, f"table {name}", "it is neither captured nor tracked", advice)
     if facts.lake is not None and not facts.may_enter_lake:
         message = f"this user may not read {facts.lake}: changes are read from its files"
-        yield CheckResult(
-            Code.LAKE_UNREADABLE, State.FAILING, "lake", message, Command(f"chmod -R g=rX {shlex.quote(facts.lake)}")
-        )
+        yield failing(Code.LAKE_UNREADABLE, "lake", message, Command(f"chmod -R g=rX {shlex.quote(facts.lake)}"))
 
 
-def _find_for_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
+def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
     """An enumeration locks what is tracked and keeps anchors: select on the tables does not suffice."""
     owner = facts.role.others.get("tracking")
     if tracking.is_there and owner is not None:
@@ -143,12 +124,12 @@ def _find_for_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterat
         yield CheckResult(Code.ENUMERATION_DENIED, severity, f"role {facts.role.name}", message, remediation)
 
 
-def find_in_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
-    """Judge whether a role may deliver into a database; its wal_level and the right to replicate do not matter."""
-    yield from _find_in_node(facts, schema, facts.role.others.get("replication"))
+def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
+    """Check whether a role may deliver into a database; its wal_level and the right to replicate do not matter."""
+    yield from _check_node(facts, schema, facts.role.others.get("replication"))
     subject, grantee = f"role {facts.role.name}", quote(facts.role.name)
     severity = State.FAILING if facts.is_named else State.WARNING
-    yield from _find_tables_of_owners(facts, severity)
+    yield from _check_tables_of_owners(facts, severity)
     for lacking, found in groupby(sorted(facts.accesses, key=_lacking), key=_lacking):
         tables = tuple(found)
         message = f"it may not {_in_words(lacking)} {format_names(tuple(one.name for one in tables))}"
@@ -165,23 +146,21 @@ def find_in_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
             f"it may not create tables in {format_names(facts.closed_schemas)}: those of a publication must be there"
         )
         grants = tuple(f"grant create on schema {quote(name)} to {grantee};" for name in facts.closed_schemas)
-        yield CheckResult(
-            Code.SCHEMA_CREATE_MISSING, State.HEALTHY, subject, message, Sql(grants, "as the schema's owner")
-        )
+        yield note(Code.SCHEMA_CREATE_MISSING, subject, message, Sql(grants, "as the schema's owner"))
     if facts.origin_functions:
         message = (
             "it cannot mark what it delivers with a replication origin: PostgreSQL's own subscriptions would take it "
             "for local changes, and --conflicts last-commit-time is refused"
         )
         grants = tuple(f"grant execute on function {one} to {grantee};" for one in facts.origin_functions)
-        yield CheckResult(Code.ORIGINS_NOT_ALLOWED, State.HEALTHY, subject, message, as_superuser(*grants))
+        yield note(Code.ORIGINS_NOT_ALLOWED, subject, message, as_superuser(*grants))
     if not facts.may_leave_out_triggers:
         message = "it cannot leave out triggers and foreign keys (--constraints not-for-replication)"
         remediation = as_superuser(f"grant set on parameter session_replication_role to {grantee};")
-        yield CheckResult(Code.REPLICA_ROLE_NOT_ALLOWED, State.HEALTHY, subject, message, remediation)
+        yield note(Code.REPLICA_ROLE_NOT_ALLOWED, subject, message, remediation)
 
 
-def _find_tables_of_owners(facts: NodeFacts, severity: State) -> Iterator[CheckResult]:
+def _check_tables_of_owners(facts: NodeFacts, severity: State) -> Iterator[CheckResult]:
     """List tables of other roles, whose code runs as their owners, and say which the role may not write so."""
     others = sorted(
         (one for one in facts.tables if one.owner != facts.role.name and not one.owner_is_superuser),
@@ -191,8 +170,8 @@ def _find_tables_of_owners(facts: NodeFacts, severity: State) -> Iterator[CheckR
         names = format_names(tuple(one.table.qualified_name for one in found))
         if is_held:
             message = f"triggers, defaults and checks of {names} run with the rights of {owner}, which owns them"
-            advice = Advice("If the owner is to be trusted with this role's rights, subscribe with --run-as agent.")
-            yield CheckResult(Code.OWNERS_CODE_RUNS, State.HEALTHY, f"role {facts.role.name}", message, advice)
+            advice = "If the owner is to be trusted with this role's rights, subscribe with --run-as agent."
+            yield note(Code.OWNERS_CODE_RUNS, f"role {facts.role.name}", message, advice)
         else:
             number = TableOwnerNotHeld.number
             message = f"it is no member of {owner}, which owns {names}: they are not delivered to (RT-{number})"
@@ -200,13 +179,13 @@ def _find_tables_of_owners(facts: NodeFacts, severity: State) -> Iterator[CheckR
             yield CheckResult(Code.OWNER_NOT_HELD, severity, f"role {facts.role.name}", message, remediation)
 
 
-def find_in_merge_node(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
-    """Judge whether a role may merge a database's tables; its wal_level and the right to replicate do not matter."""
-    yield from _find_in_node(facts, schema, facts.role.others.get("merge"))
-    yield from find_others_tables(facts.role.name, facts.tables)
+def check_merge_node(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
+    """Check whether a role may merge a database's tables; its wal_level and the right to replicate do not matter."""
+    yield from _check_node(facts, schema, facts.role.others.get("merge"))
+    yield from check_owners(facts.role.name, facts.tables)
 
 
-def _find_in_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[CheckResult]:
+def _check_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[CheckResult]:
     subject = f"role {facts.role.name}"
     if facts.server.in_recovery:
         yield of_error(Code.SERVER_IS_STANDBY, State.FAILING, "server", ServerIsStandby())
@@ -214,13 +193,11 @@ def _find_in_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[
         database = facts.server.database
         grant = f"grant create on database {quote(database)} to {quote(facts.role.name)};"
         message = f"it may not create the schema {schema} in database {database}"
-        yield CheckResult(
-            Code.CREATE_RIGHT_MISSING, State.FAILING, subject, message, Sql((grant,), "as the database's owner")
-        )
+        yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     elif facts.is_made and owner is not None:
         message = f"it has not the rights of {owner}, which owns the schema {schema}"
         remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
-        yield CheckResult(Code.SCHEMA_OWNER_RIGHTS_MISSING, State.FAILING, subject, message, remediation)
+        yield failing(Code.SCHEMA_OWNER_RIGHTS_MISSING, subject, message, remediation)
 
 
 def _lacking(table: TableAccess) -> tuple[str, ...]:
@@ -233,7 +210,7 @@ def _in_words(rights: tuple[str, ...]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def find_in_names(names: Iterable[Names]) -> Iterator[CheckResult]:
+def check_names(names: Iterable[Names]) -> Iterator[CheckResult]:
     """Say of each name that is not UTF-8 which it is, once. Pure."""
     found: set[tuple[bytes, ...]] = set()
     for parts in names:
@@ -242,9 +219,7 @@ def find_in_names(names: Iterable[Names]) -> Iterator[CheckResult]:
             if named not in found and not _is_readable(named[-1]):
                 found.add(named)
                 shown = ".".join(part.decode(errors="backslashreplace") for part in named)
-                yield CheckResult(
-                    Code.NAME_UNREADABLE, State.FAILING, f"{kind} {shown}", _NAME_FACT, Advice(_NAME_REMEDY)
-                )
+                yield failing(Code.NAME_UNREADABLE, f"{kind} {shown}", _NAME_FACT, _NAME_REMEDY)
 
 
 def _is_readable(name: bytes) -> bool:
@@ -259,54 +234,33 @@ _NAME_FACT = "its name is not UTF-8: no command of rowtide reads it (RT-2152), a
 _NAME_REMEDY = "Rename it, in a session with `set client_encoding to 'SQL_ASCII'` and its name as the server has it."
 
 
-def find_in_merged(facts: MergedFacts) -> Iterator[CheckResult]:
-    """Judge merged tables of other roles. Pure."""
+def check_merged(facts: MergedFacts) -> Iterator[CheckResult]:
+    """Check merged tables of other roles. Pure."""
     for name, owner in facts.owners.items():
-        belongs = f'belongs to "{owner.name}"'
-        if name in facts.as_agent:
-            yield CheckResult(
-                Code.AGENTS_RIGHTS_USED,
-                State.HEALTHY,
-                name,
-                f'{belongs}: its code runs with the rights of "{facts.role}"',
-            )
-            continue
-        code, state, message, remediation = _judge_owner(facts, owner)
-        yield CheckResult(code, state, name, f"{belongs}{message}", remediation)
+        yield _check_owner(facts, name, owner)
 
 
-def _judge_owner(facts: MergedFacts, owner: Owner) -> tuple[Code, State, str, Remediation | None]:
+def _check_owner(facts: MergedFacts, name: str, owner: Owner) -> CheckResult:
+    belongs = f'belongs to "{owner.name}"'
+    if name in facts.as_agent:
+        message = f'{belongs}: its code runs with the rights of "{facts.role}"'
+        return note(Code.AGENTS_RIGHTS_USED, name, message)
     if owner.others:
         others = ", ".join(owner.others)
-        advice = Advice(f"Give its partitions and descendants to one role, {_TRUST}.")
-        return (
-            Code.OWNERS_DIFFER,
-            State.FAILING,
-            f", partitions or descendants of it to {others} (RT-{OwnersDiffer.number})",
-            advice,
-        )
+        message = f"{belongs}, partitions or descendants of it to {others} (RT-{OwnersDiffer.number})"
+        advice = f"Give its partitions and descendants to one role, {_TRUST}."
+        return failing(Code.OWNERS_DIFFER, name, message, advice)
     if not owner.is_held:
+        message = f'{belongs}, whose rights "{facts.role}" may not use (RT-{OwnerNotHeld.number})'
         grant = Sql((f"grant {quote(owner.name)} to {quote(facts.role)};",), _TRUST)
-        return (
-            Code.OWNER_NOT_HELD,
-            State.FAILING,
-            f', whose rights "{facts.role}" may not use (RT-{OwnerNotHeld.number})',
-            grant,
-        )
+        return failing(Code.OWNER_NOT_HELD, name, message, grant)
     if facts.deferred:
-        advice = Advice(f"Make the trigger's function security definer, upgrade to PostgreSQL 18, {_TRUST}.")
-        return (
-            Code.OWNERS_CODE_DEFERRED,
-            State.FAILING,
-            f"; with more rights would run at the commit {facts.deferred[0]} (RT-{DeferredCodeOfOwner.number})",
-            advice,
-        )
-    return (
-        Code.OWNERS_CODE_RUNS,
-        State.HEALTHY,
-        f": its triggers, defaults and checks run with that role's rights ({_DOCUMENTED})",
-        None,
-    )
+        code, number = facts.deferred[0], DeferredCodeOfOwner.number
+        message = f"{belongs}; with more rights would run at the commit {code} (RT-{number})"
+        advice = f"Make the trigger's function security definer, upgrade to PostgreSQL 18, {_TRUST}."
+        return failing(Code.OWNERS_CODE_DEFERRED, name, message, advice)
+    message = f"{belongs}: its triggers, defaults and checks run with that role's rights ({_DOCUMENTED})"
+    return note(Code.OWNERS_CODE_RUNS, name, message)
 
 
 _DOCUMENTED = "see the reference of merge, tables of other roles"

@@ -26,7 +26,7 @@ from rowtide.diagnosis.postgres.facts import (
     SlotFacts,
     TableFacts,
 )
-from rowtide.diagnosis.postgres.tables import find_in_members
+from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
@@ -37,11 +37,14 @@ from rowtide.diagnosis.result import (
     Remediation,
     Sql,
     State,
+    failing,
+    note,
     of_error,
     quote_table,
     shell,
     sizes,
     times,
+    warning,
 )
 from rowtide.log.errors import (
     ChangeLeftOut,
@@ -78,41 +81,41 @@ _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
 _READERS = {CAPTURE: "instance ", REPLICATION: "article "}
 
 
-def find_in_capture(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Judge what enabling made; before enable-db, what stands in its way."""
+def check_capture(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    """Check what enabling made; before enable-db, what stands in its way."""
     for schema in facts.taken_schemas:
         rename = Sql((f"alter schema {quote(schema)} rename to {quote(schema + '_earlier')};",), "as its owner")
         yield of_error(Code.SCHEMA_TAKEN, State.FAILING, f"schema {schema}", SchemaTaken(schema), rename)
     if facts.capture is None:
         return
-    yield from find_in_log(facts.capture, facts.server)
+    yield from check_log(facts.capture, facts.server)
     if not facts.capture.has_triggers:
-        yield _miss_triggers(facts.capture, facts.role)
-    yield from find_in_instances(facts.capture, facts.tables)
-    yield from find_in_members(facts.capture.members)
-    yield from find_in_consumers(facts.capture)
+        yield _check_triggers(facts.capture, facts.role)
+    yield from check_instances(facts.capture, facts.tables)
+    yield from check_members(facts.capture.members)
+    yield from check_consumers(facts.capture)
     if facts.capture.requests is not None:
-        yield CheckResult(Code.BUCKET_REQUESTS, State.HEALTHY, "requests to the bucket", facts.capture.requests)
+        yield note(Code.BUCKET_REQUESTS, "requests to the bucket", facts.capture.requests)
     if facts.capture.rules is not None:
-        yield from find_in_rules(facts.capture.rules, facts.capture, facts.role)
+        yield from check_rules(facts.capture.rules, facts.capture, facts.role)
 
 
-def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[CheckResult]:
-    """Judge what the log is read through: slot, publication, log store, the server's history."""
+def check_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[CheckResult]:
+    """Check what the log is read through: slot, publication, log store, the server's history."""
     for blocker in capture.blockers:
-        yield _judge_blocker(blocker, capture)
+        yield _check_blocker(blocker, capture)
     if capture.slot is not None:
-        yield from _judge_slot(capture.slot, server, run_reader(capture))
+        yield from _check_slot(capture.slot, server, run_reader(capture))
     if capture.state is not None:
-        yield from _judge_incomplete(capture.state)
+        yield from _check_incomplete(capture.state)
     for new in capture.new_partitions:
         message = (
             f"a truncate of it would go unseen, though {new.table} is read: the trigger that refuses it is missing"
         )
-        yield CheckResult(Code.TRUNCATE_UNSEEN, State.WARNING, f"partition {new.name}", message, Advice(_TAKES_IN))
+        yield warning(Code.TRUNCATE_UNSEEN, f"partition {new.name}", message, _TAKES_IN)
 
 
-def _judge_incomplete(state: ManifestState) -> Iterator[CheckResult]:
+def _check_incomplete(state: ManifestState) -> Iterator[CheckResult]:
     """Name, of what members lack, the last of each."""
     last = {one.member_id: one for one in state.lacking(*state.readers)}
     for member in state.members:
@@ -157,19 +160,17 @@ def is_forbidden(blocker: RowtideError) -> bool:
     return isinstance(blocker, LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
 
 
-def _miss_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
+def _check_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
     message = (
         "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured and "
         "published tables: statements are inferred from the rows that follow, rewritten values and dropped partitions "
         "go unnoticed, and a dropped table ends with the next changes that are read; to make them takes a superuser, "
         "or who the service lets"
     )
-    return CheckResult(
-        Code.EVENT_TRIGGERS_MISSING, State.WARNING, "event triggers", message, _let_superuser(role, _repeat(capture))
-    )
+    return warning(Code.EVENT_TRIGGERS_MISSING, "event triggers", message, _let_superuser(role, _repeat(capture)))
 
 
-def _judge_blocker(blocker: RowtideError, capture: CaptureFacts) -> CheckResult:
+def _check_blocker(blocker: RowtideError, capture: CaptureFacts) -> CheckResult:
     subject, code = _BLOCKED.get(type(blocker), ("log store", Code.LOG_STORE_UNUSABLE))
     return of_error(code, State.FAILING, subject, blocker, _remediate_blocker(blocker, capture))
 
@@ -189,21 +190,21 @@ def _remediate_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediat
     return shell("rowtide", "cdc", "reinitialize", *(["--difference"] if can_compare else []))
 
 
-def _judge_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[CheckResult]:
+def _check_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[CheckResult]:
     if slot.wal_status == "lost":
         return
     subject = f"slot {slot.name}"
     if slot.wal_status == "unreserved":
         message = "it is beyond max_slot_wal_keep_size: the server may remove its WAL at the next checkpoint"
-        yield CheckResult(Code.SLOT_UNRESERVED, State.WARNING, subject, message, run, measure_slot(slot))
+        yield warning(Code.SLOT_UNRESERVED, subject, message, run, measure_slot(slot))
     elif slot.safe_bytes is not None and slot.safe_bytes < (server.settings.wal_keep_bytes or 0) * SMALL_SAFE_SHARE:
         rate = server.wal_bytes_per_s
         rest = f", at the average rate in {format_duration(slot.safe_bytes / rate)}" if rate else ""
         message = f"it is lost when {format_bytes(slot.safe_bytes)} more of WAL are written{rest}"
-        yield CheckResult(Code.SLOT_NEAR_LOSS, State.WARNING, subject, message, run, measure_slot(slot))
+        yield warning(Code.SLOT_NEAR_LOSS, subject, message, run, measure_slot(slot))
     elif slot.kept_bytes is not None and slot.kept_bytes >= MUCH_KEPT_BYTES:
         message = f"the server keeps {format_bytes(slot.kept_bytes)} of WAL for it"
-        yield CheckResult(Code.SLOT_KEEPS_WAL, State.HEALTHY, subject, message, run, measure_slot(slot))
+        yield note(Code.SLOT_KEEPS_WAL, subject, message, run, measure_slot(slot))
 
 
 def measure_slot(slot: SlotFacts) -> tuple[Measure, ...]:
@@ -211,15 +212,15 @@ def measure_slot(slot: SlotFacts) -> tuple[Measure, ...]:
     return sizes(kept_bytes=slot.kept_bytes, safe_bytes=slot.safe_bytes)
 
 
-def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iterator[CheckResult]:
-    """Judge capture instances whose tables were looked at, and those whose tables are gone."""
+def check_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iterator[CheckResult]:
+    """Check capture instances whose tables were looked at, and those whose tables are gone."""
     known = {table.table.source_id: table.table for table in tables}
     for instance in capture.instances:
         subject = f"instance {instance.name}"
         table = known.get(instance.source_id)
         if instance.is_dropped:
             message = f"its table {instance.schema}.{instance.table} was dropped; the log reader ends it"
-            yield CheckResult(Code.INSTANCE_TABLE_DROPPED, State.WARNING, subject, message, _disable(instance))
+            yield warning(Code.INSTANCE_TABLE_DROPPED, subject, message, _disable(instance))
         elif table is None:
             continue  # the user named others
         elif instance.definition is None and capture.state is None:
@@ -229,11 +230,11 @@ def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> It
             message = "the log reader has not read yet that it was enabled"
             yield CheckResult(Code.INSTANCE_UNREAD, severity, subject, message, shell("rowtide", "cdc", "run"))
         else:
-            yield from _judge_shape(instance, instance.definition, table)
+            yield from _check_shape(instance, instance.definition, table)
 
 
-def find_in_consumers(capture: CaptureFacts) -> Iterator[CheckResult]:
-    """Judge consumers that cleanup will soon pass."""
+def check_consumers(capture: CaptureFacts) -> Iterator[CheckResult]:
+    """Check consumers that cleanup will soon pass."""
     for consumer in capture.consumers:
         if not consumer.is_at_risk:
             continue
@@ -243,9 +244,8 @@ def find_in_consumers(capture: CaptureFacts) -> Iterator[CheckResult]:
         remediation = Advice(
             "Let it consume, or raise its limit with `rowtide cdc change-consumer`; drop one that is gone."
         )
-        yield CheckResult(
+        yield warning(
             Code.CONSUMER_AT_RISK,
-            State.WARNING,
             f"consumer {consumer.consumer}",
             message,
             remediation,
@@ -253,17 +253,16 @@ def find_in_consumers(capture: CaptureFacts) -> Iterator[CheckResult]:
         )
 
 
-def find_in_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> Iterator[CheckResult]:
-    """Judge rules for new tables: whether these join as they are created, and which could not."""
+def check_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> Iterator[CheckResult]:
+    """Check rules for new tables: whether these join as they are created, and which could not."""
     if not rules.has_triggers:
         message = (
             "new tables are enabled by the running capture only, seconds after they are created, and what is written "
             "to them before is not captured: the event trigger is missing, or of an earlier build; to make it takes a "
             "superuser, or who the service lets, who owns what enabling made"
         )
-        yield CheckResult(
+        yield warning(
             Code.RULE_WITHOUT_TRIGGER,
-            State.WARNING,
             f"rule {format_names(rules.names)}",
             message,
             _let_superuser(role, _repeat(capture)),
@@ -273,12 +272,8 @@ def find_in_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> I
         remediation = Advice(
             "Remediation that, and it is enabled within minutes; or make the rule again, with --except for this table."
         )
-        yield CheckResult(
-            Code.RULE_FAILED,
-            State.WARNING,
-            subject,
-            f"rule {table.rule_name} cannot enable it: {table.reason}",
-            remediation,
+        yield warning(
+            Code.RULE_FAILED, subject, f"rule {table.rule_name} cannot enable it: {table.reason}", remediation
         )
 
 
@@ -292,18 +287,18 @@ def _remediate_identity(table: SourceTable) -> Remediation:
     )
 
 
-def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[CheckResult]:
+def _check_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[CheckResult]:
     subject = f"instance {instance.name}"
     misfit = find_misfit(definition, shape_of(table))
     if misfit is not None:
         message = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
-        yield CheckResult(Code.IDENTITY_UNFIT, State.FAILING, subject, message, _remediate_identity(table))
+        yield failing(Code.IDENTITY_UNFIT, subject, message, _remediate_identity(table))
     present = {column.number: column.name for column in table.columns}
     gone = tuple(column.name for column in definition.columns if column.column_id not in present)
     if gone:
         message = f"captured columns are gone from its table, and null since: {format_names(gone)}"
         advice = "Enable a second instance, read this one up to there, then disable it."
-        yield CheckResult(Code.CAPTURED_COLUMN_GONE, State.HEALTHY, subject, message, Advice(advice))
+        yield note(Code.CAPTURED_COLUMN_GONE, subject, message, advice)
     ordinary = {column.number for column in table.columns if not column.is_generated}
     unread = [column for column in definition.columns if column.is_computed and column.column_id in ordinary]
     missed = tuple(column.name for column in unread if column.column_id not in instance.read_numbers)
@@ -312,12 +307,12 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
             f"columns that were generated are ordinary ones now, and null in its change rows: {format_names(missed)}"
         )
         advice = "Enable a second instance, read this one up to there, then disable it."
-        yield CheckResult(Code.GENERATED_COLUMN_ORDINARY, State.WARNING, subject, message, Advice(advice))
+        yield warning(Code.GENERATED_COLUMN_ORDINARY, subject, message, advice)
     key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
     if key and not is_key_kept(table, key):
         message = f"no valid unique index of its table identifies rows by {format_names(key)} any more"
         advice = "Make it again; until then net changes may take several rows for one."
-        yield CheckResult(Code.INSTANCE_KEY_NOT_KEPT, State.WARNING, subject, message, Advice(advice))
+        yield warning(Code.INSTANCE_KEY_NOT_KEPT, subject, message, advice)
 
 
 def _disable(instance: CapturedInstance) -> Command:

@@ -17,10 +17,13 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     as_superuser,
+    failing,
+    note,
     of_error,
     set_and_reload,
     set_and_restart,
     shell,
+    warning,
 )
 from rowtide.log.postgres.slot import FAILOVER_SLOTS_SINCE, publication_name
 
@@ -40,26 +43,26 @@ _SMALL_WAL_KEEP = 1 * _GIBIBYTE
 _MORE_SLOTS = 10
 
 
-def find_in_server(server: ServerFacts, capture: CaptureFacts | None) -> Iterator[CheckResult]:
-    """Judge the server; `capture` is None before enable-db."""
+def check_server(server: ServerFacts, capture: CaptureFacts | None) -> Iterator[CheckResult]:
+    """Check the server; `capture` is None before enable-db."""
     slot = capture.slot.name if capture is not None and capture.slot is not None else None
-    yield from _find_unreadable_log(server)
-    yield from _find_version(server)
-    yield from _find_used_slots(server, is_slot_made=slot is not None)
-    yield from _find_used_senders(server, slot)
-    yield from _find_refusal(server)
-    yield from _find_length_of_stop(server)
-    yield from _find_idle_timeout(server)
-    yield from _find_sender_timeout(server)
+    yield from _check_wal_level(server)
+    yield from _check_version(server)
+    yield from _check_slots(server, is_slot_made=slot is not None)
+    yield from _check_senders(server, slot)
+    yield from _check_refusal(server)
+    yield from _check_length_of_stop(server)
+    yield from _check_idle_timeout(server)
+    yield from _check_sender_timeout(server)
     if not server.identity.in_recovery:
-        yield from find_in_failover(server, slot)
+        yield from check_failover(server, slot)
     elif capture is not None:
-        yield from find_on_standby(server)
-    yield from _find_prepared(server, is_enabled=capture is not None)
-    yield from _find_long_transactions(server)
+        yield from check_standby(server)
+    yield from _check_prepared(server, is_enabled=capture is not None)
+    yield from _check_long_transactions(server)
 
 
-def _find_unreadable_log(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_wal_level(server: ServerFacts) -> Iterator[CheckResult]:
     if server.identity.in_recovery:
         yield of_error(Code.SERVER_IS_STANDBY, State.FAILING, _SERVER, ServerIsStandby())
     if server.identity.wal_level != "logical":
@@ -67,20 +70,14 @@ def _find_unreadable_log(server: ServerFacts) -> Iterator[CheckResult]:
         yield of_error(Code.WAL_LEVEL_LOW, State.FAILING, _SERVER, error, set_and_restart("wal_level", "logical"))
 
 
-def _find_version(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_version(server: ServerFacts) -> Iterator[CheckResult]:
     version, tested = server.identity.version, " and ".join(map(str, TESTED_VERSIONS))
     if version < TESTED_VERSIONS[0]:
         message = f"this is PostgreSQL {version}; rowtide is tested with {tested}"
-        yield CheckResult(
-            Code.VERSION_UNTESTED,
-            State.WARNING,
-            _SERVER,
-            message,
-            Advice("Upgrade the server, or try all you need on a copy."),
-        )
+        yield warning(Code.VERSION_UNTESTED, _SERVER, message, "Upgrade the server, or try all you need on a copy.")
 
 
-def _find_used_slots(server: ServerFacts, *, is_slot_made: bool) -> Iterator[CheckResult]:
+def _check_slots(server: ServerFacts, *, is_slot_made: bool) -> Iterator[CheckResult]:
     limit, used = server.settings.replication_slots, len(server.slots)
     free = limit - used - (0 if is_slot_made else 1)
     if is_slot_made or free > 0:
@@ -97,7 +94,7 @@ def _find_used_slots(server: ServerFacts, *, is_slot_made: bool) -> Iterator[Che
     )
 
 
-def _find_used_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckResult]:
+def _check_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckResult]:
     is_running = any(other.name == slot and other.is_active for other in server.slots)
     limit, used = server.settings.wal_senders, server.senders_used
     free = limit - used - (0 if is_running else 1)
@@ -114,7 +111,7 @@ def _find_used_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckR
     )
 
 
-def _find_refusal(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_refusal(server: ServerFacts) -> Iterator[CheckResult]:
     """What rules of their own say with figures is not said again."""
     is_full = server.senders_used >= server.settings.wal_senders
     is_said = isinstance(server.refusal, NoReplicationRight) or (is_full and isinstance(server.refusal, NoFreeSender))
@@ -122,10 +119,10 @@ def _find_refusal(server: ServerFacts) -> Iterator[CheckResult]:
         yield of_error(Code.REPLICATION_CONNECTION_REFUSED, State.FAILING, "replication connection", server.refusal)
 
 
-def _find_length_of_stop(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_length_of_stop(server: ServerFacts) -> Iterator[CheckResult]:
     kept, rate = server.settings.wal_keep_bytes, server.wal_bytes_per_s
     if kept is None:
-        yield _tell_unlimited_stop(rate)
+        yield _check_unlimited_stop(rate)
         return
     limit = f"max_slot_wal_keep_size is {format_bytes(kept)}"
     lasts_s = kept / rate if rate else None
@@ -143,30 +140,24 @@ def _find_length_of_stop(server: ServerFacts) -> Iterator[CheckResult]:
     yield CheckResult(Code.WAL_LIMIT, severity, _SERVER, message, remediation)
 
 
-def _tell_unlimited_stop(rate: float | None) -> CheckResult:
+def _check_unlimited_stop(rate: float | None) -> CheckResult:
     written = f"; it writes {format_bytes(rate * SHORT_STOP_S)} of WAL a day on average" if rate else ""
     message = (
         "max_slot_wal_keep_size is -1: when capture stands still the server keeps all WAL, until its disk is full"
         + written
     )
     advice = "Keep room for the longest stop that you plan; a limit would save the disk and lose the slot instead."
-    return CheckResult(Code.WAL_UNLIMITED, State.HEALTHY, _SERVER, message, Advice(advice))
+    return note(Code.WAL_UNLIMITED, _SERVER, message, advice)
 
 
-def _find_idle_timeout(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_idle_timeout(server: ServerFacts) -> Iterator[CheckResult]:
     timeout_s = server.settings.idle_slot_timeout_s
     if timeout_s is not None:
         message = f"a stop of more than {format_duration(timeout_s)} loses the slot (idle_replication_slot_timeout)"
-        yield CheckResult(
-            Code.IDLE_SLOT_TIMEOUT,
-            State.WARNING,
-            _SERVER,
-            message,
-            set_and_reload("idle_replication_slot_timeout", "0"),
-        )
+        yield warning(Code.IDLE_SLOT_TIMEOUT, _SERVER, message, set_and_reload("idle_replication_slot_timeout", "0"))
 
 
-def _find_sender_timeout(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_sender_timeout(server: ServerFacts) -> Iterator[CheckResult]:
     timeout_s = server.settings.sender_timeout_s
     if timeout_s is None:
         message = "wal_sender_timeout is 0: a connection that broke unseen keeps the slot from the next log reader"
@@ -174,26 +165,28 @@ def _find_sender_timeout(server: ServerFacts) -> Iterator[CheckResult]:
         message = f"wal_sender_timeout is {format_duration(timeout_s)}: a slow disk is enough to break the stream"
     else:
         return
-    yield CheckResult(
-        Code.SENDER_TIMEOUT_UNFIT, State.WARNING, _SERVER, message, set_and_reload("wal_sender_timeout", "'60s'")
-    )
+    yield warning(Code.SENDER_TIMEOUT_UNFIT, _SERVER, message, set_and_reload("wal_sender_timeout", "'60s'"))
 
 
-def _find_prepared(server: ServerFacts, *, is_enabled: bool) -> Iterator[CheckResult]:
+def _check_prepared(server: ServerFacts, *, is_enabled: bool) -> Iterator[CheckResult]:
     for prepared in server.prepared:
         if prepared.age_s < FORGOTTEN_PREPARED_S:
             continue
         what = "holds WAL back" if is_enabled else "keeps enable-db waiting: the slot is made when it has ended"
         message = f"it was prepared by {prepared.role} {format_duration(prepared.age_s)} ago, was not ended, and {what}"
         statement = f"rollback prepared {quote_literal(prepared.name)};"
-        note = f"in database {prepared.database}, as {prepared.role} or a superuser; or commit prepared"
+        as_whom = f"in database {prepared.database}, as {prepared.role} or a superuser; or commit prepared"
         severity = State.WARNING if is_enabled else State.FAILING
         yield CheckResult(
-            Code.PREPARED_FORGOTTEN, severity, f"prepared transaction {prepared.name}", message, Sql((statement,), note)
+            Code.PREPARED_FORGOTTEN,
+            severity,
+            f"prepared transaction {prepared.name}",
+            message,
+            Sql((statement,), as_whom),
         )
 
 
-def _find_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
     for transaction in server.transactions:
         if transaction.age_s < LONG_TRANSACTION_S:
             continue
@@ -206,10 +199,10 @@ def _find_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
         message = f"{who} has had a transaction open for {format_duration(transaction.age_s)}; it {effect}"
         if transaction.application.startswith(_OUR_SESSIONS):
             # A copy of a large table: ended, it would start again.
-            yield CheckResult(Code.COPY_LONG, State.HEALTHY, f"session {transaction.pid}", message)
+            yield note(Code.COPY_LONG, f"session {transaction.pid}", message)
             continue
         statement = as_superuser(f"select pg_terminate_backend({transaction.pid});")
-        yield CheckResult(Code.TRANSACTION_LONG, State.WARNING, f"session {transaction.pid}", message, statement)
+        yield warning(Code.TRANSACTION_LONG, f"session {transaction.pid}", message, statement)
 
 
 _SERVER = "server"
@@ -218,28 +211,22 @@ _OUR_SLOTS = re.compile(r"rowtide_\d+")
 _RELOAD = "select pg_reload_conf();"
 
 
-def find_in_failover(server: ServerFacts, slot: str | None) -> Iterator[CheckResult]:
-    """Judge what a failover of a primary would keep; `slot` is ours, None while it is not made."""
+def check_failover(server: ServerFacts, slot: str | None) -> Iterator[CheckResult]:
+    """Check what a failover of a primary would keep; `slot` is ours, None while it is not made."""
     ours = next((other for other in server.slots if other.name == slot), None)
     if ours is not None and ours.has_failover:
-        yield from _find_absent_standbys(server)
-    yield from _find_being_ahead(server, ours)
+        yield from _check_absent_standbys(server)
+    yield from _check_being_ahead(server, ours)
     if ours is not None:
-        yield from _find_lost_slot(server, ours)
+        yield from _check_lost_slot(server, ours)
 
 
-def find_on_standby(server: ServerFacts) -> Iterator[CheckResult]:
-    """Judge whether capture would go on at a standby if it took over."""
+def check_standby(server: ServerFacts) -> Iterator[CheckResult]:
+    """Check whether capture would go on at a standby if it took over."""
     slot, standby = publication_name(server.identity.database_id), server.settings.as_standby
     if standby.syncs_slots is None:
         message = f"PostgreSQL {server.identity.version} has no failover slots: capture does not go on here by itself"
-        yield CheckResult(
-            Code.STANDBY_WITHOUT_FAILOVER_SLOTS,
-            State.WARNING,
-            _SERVER,
-            message,
-            Advice("Upgrade to PostgreSQL 17 or later."),
-        )
+        yield warning(Code.STANDBY_WITHOUT_FAILOVER_SLOTS, _SERVER, message, "Upgrade to PostgreSQL 17 or later.")
         return
     statements = []
     if not standby.syncs_slots:
@@ -250,48 +237,33 @@ def find_on_standby(server: ServerFacts) -> Iterator[CheckResult]:
         statements.append("alter system set primary_slot_name = 'standby';")
     if statements:
         message = f"slot {slot} would be missing here after a promotion: the standby keeps no copies of slots"
-        note = "as a superuser; primary_slot_name is a physical slot of the primary"
-        yield CheckResult(
-            Code.STANDBY_SYNCS_NO_SLOTS, State.WARNING, _SERVER, message, Sql((*statements, _RELOAD), note)
-        )
+        as_whom = "as a superuser; primary_slot_name is a physical slot of the primary"
+        yield warning(Code.STANDBY_SYNCS_NO_SLOTS, _SERVER, message, Sql((*statements, _RELOAD), as_whom))
     if standby.names_database is False:
         message = "primary_conninfo names no database, in which the standby would read the primary's slots"
-        yield CheckResult(
-            Code.STANDBY_CONNINFO_WITHOUT_DATABASE,
-            State.WARNING,
-            _SERVER,
-            message,
-            Advice("Add dbname=… to primary_conninfo, and reload."),
+        yield warning(
+            Code.STANDBY_CONNINFO_WITHOUT_DATABASE, _SERVER, message, "Add dbname=… to primary_conninfo, and reload."
         )
     if any(other.name == slot and other.is_kept for other in server.slots):
-        yield CheckResult(
-            Code.STANDBY_KEEPS_SLOT,
-            State.HEALTHY,
-            _SERVER,
-            f"slot {slot} is kept here: capture goes on here after a promotion",
+        yield note(
+            Code.STANDBY_KEEPS_SLOT, _SERVER, f"slot {slot} is kept here: capture goes on here after a promotion"
         )
     elif not statements:
         message = f"slot {slot} is not kept here yet: a promotion now would lose it"
         advice = "The standby keeps it once the log reader has moved it past the log that the standby still has."
-        yield CheckResult(Code.STANDBY_LACKS_SLOT, State.WARNING, _SERVER, message, Advice(advice))
+        yield warning(Code.STANDBY_LACKS_SLOT, _SERVER, message, advice)
 
 
-def _find_being_ahead(server: ServerFacts, ours: ReplicationSlot | None) -> Iterator[CheckResult]:
+def _check_being_ahead(server: ServerFacts, ours: ReplicationSlot | None) -> Iterator[CheckResult]:
     standbys = _name_standbys(server, ours)
     if standbys is None:
         return
     ahead = f"the server has {standbys}, and capture can be ahead of what a failover keeps; it would stop with RT-2107"
     if not server.settings.standby_slots:
-        yield CheckResult(Code.AHEAD_OF_STANDBYS, State.WARNING, _SERVER, ahead, _hold_back(server))
+        yield warning(Code.AHEAD_OF_STANDBYS, _SERVER, ahead, _hold_back(server))
     elif ours is not None and not ours.has_failover:
         message = f"{ahead}, because {ours.name} is no failover slot, which alone synchronized_standby_slots holds back"
-        yield CheckResult(
-            Code.SLOT_NOT_HELD_BACK,
-            State.WARNING,
-            _SERVER,
-            message,
-            _make_failover_slot(ours, server.identity.database),
-        )
+        yield warning(Code.SLOT_NOT_HELD_BACK, _SERVER, message, _make_failover_slot(ours, server.identity.database))
 
 
 def _name_standbys(server: ServerFacts, ours: ReplicationSlot | None) -> str | None:
@@ -316,23 +288,19 @@ def _hold_back(server: ServerFacts) -> Remediation:
     return _set_standby_slots(present)
 
 
-def _find_absent_standbys(server: ServerFacts) -> Iterator[CheckResult]:
+def _check_absent_standbys(server: ServerFacts) -> Iterator[CheckResult]:
     named = tuple(name.strip().strip('"') for name in (server.settings.standby_slots or "").split(",") if name.strip())
     present = _present_standbys(server)
     absent = tuple(name for name in named if name not in present)
     if absent:
         message = f"capture waits for standbys that are away: {format_names(absent)} (synchronized_standby_slots)"
-        yield CheckResult(
-            Code.STANDBYS_AWAY,
-            State.FAILING,
-            _SERVER,
-            message,
-            _set_standby_slots([name for name in named if name in present]),
+        yield failing(
+            Code.STANDBYS_AWAY, _SERVER, message, _set_standby_slots([name for name in named if name in present])
         )
 
 
-def _find_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[CheckResult]:
-    """Judge whether a standby that takes over would have the slot."""
+def _check_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[CheckResult]:
+    """Check whether a standby that takes over would have the slot."""
     if not server.standbys:
         return
     names = format_names(tuple(standby.name for standby in server.standbys))
@@ -342,7 +310,7 @@ def _find_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[Chec
         advice = (
             "Upgrade to PostgreSQL 17 or later. After a failover, `rowtide cdc reinitialize --difference` continues."
         )
-        yield CheckResult(Code.FAILOVER_WITHOUT_SLOTS, State.WARNING, _SERVER, message, Advice(advice))
+        yield warning(Code.FAILOVER_WITHOUT_SLOTS, _SERVER, message, advice)
         return
     if server.syncs_slots is False:
         without_slot = [standby.name for standby in server.standbys if standby.slot is None]
@@ -351,7 +319,7 @@ def _find_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[Chec
         lacking += ["primary_slot_name"] if without_slot else []
         message = f"{lost}: no standby keeps a copy of it ({names}); lacking there: {format_names(tuple(lacking))}"
         advice = "Run `rowtide check` with the standby's URL: it prints the statements."
-        yield CheckResult(Code.FAILOVER_LOSES_SLOT, State.WARNING, _SERVER, message, Advice(advice))
+        yield warning(Code.FAILOVER_LOSES_SLOT, _SERVER, message, advice)
 
 
 def _present_standbys(server: ServerFacts) -> list[str]:

@@ -16,14 +16,7 @@ from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
-OUR_SCHEMAS = (
-    catalogue.SCHEMA,
-    definitions.SCHEMA,
-    DISTRIBUTION_SCHEMA,
-    SUBSCRIBER_SCHEMA,
-    MERGE_SCHEMA,
-    clock.SCHEMA,
-)
+OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCRIBER_SCHEMA, MERGE_SCHEMA, clock.SCHEMA)
 """Schemas that rowtide makes: their tables are not proposed for capture."""
 
 

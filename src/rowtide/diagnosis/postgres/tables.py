@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count as numbers_from
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance
@@ -34,10 +34,12 @@ from rowtide.diagnosis.result import (
     Remediation,
     Sql,
     State,
+    note,
     of_error,
     quote_table,
     shell,
     table_subject,
+    warning,
 )
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
@@ -47,34 +49,28 @@ _REPLACED = {CAPTURE: Code.INSTANCE_TABLE_REPLACED, REPLICATION: Code.ARTICLE_TA
 _READ = {CAPTURE: "captured", REPLICATION: "published"}
 
 
-def find_in_members(members: Iterable[MemberFacts], feature: str | None = None) -> Iterator[CheckResult]:
-    """Judge the members of a feature, or all: whether their names belong to other tables, and what they do not see."""
+def check_members(members: Iterable[MemberFacts], feature: str | None = None) -> Iterator[CheckResult]:
+    """Check the members of a feature, or all: whether their names belong to other tables, and what they do not see."""
     for member in members:
         if member.feature in _NOUNS and feature in (None, member.feature):
-            yield from _find_namesake(member)
+            yield from _check_namesake(member)
             if member.table is not None:
-                yield from warn_of_child_tables(
+                yield from check_child_tables(
                     member.table, f"{_NOUNS[member.feature]} {member.name}", _READ[member.feature]
                 )
 
 
-def warn_of_child_tables(table: SourceTable, subject: str, read: str) -> Iterator[CheckResult]:
+def check_child_tables(table: SourceTable, subject: str, read: str) -> Iterator[CheckResult]:
     """Say that rows of the tables that inherit from one are not its own in the log."""
     if table.child_tables:
         message = (
             f"rows of the tables that inherit from {table.qualified_name} are not {read} with it, though a query of it "
             f"returns them: {format_names(table.child_tables)}"
         )
-        yield CheckResult(
-            Code.CHILD_TABLES_NOT_READ,
-            State.HEALTHY,
-            subject,
-            message,
-            Advice("Have those tables read too, each by itself."),
-        )
+        yield note(Code.CHILD_TABLES_NOT_READ, subject, message, "Have those tables read too, each by itself.")
 
 
-def _find_namesake(member: MemberFacts) -> Iterator[CheckResult]:
+def _check_namesake(member: MemberFacts) -> Iterator[CheckResult]:
     """A table that is swapped in, or made again, has the name and not the changes of the one that is read."""
     if not member.has_namesake:
         return
@@ -118,7 +114,7 @@ _ANY_NAME = "check"
 _NOT_IN_NAME = re.compile(r"[^\w-]+")
 
 
-def find_refusals(facts: TableFacts) -> Iterator[CheckResult]:
+def check_enabling(facts: TableFacts) -> Iterator[CheckResult]:
     """Say everything that would be refused, not only the first; of a table of the wrong kind nothing else."""
     refusal = refuse_kind(facts.table)
     if refusal is not None:
@@ -126,8 +122,8 @@ def find_refusals(facts: TableFacts) -> Iterator[CheckResult]:
             Code.TABLE_REFUSED, _severity(facts), table_subject(facts.table), refusal, _remediate_kind(facts.table)
         )
         return
-    yield from _find_refused_columns(facts)
-    yield from _find_default_name(facts.table)
+    yield from _check_columns(facts)
+    yield from _check_default_name(facts.table)
 
 
 def refuse_kind(table: SourceTable) -> RowtideError | None:
@@ -137,7 +133,7 @@ def refuse_kind(table: SourceTable) -> RowtideError | None:
     return None if isinstance(refusal, NoColumns) and table.columns else refusal
 
 
-def find_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
+def check_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
     """Names of instances are compared without regard to case, and do not say where the schema ends."""
     instances = facts.capture.instances if facts.capture is not None else ()
     taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
@@ -148,9 +144,7 @@ def find_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
             free = _number(name, taken)
             taken[free.lower()] = table.qualified_name
             message = f"its capture instance would be called {name}, as that of {other}"
-            yield CheckResult(
-                Code.INSTANCE_NAME_SHARED, State.WARNING, table_subject(table), message, _enable(table, free)
-            )
+            yield warning(Code.INSTANCE_NAME_SHARED, table_subject(table), message, _enable(table, free))
 
 
 def _severity(facts: TableFacts) -> State:
@@ -158,7 +152,7 @@ def _severity(facts: TableFacts) -> State:
     return State.FAILING if facts.is_wanted else State.WARNING
 
 
-def _find_refused_columns(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_columns(facts: TableFacts) -> Iterator[CheckResult]:
     """Ask for each column by itself: `enable-table` names only the first that it refuses."""
     for column in facts.table.columns:
         refusal = _refuse_column(facts.table, column)
@@ -220,7 +214,7 @@ def _free_columns(table: SourceTable) -> list[str]:
     return [name for name, refusal in refusals if not isinstance(refusal, ColumnNameReserved)]
 
 
-def _find_default_name(table: SourceTable) -> Iterator[CheckResult]:
+def _check_default_name(table: SourceTable) -> Iterator[CheckResult]:
     refusal = _refuse_name(table)
     if refusal is not None:
         yield of_error(Code.INSTANCE_NAME_REFUSED, State.WARNING, table_subject(table), refusal, _enable(table))
@@ -247,7 +241,7 @@ def _default_name(table: SourceTable) -> str:
 
 
 def _number(name: str, taken: Collection[str]) -> str:
-    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in count(2))
+    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in numbers_from(2))
     return next(candidate for candidate in candidates if candidate.lower() not in taken)
 
 
@@ -255,35 +249,35 @@ _CHARACTERS = re.compile(r"(character varying|character|text|name|uuid)(\(\d+\))
 """Types whose text form is what everybody expects."""
 
 
-def find_in_tables(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Judge the tables, each by itself, then together."""
+def check_tables(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    """Check the tables, each by itself, then together."""
     instances = facts.capture.instances if facts.capture is not None else ()
     reduced = {one.source_id for one in instances if one.definition is not None and one.definition.supports_net_changes}
     for table in facts.tables:
-        yield from find_in_table(table, has_net_changes=table.table.source_id in reduced)
-    yield from find_name_clashes(facts)
-    yield from _tell_identities(facts.tables)
+        yield from check_table(table, has_net_changes=table.table.source_id in reduced)
+    yield from check_name_clashes(facts)
+    yield from _check_identities(facts.tables)
     if facts.foreign_tables:
         message = f"the rows of {format_names(facts.foreign_tables)} are on another server, whose log has their changes"
-        yield CheckResult(Code.FOREIGN_TABLES, State.HEALTHY, "foreign tables", message, Advice("Capture them there."))
+        yield note(Code.FOREIGN_TABLES, "foreign tables", message, "Capture them there.")
 
 
-def find_in_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator[CheckResult]:
-    """Judge one table by itself; `has_net_changes` says that an instance of it has them."""
+def check_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator[CheckResult]:
+    """Check one table by itself; `has_net_changes` says that an instance of it has them."""
     if not facts.is_captured:
-        yield from find_refusals(facts)
+        yield from check_enabling(facts)
         if refuse_kind(facts.table) is not None:
             return
-        yield from _find_out_of_line(facts)
-        yield from warn_of_child_tables(facts.table, table_subject(facts.table), "captured")
-    yield from _find_partitions(facts)
+        yield from _check_toast(facts)
+        yield from check_child_tables(facts.table, table_subject(facts.table), "captured")
+    yield from _check_partitions(facts)
     if not has_net_changes:
-        yield from _find_missing_key(facts)
-    yield from _tell_names(facts.table)
-    yield from _tell_texts(facts.table)
+        yield from _check_key(facts)
+    yield from _check_column_names(facts.table)
+    yield from _check_texts(facts.table)
 
 
-def _find_out_of_line(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_toast(facts: TableFacts) -> Iterator[CheckResult]:
     """A full identity makes the server read and log what it stores out of line, at every update and delete."""
     if facts.table.identity == FULL_IDENTITY or not facts.out_of_line_bytes:
         return
@@ -292,7 +286,7 @@ def _find_out_of_line(facts: TableFacts) -> Iterator[CheckResult]:
         f"and of this table's values {format_bytes(facts.out_of_line_bytes)} are stored out of line"
     )
     advice = "Keep rarely changed large values in a table of their own, if updates beside them are frequent."
-    yield CheckResult(Code.TOAST_LOGGED, State.WARNING, table_subject(facts.table), message, Advice(advice))
+    yield warning(Code.TOAST_LOGGED, table_subject(facts.table), message, advice)
 
 
 def _width(facts: TableFacts) -> str:
@@ -302,7 +296,7 @@ def _width(facts: TableFacts) -> str:
     return f", {format_bytes(facts.row_width + facts.out_of_line_bytes / facts.row_count)} on average"
 
 
-def _tell_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
+def _check_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
     changing = tuple(
         facts
         for facts in tables
@@ -316,10 +310,10 @@ def _tell_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
         message = (
             f"enabling sets replica identity full for {names}: updates and deletes then log the whole old row{width}"
         )
-        yield CheckResult(Code.IDENTITY_CHANGES, State.HEALTHY, "tables", message)
+        yield note(Code.IDENTITY_CHANGES, "tables", message)
 
 
-def _find_partitions(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_partitions(facts: TableFacts) -> Iterator[CheckResult]:
     """The log carries old rows by the replica identity of the partition that holds them, not the root's.
 
     A root whose own identity is not full is captured by keys.
@@ -334,10 +328,10 @@ def _find_partitions(facts: TableFacts) -> Iterator[CheckResult]:
                 "change rows of its updates and deletes lack the old values"
             )
             remediation = Sql((f"alter table {name} replica identity full;",), AS_OWNER)
-            yield CheckResult(Code.PARTITION_IDENTITY, State.WARNING, table_subject(facts.table), message, remediation)
+            yield warning(Code.PARTITION_IDENTITY, table_subject(facts.table), message, remediation)
 
 
-def _find_missing_key(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_key(facts: TableFacts) -> Iterator[CheckResult]:
     if facts.table.key_columns:
         return
     message = (
@@ -346,27 +340,28 @@ def _find_missing_key(facts: TableFacts) -> Iterator[CheckResult]:
     )
     if facts.unique_key:
         columns = ", ".join(map(quote, facts.unique_key))
-        note = f"{AS_OWNER}; then disable its instances and enable them again" if facts.is_captured else AS_OWNER
-        remediation: Remediation = Sql((f"alter table {quote_table(facts.table)} add primary key ({columns});",), note)
+        as_whom = f"{AS_OWNER}; then disable its instances and enable them again" if facts.is_captured else AS_OWNER
+        remediation: Remediation = Sql(
+            (f"alter table {quote_table(facts.table)} add primary key ({columns});",), as_whom
+        )
     else:
         remediation = Advice("Give it one; an instance that is enabled afterwards has them.")
-    yield CheckResult(Code.PRIMARY_KEY_MISSING, State.HEALTHY, table_subject(facts.table), message, remediation)
+    yield note(Code.PRIMARY_KEY_MISSING, table_subject(facts.table), message, remediation)
 
 
-def _tell_names(table: SourceTable) -> Iterator[CheckResult]:
+def _check_column_names(table: SourceTable) -> Iterator[CheckResult]:
     names = [column.name for column in table.columns]
     renamed = [(name, lake) for name, lake in zip(names, name_for_readers(names), strict=True) if name != lake]
     if renamed:
         pairs = ", ".join(f"{name} is {lake}" for name, lake in renamed)
-        yield CheckResult(
+        yield note(
             Code.COLUMN_NAMES_DIFFER_IN_CASE,
-            State.HEALTHY,
             table_subject(table),
             f"names that differ only in case: in the lake {pairs}",
         )
 
 
-def _tell_texts(table: SourceTable) -> Iterator[CheckResult]:
+def _check_texts(table: SourceTable) -> Iterator[CheckResult]:
     texts = tuple(
         f"{column.name} ({column.type_text})"
         for column in table.columns
@@ -374,4 +369,4 @@ def _tell_texts(table: SourceTable) -> Iterator[CheckResult]:
     )
     if texts:
         message = f"held in the lake as the text that the server prints: {format_names(texts)}"
-        yield CheckResult(Code.COLUMNS_HELD_AS_TEXT, State.HEALTHY, table_subject(table), message)
+        yield note(Code.COLUMNS_HELD_AS_TEXT, table_subject(table), message)

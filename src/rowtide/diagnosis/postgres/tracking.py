@@ -8,7 +8,7 @@ from dataclasses import replace
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.access import find_others_tables
+from rowtide.diagnosis.postgres.access import check_owners
 from rowtide.diagnosis.postgres.facts import (
     CandidateFacts,
     DatabaseFacts,
@@ -26,17 +26,21 @@ from rowtide.diagnosis.result import (
     Remediation,
     Sql,
     State,
+    failing,
+    note,
     of_error,
     quote_table,
     set_and_restart,
     shell,
     table_subject,
+    unknown,
+    warning,
 )
 from rowtide.diagnosis.tracked_tables import (
     TrackingLoss,
+    check_format,
+    check_tracked,
     enable,
-    find_in_tracked,
-    find_refusal,
     move_beside,
     remediate_loss,
     subject_of,
@@ -51,50 +55,46 @@ BIG_TABLE_BYTES = 1 << 30
 LOW_CORRELATION = 0.5
 
 
-def find_in_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Judge what is tracked, and tables that were named and may come to be."""
+def check_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    """Check what is tracked, and tables that were named and may come to be."""
     tracking = facts.tracking
     if not tracking.is_readable:
-        yield tell_unreadable()
+        yield tracking_unreadable()
     if tracking.tables:
-        yield from _find_in_server(facts, tracking)
+        yield from _check_server(facts, tracking)
     if tracking.tables or tracking.candidates:
-        yield from _find_whole_publications(tracking)
-    yield from find_refusal(tracking.refusal)
+        yield from _check_whole_publications(tracking)
+    yield from check_format(tracking.refusal)
     for table in tracking.tables:
-        yield from _find_in_tracked(table)
+        yield from _check_tracked(table)
     for candidate in tracking.candidates:
-        yield from _find_in_candidate(candidate, tracking)
+        yield from _check_candidate(candidate, tracking)
     if not facts.wants_capture:
-        yield from _find_rights(facts)
+        yield from _check_rights(facts)
 
 
-def tell_unreadable() -> CheckResult:
+def tracking_unreadable() -> CheckResult:
     """Return what is said where the role may not read what is tracked."""
     message = "this role may not read the schema rowtide_tracking"
-    advice = Advice("Ask as the role that tracks the tables.")
-    return CheckResult(Code.TRACKING_UNREADABLE, State.UNKNOWN, "tracking", message, advice)
+    advice = "Ask as the role that tracks the tables."
+    return unknown(Code.TRACKING_UNREADABLE, "tracking", message, advice)
 
 
-def _find_in_server(facts: DatabaseFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
+def _check_server(facts: DatabaseFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
     if facts.server.identity.in_recovery:
         message = (
             "it is a standby: it gives no anchors, because its snapshots do not know what is in progress (RT-1108)"
         )
-        yield CheckResult(
-            Code.TRACKING_ON_STANDBY, State.HEALTHY, "server", message, Advice("Enumerate changes on its primary.")
-        )
+        yield note(Code.TRACKING_ON_STANDBY, "server", message, "Enumerate changes on its primary.")
     if not tracking.has_commit_times:
         message = (
             "track_commit_timestamp is off: transactions that committed between two anchors have their CSNs "
             "in the order of their BSNs, not in that of their commits"
         )
-        yield CheckResult(
-            Code.COMMIT_TIMES_OFF, State.HEALTHY, "server", message, set_and_restart("track_commit_timestamp", "on")
-        )
+        yield note(Code.COMMIT_TIMES_OFF, "server", message, set_and_restart("track_commit_timestamp", "on"))
 
 
-def _find_whole_publications(tracking: TrackingFacts) -> Iterator[CheckResult]:
+def _check_whole_publications(tracking: TrackingFacts) -> Iterator[CheckResult]:
     """Wherever the stamps are kept: tombstones are in a table of their own."""
     for name in tracking.whole_publications:
         message = (
@@ -102,57 +102,51 @@ def _find_whole_publications(tracking: TrackingFacts) -> Iterator[CheckResult]:
             "a subscriber that lacks them stops"
         )
         advice = "Publish tables or schemas by their names, or make that schema at the subscriber, too."
-        yield CheckResult(Code.TRACKING_PUBLISHED, State.WARNING, f"publication {name}", message, Advice(advice))
+        yield warning(Code.TRACKING_PUBLISHED, f"publication {name}", message, advice)
 
 
-def find_losses(facts: TrackedTableFacts) -> Iterator[CheckResult]:
-    """Judge whether a table is tracked still, and its tombstones."""
+def check_losses(facts: TrackedTableFacts) -> Iterator[CheckResult]:
+    """Check whether a table is tracked still, and its tombstones."""
     tracked = facts.base.tracked
     if facts.lost_names and facts.base.loss is not None:
-        yield _judge_lost_names(tracked, facts.lost_names, facts.base.loss)
+        yield _check_lost_names(tracked, facts.lost_names, facts.base.loss)
     else:
-        yield from find_in_tracked(facts.base)
+        yield from check_tracked(facts.base)
 
 
-def _find_in_tracked(facts: TrackedTableFacts) -> Iterator[CheckResult]:
+def _check_tracked(facts: TrackedTableFacts) -> Iterator[CheckResult]:
     tracked = facts.base.tracked
-    yield from find_losses(facts)
+    yield from check_losses(facts)
     if facts.table is not None and facts.stamps is not None:
         name = quote_table(facts.table)
-        yield from _find_in_stamps(tracked, name, facts.stamps)
+        yield from _check_stamps(tracked, name, facts.stamps)
         if tracked.storage is Storage.ROW:
             beside = move_beside(tracked, name, _index(tracked))
-            yield from _find_readers(subject_of(tracked), facts.readers, _keep_beside(facts.table, beside))
+            yield from _check_readers(subject_of(tracked), facts.readers, _keep_beside(facts.table, beside))
 
 
-def _judge_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: TrackingLoss) -> CheckResult:
+def _check_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: TrackingLoss) -> CheckResult:
     what = "deletes" if tracked.storage is Storage.ROW else "all writes"
     message = (
         f"{what} of it fail: its triggers go by {format_names(names)}, which it has not any more; "
         "its tracking is lost (RT-6106)"
     )
-    return CheckResult(
-        Code.TRACKED_WRITES_FAIL, State.FAILING, subject_of(tracked), message, remediate_loss(tracked, loss)
-    )
+    return failing(Code.TRACKED_WRITES_FAIL, subject_of(tracked), message, remediate_loss(tracked, loss))
 
 
-def _find_in_stamps(tracked: TrackedTable, table: str, stamps: StampFacts) -> Iterator[CheckResult]:
+def _check_stamps(tracked: TrackedTable, table: str, stamps: StampFacts) -> Iterator[CheckResult]:
     if not stamps.has_whole_index:
         message = "the index on its stamps is missing or half built: each enumeration reads the whole table"
-        yield CheckResult(
-            Code.TRACKING_INDEX_MISSING,
-            State.WARNING,
-            subject_of(tracked),
-            message,
-            shell("rowtide", "tracking", "enable", table),
+        yield warning(
+            Code.TRACKING_INDEX_MISSING, subject_of(tracked), message, shell("rowtide", "tracking", "enable", table)
         )
     is_big = stamps.byte_count >= BIG_TABLE_BYTES
     is_scattered = stamps.correlation is not None and abs(stamps.correlation) < LOW_CORRELATION
     if tracked.index is StampIndex.BRIN and is_big and is_scattered and not stamps.has_row_index:
-        yield _tell_scattered(tracked, stamps)
+        yield _check_scattered(tracked, stamps)
 
 
-def _tell_scattered(tracked: TrackedTable, stamps: StampFacts) -> CheckResult:
+def _check_scattered(tracked: TrackedTable, stamps: StampFacts) -> CheckResult:
     """Building one more index blocks no writers and keeps anchors valid, unlike enabling again with --index btree."""
     stamp = quote(CHANGE_BSN)
     message = (
@@ -161,12 +155,10 @@ def _tell_scattered(tracked: TrackedTable, stamps: StampFacts) -> CheckResult:
         "enabled with --index btree it would have an index of rows, which can be added too"
     )
     statement = f"create index concurrently on {stamps.holder} ({stamp}) where {stamp} is not null;"
-    return CheckResult(
-        Code.TRACKING_SCATTERED, State.HEALTHY, subject_of(tracked), message, Sql((statement,), AS_OWNER)
-    )
+    return note(Code.TRACKING_SCATTERED, subject_of(tracked), message, Sql((statement,), AS_OWNER))
 
 
-def _find_in_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
+def _check_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
     """Of a table that is not tracked: before anything is, only what enabling would do to others."""
     subject = table_subject(facts.table)
     if tracking.is_there and not facts.is_trackable:
@@ -175,10 +167,10 @@ def _find_in_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterat
         return
     if tracking.is_there and not facts.table.key_columns:
         message = "it has no primary key, which would identify its rows"
-        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _remediate_key(facts))
+        yield warning(Code.TRACKING_KEY_MISSING, subject, message, _remediate_key(facts))
     key_type = TrackingKeyType.PRIMARY_KEY if facts.table.key_columns else TrackingKeyType.ROWGUID
     remediation = enable(quote_table(facts.table), key_type=key_type, storage=Storage.SIDE)
-    yield from _find_readers(subject, facts.readers, _keep_beside(facts.table, remediation))
+    yield from _check_readers(subject, facts.readers, _keep_beside(facts.table, remediation))
 
 
 def _remediate_key(facts: CandidateFacts) -> Remediation:
@@ -194,36 +186,30 @@ def _keep_beside(table: SourceTable, command: Command) -> Remediation:
     return Advice("Name its other columns in the publication, or give the three columns to its subscribers first.")
 
 
-def _find_readers(subject: str, readers: Readers, beside: Remediation) -> Iterator[CheckResult]:
+def _check_readers(subject: str, readers: Readers, beside: Remediation) -> Iterator[CheckResult]:
     """Columns in the row go wherever the row goes."""
     if readers.publications:
         message = (
             f"publication {format_names(readers.publications)} sends all its columns, tracking's in the row too: "
             "a subscriber whose table lacks them stops"
         )
-        yield CheckResult(Code.TRACKING_COLUMNS_SENT, State.WARNING, subject, message, beside)
+        yield warning(Code.TRACKING_COLUMNS_SENT, subject, message, beside)
     elif readers.is_captured:
         message = "it is captured: columns of tracking in the row are in the log of every change of it"
-        yield CheckResult(Code.TRACKING_COLUMNS_CAPTURED, State.HEALTHY, subject, message, beside)
+        yield note(Code.TRACKING_COLUMNS_CAPTURED, subject, message, beside)
 
 
-def _find_rights(facts: DatabaseFacts) -> Iterator[CheckResult]:
+def _check_rights(facts: DatabaseFacts) -> Iterator[CheckResult]:
     """Where capture is looked at, the role's rights are judged with it."""
     role, candidates = facts.role, {one.table.source_id for one in facts.tracking.candidates if one.is_trackable}
     if candidates and not role.may_create:
         grant = f"grant create on database {quote(facts.server.identity.database)} to {quote(role.name)};"
         message = f"it may not create in database {facts.server.identity.database}, which enabling begins with"
-        yield CheckResult(
-            Code.CREATE_RIGHT_MISSING,
-            State.FAILING,
-            f"role {role.name}",
-            message,
-            Sql((grant,), "as the database's owner"),
-        )
+        yield failing(Code.CREATE_RIGHT_MISSING, f"role {role.name}", message, Sql((grant,), "as the database's owner"))
     tracked = {one.table.source_id for one in facts.tracking.tables if one.table is not None}
     tables = (replace(table, is_wanted=table.table.source_id in candidates) for table in facts.tables)
     concerned = tuple(table for table in tables if table.is_wanted or table.table.source_id in tracked)
-    yield from find_others_tables(role.name, concerned)
+    yield from check_owners(role.name, concerned)
 
 
 def _index(tracked: TrackedTable) -> StampIndex | None:

@@ -14,15 +14,15 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import Format
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
-from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, find_in_places, find_taken, read_place
+from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, check_places, check_taken, read_place
 from rowtide.diagnosis.postgres.access import (
-    find_for_monitor,
-    find_for_reader,
-    find_in_merge_node,
-    find_in_merged,
-    find_in_names,
-    find_in_role,
-    find_in_subscriber,
+    check_merge_node,
+    check_merged,
+    check_monitor,
+    check_names,
+    check_reader,
+    check_role,
+    check_subscriber,
 )
 from rowtide.diagnosis.postgres.access_facts import (
     find_unreadable_tables,
@@ -32,12 +32,12 @@ from rowtide.diagnosis.postgres.access_facts import (
     read_reader,
     read_subscriber,
 )
-from rowtide.diagnosis.postgres.capture import find_in_capture, without_forbidden
+from rowtide.diagnosis.postgres.capture import check_capture, without_forbidden
 from rowtide.diagnosis.postgres.capture_facts import find_taken_log_store, read_capture, read_places
 from rowtide.diagnosis.postgres.facts import CaptureFacts, DatabaseFacts, TrackingFacts
-from rowtide.diagnosis.postgres.health import judge, judge_lake
+from rowtide.diagnosis.postgres.health import check_lake, check_work
 from rowtide.diagnosis.postgres.reading import complete_work, connected, read_lake, read_work
-from rowtide.diagnosis.postgres.server import find_in_server
+from rowtide.diagnosis.postgres.server import check_server
 from rowtide.diagnosis.postgres.server_facts import (
     is_used_otherwise,
     read_role,
@@ -46,11 +46,11 @@ from rowtide.diagnosis.postgres.server_facts import (
     sees_others,
 )
 from rowtide.diagnosis.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
-from rowtide.diagnosis.postgres.tables import find_in_tables
-from rowtide.diagnosis.postgres.tracking import find_in_tracking
+from rowtide.diagnosis.postgres.tables import check_tables
+from rowtide.diagnosis.postgres.tracking import check_tracking
 from rowtide.diagnosis.postgres.tracking_facts import read_tracking
 from rowtide.diagnosis.purpose import Checked, Purpose
-from rowtide.diagnosis.result import LOG, CheckResult, State, Unread, by_state, of_error, unknown
+from rowtide.diagnosis.result import LOG, CheckResult, State, Unread, by_state, of_error, unread
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
@@ -73,7 +73,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
         with connected(url) as connection:
             return _CHECKS[purpose](connection, url, tables, lake)
     except TextInvalid:
-        found = tuple(find_in_names(read_names(url)))
+        found = tuple(check_names(read_names(url)))
         if not found:
             raise
         return Checked(found)
@@ -82,38 +82,38 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
 def read_health(url: str, areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how what rowtide does in a database works, where it is of some areas. Raises what connecting raises."""
     with connected(url) as connection:
-        return tuple(judge(read_work(connection, url, areas)))
+        return tuple(check_work(read_work(connection, url, areas)))
 
 
-def find(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[CheckResult, ...]:
+def check_facts(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[CheckResult, ...]:
     """Return what the facts mean for a publisher, or a monitor. Pure."""
     if facts.copied is not None:
         in_copy = of_error(Code.DATABASE_COPIED, State.FAILING, "database", facts.copied)
-        return by_state([in_copy, *find_in_tracking(facts)])
-    find_in_log = _find_as_monitor if purpose is Purpose.MONITOR else _find_in_all
-    in_merge = () if facts.merged is None else find_in_merged(facts.merged)
-    in_log = find_in_log(facts) if facts.wants_capture else ()
-    unread = [unknown(code, _UNREAD_SUBJECTS[code], error) for code, error in facts.unread.items()]
-    return by_state([*unread, *in_log, *find_in_tracking(facts), *in_merge])
+        return by_state([in_copy, *check_tracking(facts)])
+    check_log = _check_for_monitor if purpose is Purpose.MONITOR else _check_all
+    in_merge = () if facts.merged is None else check_merged(facts.merged)
+    in_log = check_log(facts) if facts.wants_capture else ()
+    unread_parts = [unread(code, _UNREAD_SUBJECTS[code], error) for code, error in facts.unread.items()]
+    return by_state([*unread_parts, *in_log, *check_tracking(facts), *in_merge])
 
 
-def _find_in_all(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    yield from find_in_server(facts.server, facts.capture)
-    yield from find_in_role(facts)
-    yield from find_in_capture(facts)
-    yield from find_in_places(facts.places)
-    yield from find_taken(facts.place_blockers)
-    yield from find_in_tables(facts)
+def _check_all(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    yield from check_server(facts.server, facts.capture)
+    yield from check_role(facts)
+    yield from check_capture(facts)
+    yield from check_places(facts.places)
+    yield from check_taken(facts.place_blockers)
+    yield from check_tables(facts)
 
 
-def _find_as_monitor(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Judge what there is; what enabling more would take is no concern of a monitor, nor that it may not write."""
+def _check_for_monitor(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    """Check what there is; what enabling more would take is no concern of a monitor, nor that it may not write."""
     if facts.capture is None:
         return
-    yield from find_in_server(facts.server, facts.capture)
-    yield from find_in_capture(replace(facts, capture=without_forbidden(facts.capture)))
-    yield from find_in_places(_look_only(place) for place in facts.places)
-    yield from find_in_tables(facts)
+    yield from check_server(facts.server, facts.capture)
+    yield from check_capture(replace(facts, capture=without_forbidden(facts.capture)))
+    yield from check_places(_look_only(place) for place in facts.places)
+    yield from check_tables(facts)
 
 
 def _look_only(place: Place) -> Place:
@@ -184,31 +184,31 @@ def _read_work(connection: Connection, url: str, facts: DatabaseFacts) -> tuple[
     tracking_unread = facts.unread.get(Code.TRACKING_UNKNOWN)
     tracking = Unread(tracking_unread) if tracking_unread is not None else facts.tracking
     captured = tuple(table for table in facts.tables if table.is_captured)
-    return tuple(judge(complete_work(connection, url, facts.server, capture, tracking, captured, facts.places)))
+    return tuple(check_work(complete_work(connection, url, facts.server, capture, tracking, captured, facts.places)))
 
 
-def _judge_tables(connection: Connection, facts: DatabaseFacts) -> tuple[CheckResult, ...]:
+def _check_named_tables(connection: Connection, facts: DatabaseFacts) -> tuple[CheckResult, ...]:
     """Return what became of the copies, keys and targets of the tables that the user named."""
     capture, named = facts.capture, {table.table.source_id for table in facts.tables}
     if capture is None:
         return ()
     names = {instance.name for instance in capture.instances if instance.source_id in named}
-    return tuple(judge_lake(read_lake(connection, capture).of(names))) if names else ()
+    return tuple(check_lake(read_lake(connection, capture).of(names))) if names else ()
 
 
 def _check_as_publisher(
     purpose: Purpose | None, connection: Connection, url: str, tables: Sequence[str], lake: str | None
 ) -> Checked:
     facts = _read(connection, url, tables, lake, purpose)
-    work = _judge_tables(connection, facts) if tables else _read_work(connection, url, facts)
-    return Checked(find(facts, purpose), facts.role.others, work)
+    work = _check_named_tables(connection, facts) if tables else _read_work(connection, url, facts)
+    return Checked(check_facts(facts, purpose), facts.role.others, work)
 
 
 def _check_as_monitor(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> Checked:
     facts = _read(connection, url, tables, lake, Purpose.MONITOR)
-    own = find_for_monitor(facts.role, sees_others=sees_others(connection))
-    found = (*find(facts, Purpose.MONITOR), *own)
-    work = _judge_tables(connection, facts) if tables else _read_work(connection, url, facts)
+    own = check_monitor(facts.role, sees_others=sees_others(connection))
+    found = (*check_facts(facts, Purpose.MONITOR), *own)
+    work = _check_named_tables(connection, facts) if tables else _read_work(connection, url, facts)
     return Checked(found, facts.role.others, work)
 
 
@@ -217,24 +217,24 @@ def _check_as_reader(connection: Connection, url: str, tables: Sequence[str], _l
     facts = read_reader(connection, role, tables)
     tracking = read_tracking(connection, facts.named, None)
     tracked = [one.table.source_id for one in tracking.tables if one.table is not None]
-    found = find_for_reader(facts, tracking, find_unreadable_tables(connection, tracked))
-    return Checked(tuple(found), role.others, _judge_work(connection, url, tables))
+    found = check_reader(facts, tracking, find_unreadable_tables(connection, tracked))
+    return Checked(tuple(found), role.others, _check_work(connection, url, tables))
 
 
 def _check_as_subscriber(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
     facts = read_subscriber(connection, read_role(connection, None), tables, SUBSCRIBER_SCHEMA)
-    found = find_in_subscriber(facts, SUBSCRIBER_SCHEMA)
-    return Checked(tuple(found), facts.role.others, _judge_work(connection, url, tables))
+    found = check_subscriber(facts, SUBSCRIBER_SCHEMA)
+    return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 
 def _check_as_node(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
     facts = read_node(connection, read_role(connection, None), tables, MERGE_SCHEMA)
-    found = find_in_merge_node(facts, MERGE_SCHEMA)
-    return Checked(tuple(found), facts.role.others, _judge_work(connection, url, tables))
+    found = check_merge_node(facts, MERGE_SCHEMA)
+    return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 
-def _judge_work(connection: Connection, url: str, tables: Sequence[str]) -> tuple[CheckResult, ...]:
-    return () if tables else tuple(judge(read_work(connection, url)))
+def _check_work(connection: Connection, url: str, tables: Sequence[str]) -> tuple[CheckResult, ...]:
+    return () if tables else tuple(check_work(read_work(connection, url)))
 
 
 _CHECKS: Mapping[Purpose | None, _Check] = {

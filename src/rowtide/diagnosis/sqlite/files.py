@@ -8,28 +8,29 @@ from collections.abc import Iterator
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.places import OTHERS
 from rowtide.diagnosis.quantities import format_names
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, State
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, State, failing, note, warning
 from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts
-from rowtide.diagnosis.tracked_tables import enable, find_in_tracked, find_refusal, move_beside
+from rowtide.diagnosis.tracked_tables import check_format, check_tracked, enable, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
 from rowtide.tracking.sqlite.subjects import key_of
 
 
-def find_in_table(facts: TableFacts) -> Iterator[CheckResult]:
-    """Judge one table, whose tracking is not lost."""
+def check_table(facts: TableFacts) -> Iterator[CheckResult]:
+    """Check one table, whose tracking is not lost."""
     key_type = _key_type(facts)
     subject = f"table {facts.table.name}"
     if key_type is None or (facts.tracked is None and key_type is TrackingKeyType.ROWGUID):
         message = "it has no primary key, which would identify its rows"
-        yield CheckResult(Code.TRACKING_KEY_MISSING, State.WARNING, subject, message, _remediate_key(facts, key_type))
+        yield warning(Code.TRACKING_KEY_MISSING, subject, message, _remediate_key(facts, key_type))
     if key_type is None:
         return
     nullable = tuple(column.name for column in key_of(facts.table, key_type) if column.is_nullable)
     if nullable:
-        yield _judge_nulls(subject, nullable)
+        yield _check_nulls(subject, nullable)
     if facts.effects != ColumnEffects():
-        message = f"the columns that tracking adds to a table are felt here: {'; '.join(_tell(facts.effects))}"
-        yield CheckResult(Code.TRACKING_COLUMNS_FELT, State.WARNING, subject, message, _keep_beside(facts, key_type))
+        felt = "; ".join(_describe_effects(facts.effects))
+        message = f"the columns that tracking adds to a table are felt here: {felt}"
+        yield warning(Code.TRACKING_COLUMNS_FELT, subject, message, _keep_beside(facts, key_type))
 
 
 def _key_type(facts: TableFacts) -> TrackingKeyType | None:
@@ -49,13 +50,13 @@ def _remediate_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Remed
     return Advice(advice)
 
 
-def _judge_nulls(subject: str, columns: tuple[str, ...]) -> CheckResult:
+def _check_nulls(subject: str, columns: tuple[str, ...]) -> CheckResult:
     message = f"its key may be null ({format_names(columns)}): rows with a null in it cannot be identified"
     advice = "Re-create the table with a key that is not null, if programs leave it out."
-    return CheckResult(Code.TRACKING_KEY_NULLABLE, State.WARNING, subject, message, Advice(advice))
+    return warning(Code.TRACKING_KEY_NULLABLE, subject, message, advice)
 
 
-def _tell(effects: ColumnEffects) -> Iterator[str]:
+def _describe_effects(effects: ColumnEffects) -> Iterator[str]:
     if effects.broken:
         names = format_names(effects.broken)
         yield f"SQLite refuses statements of {names}, which rely on the number of its columns"
@@ -79,36 +80,30 @@ _WRITE_AHEAD = (None, "wal")
 _KINDS = {"view": "a view", "virtual": "a virtual table", "shadow": "where a virtual table keeps its rows"}
 
 
-def find_in_file(facts: FileFacts) -> Iterator[CheckResult]:
-    """Judge the file and its tables."""
-    yield from _find_untrackable(facts)
-    yield from _find_journal(facts)
-    yield from _find_readers(facts)
-    yield from find_refusal(facts.refusal)
+def check_file(facts: FileFacts) -> Iterator[CheckResult]:
+    """Check the file and its tables."""
+    yield from _check_untrackable(facts)
+    yield from _check_journal(facts)
+    yield from _check_mode(facts)
+    yield from check_format(facts.refusal)
     for tracked in facts.tracked:
-        yield from find_in_tracked(tracked)
+        yield from check_tracked(tracked)
     lost = {tracked.tracked.name for tracked in facts.tracked if tracked.loss is not None}
     for table in facts.tables:
         if table.table.name not in lost and facts.refusal is None:
-            yield from find_in_table(table)
+            yield from check_table(table)
 
 
-def _find_untrackable(facts: FileFacts) -> Iterator[CheckResult]:
+def _check_untrackable(facts: FileFacts) -> Iterator[CheckResult]:
     for name, kind in facts.untrackable.items():
         message = f"it cannot be tracked: it is {_KINDS[kind]}, on which SQLite has no triggers of rows"
-        yield CheckResult(
-            Code.TRACKING_REFUSED,
-            State.FAILING,
-            f"table {name}",
-            message,
-            Advice("Track the tables that its rows come from."),
-        )
+        yield failing(Code.TRACKING_REFUSED, f"table {name}", message, "Track the tables that its rows come from.")
     if facts.virtual_tables:
         message = f"{format_names(facts.virtual_tables)} cannot be tracked: SQLite has no triggers on virtual tables"
-        yield CheckResult(Code.VIRTUAL_TABLES, State.HEALTHY, "virtual tables", message)
+        yield note(Code.VIRTUAL_TABLES, "virtual tables", message)
 
 
-def _find_readers(facts: FileFacts) -> Iterator[CheckResult]:
+def _check_mode(facts: FileFacts) -> Iterator[CheckResult]:
     """Warn of a subscriber, which is a copy, that every user of the machine may read; tell of a file of one's own."""
     if facts.mode is not None and facts.mode & OTHERS:
         severity = State.WARNING if facts.is_subscriber else State.HEALTHY
@@ -116,11 +111,11 @@ def _find_readers(facts: FileFacts) -> Iterator[CheckResult]:
         yield CheckResult(Code.PLACE_PUBLIC, severity, "file", message, Command(f"chmod o= {shlex.quote(facts.path)}"))
 
 
-def _find_journal(facts: FileFacts) -> Iterator[CheckResult]:
+def _check_journal(facts: FileFacts) -> Iterator[CheckResult]:
     if facts.journal_mode not in _WRITE_AHEAD:
         message = (
             f"its journal is of the mode {facts.journal_mode}: programs that write wait while changes are enumerated, "
             "until these are in a temporary table"
         )
-        note = "at a moment when no other program has it open; not for files on network file systems"
-        yield CheckResult(Code.FILE_JOURNAL, State.WARNING, "file", message, Sql(("pragma journal_mode = wal;",), note))
+        when = "at a moment when no other program has it open; not for files on network file systems"
+        yield warning(Code.FILE_JOURNAL, "file", message, Sql(("pragma journal_mode = wal;",), when))

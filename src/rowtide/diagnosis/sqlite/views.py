@@ -13,13 +13,13 @@ from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
 from rowtide.databases.sqlite.errors import translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import NotAPublisher, NothingForLake
-from rowtide.diagnosis.merge import MergeFacts, judge_merge, read_merge
-from rowtide.diagnosis.places import Place, judge_place, read_place
+from rowtide.diagnosis.merge import MergeFacts, check_merge, read_merge
+from rowtide.diagnosis.places import Place, check_room, read_place
 from rowtide.diagnosis.purpose import Checked, Purpose
-from rowtide.diagnosis.result import CheckResult, Unread, attempt, by_state, nothing_enabled, unknown
+from rowtide.diagnosis.result import CheckResult, Unread, attempt, by_state, if_read, nothing_enabled
 from rowtide.diagnosis.sqlite.file_facts import read_all_tracked, read_file
-from rowtide.diagnosis.sqlite.files import find_in_file
-from rowtide.diagnosis.tracked_tables import TrackedFacts, find_in_tracked, find_refusal, judge_tracking
+from rowtide.diagnosis.sqlite.files import check_file
+from rowtide.diagnosis.tracked_tables import TrackedFacts, check_format, check_tracked, check_tracked_tables
 from rowtide.tracking.sqlite import system_tables
 
 
@@ -39,7 +39,7 @@ def read_health(url: str, _areas: Collection[Area] = ALL_AREAS) -> tuple[CheckRe
         refusal = system_tables.find_refusal(connection)
         tracked = read_all_tracked(connection) if refusal is None else ()
         path = path_of(connection)
-    return tuple(judge(_complete(url, path, refusal, tracked)))
+    return tuple(check_work(_complete(url, path, refusal, tracked)))
 
 
 def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None) -> Checked:
@@ -55,26 +55,23 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
         if purpose is Purpose.PUBLISHER:
             raise NotAPublisher(path_of(connection))
         facts = read_file(connection, tables)
-    work = () if tables else tuple(judge(_complete(url, facts.path, facts.refusal, facts.tracked)))
+    work = () if tables else tuple(check_work(_complete(url, facts.path, facts.refusal, facts.tracked)))
     if purpose is not None and not tables:
         tracked = {one.tracked.name for one in facts.tracked}
         tables_left = tuple(table for table in facts.tables if table.table.name in tracked)
         facts = replace(facts, tables=tables_left, virtual_tables=())
-    return Checked(by_state(find_in_file(facts)), work=work)
+    return Checked(by_state(check_file(facts)), work=work)
 
 
-def judge(facts: WorkFacts) -> Iterator[CheckResult]:
+def check_work(facts: WorkFacts) -> Iterator[CheckResult]:
     """Return how what rowtide does in a file works. Pure."""
     if not (facts.refusal or facts.tracked or facts.merge):
         yield nothing_enabled()
-    tables = [(one, tuple(find_in_tracked(one))) for one in facts.tracked]
-    yield from judge_tracking(find_refusal(facts.refusal), tables)
-    if isinstance(facts.merge, Unread):
-        yield unknown(Code.MERGE_UNKNOWN, "merge", facts.merge.error)
-    elif facts.merge is not None:
-        yield from judge_merge(facts.merge)
+    tables = [(one, tuple(check_tracked(one))) for one in facts.tracked]
+    yield from check_tracked_tables(check_format(facts.refusal), tables)
+    yield from if_read(facts.merge, Code.MERGE_UNKNOWN, "merge", check_merge)
     if facts.place is not None:
-        yield from judge_place(facts.place)
+        yield from check_room(facts.place)
 
 
 @contextmanager

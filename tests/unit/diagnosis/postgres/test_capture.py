@@ -12,7 +12,7 @@ from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
-from rowtide.diagnosis.postgres.capture import find_in_capture
+from rowtide.diagnosis.postgres.capture import check_capture
 from rowtide.diagnosis.postgres.facts import CapturedInstance, RuleFacts, SlotFacts
 from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.log.errors import (
@@ -34,27 +34,27 @@ COMPARABLE = captured_instance(definition=instance(table=MADE), is_copied=True)
 
 
 def findings_of_slot(slot: SlotFacts, rate: float | None = None) -> list[CheckResult]:
-    return list(find_in_capture(database(server=server(wal_bytes_per_s=rate), capture=capture(slot=slot))))
+    return list(check_capture(database(server=server(wal_bytes_per_s=rate), capture=capture(slot=slot))))
 
 
 def findings_of_instance(present: SourceTable | None, recorded: CapturedInstance = DEFINED) -> list[CheckResult]:
     tables = (table(present, is_captured=True),) if present is not None else ()
-    return list(find_in_capture(database(tables=tables, capture=capture(instances=(recorded,)))))
+    return list(check_capture(database(tables=tables, capture=capture(instances=(recorded,)))))
 
 
 def mend_of(present: SourceTable) -> str:
-    (finding,) = findings_of_instance(present)
-    assert finding.state is State.FAILING
-    return str(finding.remediation)
+    (result,) = findings_of_instance(present)
+    assert result.state is State.FAILING
+    return str(result.remediation)
 
 
 def test_a_schema_of_our_name_stops_enabling() -> None:
-    (finding,) = find_in_capture(database(taken_schemas=("cdc",)))
-    assert (finding.state, finding.message) == (
+    (result,) = check_capture(database(taken_schemas=("cdc",)))
+    assert (result.state, result.message) == (
         State.FAILING,
         "the database has a schema cdc that rowtide did not make, or that was restored without its rows",
     )
-    assert str(finding.remediation) == 'alter schema "cdc" rename to "cdc_earlier"; -- as its owner'
+    assert str(result.remediation) == 'alter schema "cdc" rename to "cdc_earlier"; -- as its owner'
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
     ],
 )
 def test_what_only_a_new_epoch_mends_is_reinitialized(blocker: RowtideError, subject: str) -> None:
-    (finding,) = find_in_capture(database(capture=capture(blockers=(blocker,))))
-    assert (finding.state, finding.subject, str(finding.remediation)) == (
+    (result,) = check_capture(database(capture=capture(blockers=(blocker,))))
+    assert (result.state, result.subject, str(result.remediation)) == (
         State.FAILING,
         subject,
         "rowtide cdc reinitialize",
@@ -84,27 +84,27 @@ def test_what_only_a_new_epoch_mends_is_reinitialized(blocker: RowtideError, sub
     ],
 )
 def test_possible_copy_of_a_server_is_adopted_not_reinitialized(blocker: RowtideError, subject: str) -> None:
-    (finding,) = find_in_capture(database(capture=capture(blockers=(blocker,))))
-    assert (finding.state, finding.subject, str(finding.remediation)) == (State.FAILING, subject, blocker.filled_hint)
+    (result,) = check_capture(database(capture=capture(blockers=(blocker,))))
+    assert (result.state, result.subject, str(result.remediation)) == (State.FAILING, subject, blocker.filled_hint)
     assert "rowtide adopt" in blocker.filled_hint
     assert "reinitialize`" not in blocker.filled_hint
 
 
 @pytest.mark.parametrize(("enabled", "options"), [(COMPARABLE, " --difference"), (DEFINED, "")])
 def test_lost_slot_is_bridged_where_tables_can_be_compared(enabled: CapturedInstance, options: str) -> None:
-    found = find_in_capture(database(capture=capture(blockers=(SlotMissing("s"),), instances=(enabled,))))
-    assert f"rowtide cdc reinitialize{options}" in [str(finding.remediation) for finding in found]
+    found = check_capture(database(capture=capture(blockers=(SlotMissing("s"),), instances=(enabled,))))
+    assert f"rowtide cdc reinitialize{options}" in [str(result.remediation) for result in found]
 
 
 def test_enabling_that_was_interrupted_is_completed() -> None:
-    found = find_in_capture(database(capture=capture(slot=None, blockers=(ManifestMissing("/log"), SlotMissing("s")))))
-    assert [str(finding.remediation) for finding in found] == ["rowtide cdc enable-db --lake /lake"] * 2
+    found = check_capture(database(capture=capture(slot=None, blockers=(ManifestMissing("/log"), SlotMissing("s")))))
+    assert [str(result.remediation) for result in found] == ["rowtide cdc enable-db --lake /lake"] * 2
 
 
 def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
     error = ManifestCorrupt("manifest/1", "it is missing")
-    (finding,) = find_in_capture(database(capture=capture(blockers=(error,))))
-    assert (finding.subject, finding.remediation) == ("log store", Advice(error.filled_hint))
+    (result,) = check_capture(database(capture=capture(blockers=(error,))))
+    assert (result.subject, result.remediation) == ("log store", Advice(error.filled_hint))
 
 
 def test_a_slot_with_room_has_no_findings() -> None:
@@ -122,14 +122,14 @@ def test_a_slot_with_room_has_no_findings() -> None:
     ],
 )
 def test_a_slot_that_is_soon_lost_is_warned_of(slot: SlotFacts, rate: float | None, words: str) -> None:
-    (finding,) = findings_of_slot(slot, rate)
-    assert (finding.state, str(finding.remediation)) == (State.WARNING, "rowtide cdc run")
-    assert words in finding.message
+    (result,) = findings_of_slot(slot, rate)
+    assert (result.state, str(result.remediation)) == (State.WARNING, "rowtide cdc run")
+    assert words in result.message
 
 
 def test_much_wal_that_is_kept_for_the_slot_is_reported() -> None:
-    (finding,) = findings_of_slot(SlotFacts("s", "extended", None, 3 * GIBIBYTE))
-    assert (finding.state, finding.message) == (State.HEALTHY, "the server keeps 3 GiB of WAL for it")
+    (result,) = findings_of_slot(SlotFacts("s", "extended", None, 3 * GIBIBYTE))
+    assert (result.state, result.message) == (State.HEALTHY, "the server keeps 3 GiB of WAL for it")
 
 
 def test_a_table_that_is_as_it_was_has_no_findings() -> None:
@@ -139,13 +139,13 @@ def test_a_table_that_is_as_it_was_has_no_findings() -> None:
 def test_an_instance_the_log_reader_has_not_read_is_reported() -> None:
     for log_reader, severity in {None: State.WARNING, "host pid 1": State.HEALTHY}.items():
         facts = capture(instances=(captured_instance(),), log_reader=log_reader, state=open_state())
-        (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
-        assert (finding.state, str(finding.remediation)) == (severity, "rowtide cdc run")
+        (result,) = check_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
+        assert (result.state, str(result.remediation)) == (severity, "rowtide cdc run")
 
 
 def test_without_the_log_store_nothing_is_said_of_an_instance() -> None:
     facts = capture(instances=(captured_instance(),), state=None)
-    assert not list(find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts)))
+    assert not list(check_capture(database(tables=(table(NOW, is_captured=True),), capture=facts)))
 
 
 def test_an_identity_that_is_no_longer_full_is_made_full() -> None:
@@ -165,31 +165,31 @@ def test_names_and_types_follow_and_are_no_finding(altered: SourceTable) -> None
 
 
 def test_captured_columns_that_are_gone_are_reported() -> None:
-    (finding,) = findings_of_instance(replace(NOW, columns=NOW.columns[:1]))
-    assert (finding.state, finding.message) == (
+    (result,) = findings_of_instance(replace(NOW, columns=NOW.columns[:1]))
+    assert (result.state, result.message) == (
         State.HEALTHY,
         "captured columns are gone from its table, and null since: name",
     )
 
 
 def test_missing_event_triggers_are_warned_of() -> None:
-    (finding,) = find_in_capture(database(capture=capture(has_triggers=False)))
-    assert (finding.state, str(finding.remediation)) == (State.WARNING, "rowtide cdc enable-db --lake /lake")
-    assert "statements are inferred from the rows that follow" in finding.message
+    (result,) = check_capture(database(capture=capture(has_triggers=False)))
+    assert (result.state, str(result.remediation)) == (State.WARNING, "rowtide cdc enable-db --lake /lake")
+    assert "statements are inferred from the rows that follow" in result.message
 
 
 def test_rules_whose_tables_join_late_or_not_are_warned_of() -> None:
     failed = RuledTable("public.*", "public", "A b", "failed", "RT-22932: no name.", datetime.now(UTC))
-    late, table = find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), False, (failed,)))))  # noqa: FBT003
+    late, table = check_capture(database(capture=capture(rules=RuleFacts(("public.*",), False, (failed,)))))  # noqa: FBT003
     assert (late.state, late.subject) == (State.WARNING, "rule public.*")
     assert str(late.remediation) == "rowtide cdc enable-db --lake /lake"
     assert (table.subject, table.message) == ("table public.A b", "rule public.* cannot enable it: RT-22932: no name.")
-    assert list(find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), has_triggers=True))))) == []
+    assert list(check_capture(database(capture=capture(rules=RuleFacts(("public.*",), has_triggers=True))))) == []
 
 
 def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:
-    (finding,) = findings_of_instance(replace(NOW, indexes=()))
-    assert (finding.state, finding.message) == (
+    (result,) = findings_of_instance(replace(NOW, indexes=()))
+    assert (result.state, result.message) == (
         State.WARNING,
         "no valid unique index of its table identifies rows by id any more",
     )
@@ -201,14 +201,14 @@ def test_keys_of_an_index_in_the_log_are_judged_by_that_index() -> None:
     definition = instance(table=made, index_name="by_name", before_images=BeforeImages.KEY)
     recorded = captured_instance(definition=definition)
     assert findings_of_instance(replace(made, identity="i", identity_index="by_name"), recorded) == []
-    (finding,) = findings_of_instance(replace(made, identity="d"), recorded)
-    assert finding.message.startswith("its replica identity no longer has the key")
+    (result,) = findings_of_instance(replace(made, identity="d"), recorded)
+    assert result.message.startswith("its replica identity no longer has the key")
 
 
 def test_an_instance_whose_table_was_dropped_is_disabled() -> None:
-    (finding,) = findings_of_instance(None, replace(DEFINED, is_dropped=True))
-    assert finding.state is State.WARNING
-    assert str(finding.remediation) == """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1"""
+    (result,) = findings_of_instance(None, replace(DEFINED, is_dropped=True))
+    assert result.state is State.WARNING
+    assert str(result.remediation) == """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1"""
 
 
 def test_tables_that_were_not_asked_for_are_left_alone() -> None:

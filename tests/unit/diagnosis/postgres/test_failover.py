@@ -6,7 +6,7 @@ import pytest
 
 from builders.commands.check_facts import SLOT, server, settings, slot
 from rowtide.diagnosis.postgres.facts import ConnectedStandby, ReplicationSlot, ServerFacts, StandbySettings
-from rowtide.diagnosis.postgres.server import find_in_failover, find_on_standby
+from rowtide.diagnosis.postgres.server import check_failover, check_standby
 from rowtide.diagnosis.result import Advice, CheckResult, State
 
 SYNCHRONOUS = settings(synchronous_standbys="one")
@@ -19,40 +19,40 @@ def standby(name: str, *, is_active: bool = True) -> ReplicationSlot:
 
 
 def only(facts: ServerFacts, ours: str | None = None) -> CheckResult:
-    (finding,) = find_in_failover(facts, ours)
-    return finding
+    (result,) = check_failover(facts, ours)
+    return result
 
 
 def test_a_server_without_such_standbys_has_no_findings() -> None:
-    assert list(find_in_failover(server(slots=(standby("one"), OURS)), SLOT)) == []
+    assert list(check_failover(server(slots=(standby("one"), OURS)), SLOT)) == []
 
 
 def test_active_synchronous_standbys_are_suggested_for_slots() -> None:
     slots = (standby("it's"), standby("b"), standby("away", is_active=False), slot("logical", is_active=True))
-    finding = only(server(settings=SYNCHRONOUS, slots=slots))
-    assert finding.state is State.WARNING
-    assert str(finding.remediation).startswith("alter system set synchronized_standby_slots = 'it''s', 'b'; ")
+    result = only(server(settings=SYNCHRONOUS, slots=slots))
+    assert result.state is State.WARNING
+    assert str(result.remediation).startswith("alter system set synchronized_standby_slots = 'it''s', 'b'; ")
 
 
 def test_the_failover_slots_of_others_ask_for_it_too() -> None:
-    finding = only(server(slots=(slot("app", has_failover=True), standby("one"))))
-    assert "the server has failover slots (app), and capture can be ahead" in finding.message
+    result = only(server(slots=(slot("app", has_failover=True), standby("one"))))
+    assert "the server has failover slots (app), and capture can be ahead" in result.message
 
 
 @pytest.mark.parametrize(("standby_slots", "words"), [(None, "Before PostgreSQL 17"), ("", "physical slots")])
 def test_where_no_standby_can_be_named_it_is_said_what_to_do(standby_slots: str | None, words: str) -> None:
-    finding = only(server(settings=replace(SYNCHRONOUS, standby_slots=standby_slots)))
-    assert isinstance(finding.remediation, Advice)
-    assert words in finding.remediation.text
+    result = only(server(settings=replace(SYNCHRONOUS, standby_slots=standby_slots)))
+    assert isinstance(result.remediation, Advice)
+    assert words in result.remediation.text
 
 
 def test_only_a_failover_slot_is_held_back() -> None:
     slots = (standby("one"), standby("Two"), slot(SLOT))
-    finding = only(server(settings=NAMED, slots=slots), SLOT)
-    assert str(finding.remediation) == (
+    result = only(server(settings=NAMED, slots=slots), SLOT)
+    assert str(result.remediation) == (
         """psql 'dbname='"'"'shop'"'"' replication=database' -c 'ALTER_REPLICATION_SLOT "rowtide_5" (FAILOVER true)'"""
     )
-    assert list(find_in_failover(server(settings=NAMED, slots=(*slots[:2], OURS)), SLOT)) == []
+    assert list(check_failover(server(settings=NAMED, slots=(*slots[:2], OURS)), SLOT)) == []
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_only_a_failover_slot_is_held_back() -> None:
 def test_a_failover_slot_waits_for_standbys_that_are_away(
     slots: tuple[ReplicationSlot, ...], fact: str, rest: str
 ) -> None:
-    finding = only(server(settings=NAMED, slots=slots), SLOT)
-    assert finding.state is State.FAILING
-    assert fact in finding.message
-    assert str(finding.remediation).startswith(f"alter system set synchronized_standby_slots = {rest}; ")
+    result = only(server(settings=NAMED, slots=slots), SLOT)
+    assert result.state is State.FAILING
+    assert fact in result.message
+    assert str(result.remediation).startswith(f"alter system set synchronized_standby_slots = {rest}; ")
 
 
 def test_our_slots_of_other_databases_are_no_sign_of_standbys() -> None:
-    assert list(find_in_failover(server(slots=(slot("rowtide_6", has_failover=True), OURS)), SLOT)) == []
+    assert list(check_failover(server(slots=(slot("rowtide_6", has_failover=True), OURS)), SLOT)) == []
 
 
 STANDBY = ConnectedStandby("one", slot="one", has_feedback=True)
@@ -90,16 +90,16 @@ BARE = ConnectedStandby("two", slot=None, has_feedback=False)
 )
 def test_slot_that_no_standby_keeps_would_be_missing(connected: ConnectedStandby, lacking: str) -> None:
     facts = server(settings=HELD_BACK, slots=(standby("one"), OURS), standbys=(connected,))
-    finding = only(facts, SLOT)
-    assert finding.state is State.WARNING
-    assert finding.message.endswith(lacking)
-    assert list(find_in_failover(replace(facts, syncs_slots=True), SLOT)) == []
-    assert list(find_in_failover(replace(facts, syncs_slots=None), SLOT)) == []
+    result = only(facts, SLOT)
+    assert result.state is State.WARNING
+    assert result.message.endswith(lacking)
+    assert list(check_failover(replace(facts, syncs_slots=True), SLOT)) == []
+    assert list(check_failover(replace(facts, syncs_slots=None), SLOT)) == []
 
 
 def test_before_17_no_failover_keeps_the_slot() -> None:
     facts = server(version=16, settings=settings(standby_slots=None), standbys=(STANDBY,), slots=(slot(SLOT),))
-    ahead, missing = find_in_failover(facts, SLOT)
+    ahead, missing = check_failover(facts, SLOT)
     assert "capture can be ahead" in ahead.message
     assert "PostgreSQL 16 has no failover slots" in missing.message
 
@@ -109,7 +109,7 @@ KEEPING = StandbySettings(syncs_slots=True, has_feedback=True, slot="one", names
 
 def on_standby(as_standby: StandbySettings, *, is_kept: bool = False) -> list[CheckResult]:
     facts = server(in_recovery=True, settings=settings(as_standby=as_standby), slots=(slot(SLOT, is_kept=is_kept),))
-    return list(find_on_standby(facts))
+    return list(check_standby(facts))
 
 
 def test_standby_that_keeps_the_slot_says_so() -> None:
@@ -135,6 +135,6 @@ def test_standby_says_which_settings_it_lacks() -> None:
 
 
 def test_any_other_slot_waits_for_nobody() -> None:
-    assert [finding.state for finding in find_in_failover(server(settings=NAMED, slots=(slot(SLOT),)), SLOT)] == [
+    assert [result.state for result in check_failover(server(settings=NAMED, slots=(slot(SLOT),)), SLOT)] == [
         State.WARNING
     ]

@@ -21,7 +21,7 @@ from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import ObjectPlace
 from rowtide.diagnosis.postgres.facts import LogFacts, MemberFacts, Readers, TrackedTableFacts, WorkFacts
-from rowtide.diagnosis.postgres.health import judge
+from rowtide.diagnosis.postgres.health import check_work
 from rowtide.diagnosis.result import Unread
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing
@@ -53,23 +53,23 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
     return replace(usual, **changes)
 
 
-def judged(**changes: Any) -> tuple[CheckResult, ...]:
+def checked(**changes: Any) -> tuple[CheckResult, ...]:
     """Judge a database in which nothing else is there than what is given."""
     usual = WorkFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
-    return tuple(judge(replace(usual, **changes)))
+    return tuple(check_work(replace(usual, **changes)))
 
 
-def judged_log(subject: str, **changes: Any) -> list[CheckResult]:
+def checked_log(subject: str, **changes: Any) -> list[CheckResult]:
     """Return what is said of a subject, or of what its name begins with, in a log that is well but for the changes."""
-    return [judgement for judgement in judged(log=log(**changes)) if judgement.subject.startswith(subject)]
+    return [result for result in checked(log=log(**changes)) if result.subject.startswith(subject)]
 
 
 def test_a_log_in_which_nothing_is_wrong_is_well() -> None:
     read = {"state": open_state(), "is_enabled": False}
-    said = judged(log=log(of_capture=read, places=(place(),)))
-    assert {judgement.state for judgement in said} == {State.HEALTHY}
+    said = checked(log=log(of_capture=read, places=(place(),)))
+    assert {result.state for result in said} == {State.HEALTHY}
     expected = ["log reader", "slot rowtide_5", "publication rowtide_5", "lake"]
-    assert [judgement.subject for judgement in said] == expected
+    assert [result.subject for result in said] == expected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_log_in_which_nothing_is_wrong_is_well() -> None:
 )
 def test_an_area_that_cannot_be_read_is_said_not_to_be_looked_at(given: dict[str, Any], subject: str) -> None:
     """Nor is it said that nothing is enabled."""
-    (only,) = judged(**given)
+    (only,) = checked(**given)
     assert (only.subject, only.state) == (subject, State.UNKNOWN)
 
 
@@ -100,17 +100,17 @@ def test_an_area_that_cannot_be_read_is_said_not_to_be_looked_at(given: dict[str
     ],
 )
 def test_unreadable_part_of_the_log_is_reported_as_not_looked_at(part: str, subject: str) -> None:
-    (said,) = judged_log(subject, **{part: UNREAD})
+    (said,) = checked_log(subject, **{part: UNREAD})
     assert (said.state, said.message) == (State.UNKNOWN, UNREAD.error.filled_fact)
 
 
 def test_a_standby_is_reported_as_one() -> None:
-    (only,) = judged(log=log(), server=server(in_recovery=True))
+    (only,) = checked(log=log(), server=server(in_recovery=True))
     assert only.message == ServerIsStandby.fact
 
 
 def test_a_copied_database_fails_and_can_be_adopted() -> None:
-    (only,) = judged(log=Unread(COPIED))
+    (only,) = checked(log=Unread(COPIED))
     assert (only.area, only.state) == (Area.DATABASE, State.FAILING)
     assert "rowtide adopt" in str(only.remediation)
 
@@ -118,15 +118,15 @@ def test_a_copied_database_fails_and_can_be_adopted() -> None:
 def test_a_log_that_has_no_slot_is_read_no_further() -> None:
     slot_missing: tuple[RowtideError, ...] = (SlotMissing("rowtide_5"),)
     lost = {"slot": None, "blockers": slot_missing}
-    (reader,) = judged_log("log reader", of_capture=lost)
+    (reader,) = checked_log("log reader", of_capture=lost)
     assert (reader.state, reader.message) == (State.FAILING, "it does not run and cannot go on; all of the log is read")
-    (slot,) = judged_log("slot", of_capture=lost)
+    (slot,) = checked_log("slot", of_capture=lost)
     assert slot.state is State.FAILING
 
 
 def test_a_log_store_that_others_write_says_nothing_of_the_log() -> None:
-    said = judged(log=log(of_capture={"blockers": (FORBIDDEN,)}))
-    assert {judgement.subject: judgement.state for judgement in said} == {
+    said = checked(log=log(of_capture={"blockers": (FORBIDDEN,)}))
+    assert {result.subject: result.state for result in said} == {
         "log store": State.UNKNOWN,
         "log reader": State.UNKNOWN,
         "capture": State.UNKNOWN,
@@ -134,56 +134,56 @@ def test_a_log_store_that_others_write_says_nothing_of_the_log() -> None:
         "publication rowtide_5": State.HEALTHY,
     }
     read_only = LogStoreNotWritable("/lake/log", os.strerror(errno.EROFS))
-    assert State.FAILING in {each.state for each in judged(log=log(of_capture={"blockers": (read_only,)}))}
+    assert State.FAILING in {each.state for each in checked(log=log(of_capture={"blockers": (read_only,)}))}
 
 
 def test_a_consumer_that_cleanup_will_pass_is_warned_of() -> None:
-    (well,) = judged_log("consumers", of_capture={"consumers": (CONSUMER,)})
+    (well,) = checked_log("consumers", of_capture={"consumers": (CONSUMER,)})
     assert (well.state, well.message) == (State.HEALTHY, "1 have time before cleanup passes them")
-    (risky,) = judged_log("consumer", of_capture={"consumers": (replace(CONSUMER, is_at_risk=True),)})
+    (risky,) = checked_log("consumer", of_capture={"consumers": (replace(CONSUMER, is_at_risk=True),)})
     assert (risky.subject, risky.state) == ("consumer billing", State.WARNING)
 
 
 def test_a_captured_name_that_another_table_has_is_warned_of() -> None:
-    (swapped,) = judged_log("instance", of_capture={"members": (SWAPPED,)})
+    (swapped,) = checked_log("instance", of_capture={"members": (SWAPPED,)})
     assert (swapped.area, swapped.state) == (Area.CAPTURE, State.WARNING)
 
 
 def test_a_published_name_that_another_table_has_is_warned_of() -> None:
     published = replace(SWAPPED, feature=FEATURE, name="shop/t1")
-    (swapped,) = judged_log("article shop/t1", of_capture={"members": (published,)})
+    (swapped,) = checked_log("article shop/t1", of_capture={"members": (published,)})
     assert (swapped.area, swapped.state) == (Area.REPLICATION, State.WARNING)
 
 
 def test_a_published_table_that_was_dropped_is_warned_of() -> None:
-    (dropped,) = judged_log("articles", articles=ArticlesStatus((), ("public.t1",), ()))
+    (dropped,) = checked_log("articles", articles=ArticlesStatus((), ("public.t1",), ()))
     assert dropped.state is State.WARNING
     assert dropped.message == "public.t1 is published and was dropped: nothing of it is delivered any more"
 
 
 def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
-    (stored,) = judged_log("articles", articles=ArticlesStatus((), (), ("public.t1.total",)))
+    (stored,) = checked_log("articles", articles=ArticlesStatus((), (), ("public.t1.total",)))
     assert stored.state is State.WARNING
     assert stored.message.startswith("public.t1.total was generated when its table was published")
 
 
 def test_a_dropped_column_that_is_kept_is_named() -> None:
-    (kept,) = judged_log("articles", articles=ArticlesStatus((), (), (), (), ("public.t1.more to x: y",)))
+    (kept,) = checked_log("articles", articles=ArticlesStatus((), (), (), (), ("public.t1.more to x: y",)))
     fact = "a column was dropped from a published table, and a subscriber keeps it: public.t1.more to x: y"
     assert (kept.state, kept.message) == (State.WARNING, fact)
 
 
 def test_an_added_column_that_is_left_out_is_named() -> None:
-    (left_out,) = judged_log("articles", articles=ArticlesStatus((), (), (), ("public.t1.more to x: y",)))
+    (left_out,) = checked_log("articles", articles=ArticlesStatus((), (), (), ("public.t1.more to x: y",)))
     assert left_out.state is State.WARNING
     assert left_out.message == "a column is not delivered that was added to a published table: public.t1.more to x: y"
 
 
 def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
     unread = ArticlesStatus(("public.t1",), (), ())
-    (warned,) = judged_log("articles", articles=unread)
+    (warned,) = checked_log("articles", articles=unread)
     assert warned.state is State.WARNING
-    assert judged_log("articles", articles=unread, of_capture={"log_reader": "host pid 1"}) == []
+    assert checked_log("articles", articles=unread, of_capture={"log_reader": "host pid 1"}) == []
 
 
 @pytest.mark.parametrize(
@@ -199,37 +199,37 @@ def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
     ],
 )
 def test_the_disk_of_a_lake_is_judged(where: Any, state: State, fact: str) -> None:
-    (said,) = judged_log("lake", places=(where,))
+    (said,) = checked_log("lake", places=(where,))
     assert (said.area, said.state) == (Area.DISK, state)
     assert fact in said.message
 
 
 def test_a_table_whose_tracking_is_lost_fails() -> None:
-    (well,) = judged(tracking=tracking(is_there=True, tables=(TRACKED_TABLE,)))
+    (well,) = checked(tracking=tracking(is_there=True, tables=(TRACKED_TABLE,)))
     assert (well.subject, well.state) == ("table public.t1", State.HEALTHY)
     lost = replace(
         TRACKED_TABLE, base=TrackedFacts(TRACKED, TrackingLoss("a trigger was dropped", None), NO_TOMBSTONES)
     )
-    (failed,) = judged(tracking=tracking(is_there=True, tables=(lost,)))
+    (failed,) = checked(tracking=tracking(is_there=True, tables=(lost,)))
     assert (failed.area, failed.state) == (Area.TRACKING, State.FAILING)
 
 
 def test_a_merged_table_that_is_damaged_fails() -> None:
-    (damaged,) = judged(merge=MergeFacts(NOW, (), (("t1", "its triggers are gone"),)))
+    (damaged,) = checked(merge=MergeFacts(NOW, (), (("t1", "its triggers are gone"),)))
     assert (damaged.area, damaged.state) == (Area.MERGE, State.FAILING)
 
 
 def test_what_is_delivered_here_is_reported() -> None:
-    (told,) = judged(delivered_here=("shop",))
+    (told,) = checked(delivered_here=("shop",))
     assert (told.subject, told.state) == ("subscriber", State.HEALTHY)
 
 
 def test_what_delivery_left_prepared_is_named() -> None:
-    _, told = judged(delivered_here=("shop",), left_prepared=("rowtide:4f0c:3:17:1",))
+    _, told = checked(delivered_here=("shop",), left_prepared=("rowtide:4f0c:3:17:1",))
     assert (told.subject, told.state) == ("prepared transactions", State.WARNING)
     assert "rowtide:4f0c:3:17:1 more than a minute ago" in told.message
 
 
 def test_where_nothing_is_enabled_that_is_warned_of() -> None:
-    (only,) = judged()
+    (only,) = checked()
     assert (only.area, only.state) == (Area.DATABASE, State.WARNING)

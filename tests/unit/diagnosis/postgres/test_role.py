@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import capture, database, table
-from rowtide.diagnosis.postgres.access import find_in_role
+from rowtide.diagnosis.postgres.access import check_role
 from rowtide.diagnosis.postgres.facts import DatabaseFacts, RoleFacts
 from rowtide.diagnosis.result import CheckResult, State
 
@@ -10,18 +10,18 @@ WITHOUT_RIGHTS = RoleFacts('a"b', may_replicate=False, may_create=False, is_supe
 
 
 def only(facts: DatabaseFacts) -> CheckResult:
-    (finding,) = find_in_role(facts)
-    return finding
+    (result,) = check_role(facts)
+    return result
 
 
 def test_a_role_with_all_rights_has_no_findings() -> None:
-    assert list(find_in_role(database(tables=(table(),)))) == []
+    assert list(check_role(database(tables=(table(),)))) == []
 
 
 def test_missing_rights_stop() -> None:
-    findings = list(find_in_role(database(role=WITHOUT_RIGHTS)))
-    assert [finding.state for finding in findings] == [State.FAILING, State.FAILING]
-    assert [str(finding.remediation) for finding in findings] == [
+    results = list(check_role(database(role=WITHOUT_RIGHTS)))
+    assert [result.state for result in results] == [State.FAILING, State.FAILING]
+    assert [str(result.remediation) for result in results] == [
         'alter role "a""b" replication; -- as a superuser',
         'grant create on database "shop" to "a""b"; -- as the database\'s owner',
     ]
@@ -29,12 +29,12 @@ def test_missing_rights_stop() -> None:
 
 def test_role_without_event_triggers_is_noted_before_enabling() -> None:
     plain = RoleFacts("app", may_replicate=True, may_create=True, is_superuser=False)
-    finding = only(database(role=plain))
-    assert finding.state is State.HEALTHY
-    assert "no superuser" in finding.message
-    assert "`rowtide cdc enable-db --lake PATH`" in str(finding.remediation)
-    assert "`rowtide replication add-publication`" in str(finding.remediation)
-    assert list(find_in_role(database(role=plain, capture=capture()))) == []
+    result = only(database(role=plain))
+    assert result.state is State.HEALTHY
+    assert "no superuser" in result.message
+    assert "`rowtide cdc enable-db --lake PATH`" in str(result.remediation)
+    assert "`rowtide replication add-publication`" in str(result.remediation)
+    assert list(check_role(database(role=plain, capture=capture()))) == []
 
 
 def test_nothing_is_created_once_the_database_is_enabled() -> None:
@@ -46,12 +46,12 @@ def test_the_tables_of_an_owner_are_named_together() -> None:
         table(source_table(name=name), owner=owner, is_owned=False)
         for name, owner in (("a", "erp"), ("b", "crm"), ("c", "erp"))
     )
-    findings = list(find_in_role(database(tables=(*others, table()))))
-    assert [finding.message.partition(":")[0] for finding in findings] == [
+    results = list(check_role(database(tables=(*others, table()))))
+    assert [result.message.partition(":")[0] for result in results] == [
         "it has not the rights of crm, which owns public.b",
         "it has not the rights of erp, which owns public.a, public.c",
     ]
-    assert str(findings[1].remediation) == 'grant "erp" to "app"; -- as a superuser'
+    assert str(results[1].remediation) == 'grant "erp" to "app"; -- as a superuser'
 
 
 def test_only_a_table_that_was_named_stops_for_its_owner() -> None:

@@ -5,7 +5,7 @@ import pytest
 from builders.commands.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
 from rowtide.diagnosis.postgres.facts import CaptureFacts, OpenTransaction, PreparedTransaction, ServerFacts
-from rowtide.diagnosis.postgres.server import find_in_server
+from rowtide.diagnosis.postgres.server import check_server
 from rowtide.diagnosis.result import Advice, CheckResult, State
 
 HOUR_S = 3600.0
@@ -13,39 +13,37 @@ AGES_S = {"o'clock": HOUR_S, "new": 1.0}
 
 
 def only(facts: ServerFacts, enabled: CaptureFacts | None = None) -> CheckResult:
-    """Return the one finding besides how long a stop may last."""
-    (finding,) = [found for found in find_in_server(facts, enabled) if "max_slot_wal_keep_size" not in found.message]
-    return finding
+    """Return the one result besides how long a stop may last."""
+    (result,) = [found for found in check_server(facts, enabled) if "max_slot_wal_keep_size" not in found.message]
+    return result
 
 
 def length_of_stop(keep: int | None, rate: float | None) -> CheckResult:
     facts = server(settings=settings(wal_keep_bytes=keep), wal_bytes_per_s=rate)
-    (finding,) = find_in_server(facts, None)
-    return finding
+    (result,) = check_server(facts, None)
+    return result
 
 
 def test_healthy_server_gives_only_one_note_without_a_mend() -> None:
-    (finding,) = find_in_server(server(), None)
-    assert (finding.state, finding.remediation) == (State.HEALTHY, None)
+    (result,) = check_server(server(), None)
+    assert (result.state, result.remediation) == (State.HEALTHY, None)
 
 
 def test_a_wal_level_below_logical_stops() -> None:
-    finding = only(server(wal_level="replica"))
-    assert (finding.state, finding.message) == (State.FAILING, "wal_level is replica, not logical")
-    assert (
-        str(finding.remediation) == "alter system set wal_level = logical; -- as a superuser; then restart the server"
-    )
+    result = only(server(wal_level="replica"))
+    assert (result.state, result.message) == (State.FAILING, "wal_level is replica, not logical")
+    assert str(result.remediation) == "alter system set wal_level = logical; -- as a superuser; then restart the server"
 
 
 def test_a_standby_stops() -> None:
-    finding = only(server(in_recovery=True))
-    assert (finding.state, finding.message) == (State.FAILING, "the server is a standby, read-only")
-    assert isinstance(finding.remediation, Advice)
+    result = only(server(in_recovery=True))
+    assert (result.state, result.message) == (State.FAILING, "the server is a standby, read-only")
+    assert isinstance(result.remediation, Advice)
 
 
 def test_a_version_that_is_older_than_those_tested_is_warned_of() -> None:
-    finding = only(server(version=15))
-    assert (finding.state, finding.message) == (
+    result = only(server(version=15))
+    assert (result.state, result.message) == (
         State.WARNING,
         "this is PostgreSQL 15; rowtide is tested with 16 and 18",
     )
@@ -54,21 +52,21 @@ def test_a_version_that_is_older_than_those_tested_is_warned_of() -> None:
 @pytest.mark.parametrize(("used", "severity"), [(9, State.WARNING), (10, State.FAILING)])
 def test_used_up_slots_stop_and_the_last_free_slot_warns(used: int, severity: State) -> None:
     slots = (slot("old"), *(slot(f"s{number}", is_active=True) for number in range(1, used)))
-    finding = only(server(slots=slots))
-    assert (finding.state, finding.message) == (severity, f"{used} of 10 replication slots are used, idle: old")
-    assert str(finding.remediation).startswith("alter system set max_replication_slots = 20;")
+    result = only(server(slots=slots))
+    assert (result.state, result.message) == (severity, f"{used} of 10 replication slots are used, idle: old")
+    assert str(result.remediation).startswith("alter system set max_replication_slots = 20;")
 
 
 def test_slots_do_not_matter_once_ours_is_made() -> None:
     slots = (slot(SLOT), *(slot(f"s{number}", is_active=True) for number in range(9)))
-    assert len(list(find_in_server(server(slots=slots), capture()))) == 1
+    assert len(list(check_server(server(slots=slots), capture()))) == 1
 
 
 @pytest.mark.parametrize(("used", "severity"), [(9, State.WARNING), (10, State.FAILING)])
 def test_used_up_wal_senders_stop_and_the_last_free_one_warns(used: int, severity: State) -> None:
     facts = server(senders_used=used, slots=(slot(SLOT),))
-    finding = only(facts, capture())
-    assert (finding.state, finding.message) == (
+    result = only(facts, capture())
+    assert (result.state, result.message) == (
         severity,
         f"{used} of 10 WAL senders are used, and the log reader needs one",
     )
@@ -76,16 +74,16 @@ def test_used_up_wal_senders_stop_and_the_last_free_one_warns(used: int, severit
 
 def test_senders_do_not_matter_while_the_log_reader_has_one() -> None:
     facts = server(senders_used=10, slots=(slot(SLOT, is_active=True),))
-    assert len(list(find_in_server(facts, capture()))) == 1
+    assert len(list(check_server(facts, capture()))) == 1
 
 
 def test_refused_replication_connection_stops_with_its_reason() -> None:
-    finding = only(server(refusal=ConnectionFailed("no pg_hba.conf entry")))
-    assert (finding.state, finding.message) == (State.FAILING, "no connection to the database: no pg_hba.conf entry")
+    result = only(server(refusal=ConnectionFailed("no pg_hba.conf entry")))
+    assert (result.state, result.message) == (State.FAILING, "no connection to the database: no pg_hba.conf entry")
 
 
 def test_what_other_rules_say_with_figures_is_not_said_again() -> None:
-    assert len(list(find_in_server(server(refusal=NoReplicationRight("app", '"app"')), None))) == 1
+    assert len(list(check_server(server(refusal=NoReplicationRight("app", '"app"')), None))) == 1
     assert "10 of 10 WAL senders" in only(server(refusal=NoFreeSender(), senders_used=10)).message
     assert only(server(refusal=NoFreeSender(), senders_used=3)).message == "the server has no free WAL sender"
 
@@ -96,16 +94,16 @@ def test_without_a_limit_the_room_that_a_stop_takes_is_reported() -> None:
 
 
 def test_a_limit_that_lasts_for_days_is_reported() -> None:
-    finding = length_of_stop(64 * GIBIBYTE, 64 * GIBIBYTE / (48 * HOUR_S))
-    assert (finding.state, finding.remediation) == (State.HEALTHY, None)
-    assert finding.message.startswith("capture may stand still for 2 days: max_slot_wal_keep_size is 64 GiB")
+    result = length_of_stop(64 * GIBIBYTE, 64 * GIBIBYTE / (48 * HOUR_S))
+    assert (result.state, result.remediation) == (State.HEALTHY, None)
+    assert result.message.startswith("capture may stand still for 2 days: max_slot_wal_keep_size is 64 GiB")
 
 
 def test_slot_limit_of_hours_warns_and_is_mended_to_three_days() -> None:
-    finding = length_of_stop(64 * GIBIBYTE, 4 * GIBIBYTE / HOUR_S)
-    assert finding.state is State.WARNING
-    assert finding.message.startswith("capture may stand still for 16 hours: ")
-    assert str(finding.remediation).startswith(
+    result = length_of_stop(64 * GIBIBYTE, 4 * GIBIBYTE / HOUR_S)
+    assert result.state is State.WARNING
+    assert result.message.startswith("capture may stand still for 16 hours: ")
+    assert str(result.remediation).startswith(
         "alter system set max_slot_wal_keep_size = '288GB'; select pg_reload_conf();"
     )
 
@@ -116,26 +114,26 @@ def test_without_a_rate_only_a_small_limit_is_warned_of(keep: int, severity: Sta
 
 
 def test_a_slot_that_is_lost_when_idle_is_warned_of() -> None:
-    finding = only(server(settings=settings(idle_slot_timeout_s=7200)))
-    assert finding.state is State.WARNING
-    assert finding.message.startswith("a stop of more than 2 hours loses the slot")
+    result = only(server(settings=settings(idle_slot_timeout_s=7200)))
+    assert result.state is State.WARNING
+    assert result.message.startswith("a stop of more than 2 hours loses the slot")
 
 
 @pytest.mark.parametrize(
     ("timeout_s", "words"), [(None, "wal_sender_timeout is 0:"), (9.9, "wal_sender_timeout is 9.9 s:")]
 )
 def test_a_sender_timeout_that_is_off_or_short_is_warned_of(timeout_s: float | None, words: str) -> None:
-    finding = only(server(settings=settings(sender_timeout_s=timeout_s)))
-    assert finding.state is State.WARNING
-    assert finding.message.startswith(words)
+    result = only(server(settings=settings(sender_timeout_s=timeout_s)))
+    assert result.state is State.WARNING
+    assert result.message.startswith(words)
 
 
 @pytest.mark.parametrize(("enabled", "severity"), [(None, State.FAILING), (capture(), State.WARNING)])
 def test_a_forgotten_prepared_transaction_is_named(enabled: CaptureFacts | None, severity: State) -> None:
     facts = server(prepared=tuple(PreparedTransaction(name, "app", "shop", age_s) for name, age_s in AGES_S.items()))
-    finding = only(facts, enabled)
-    assert (finding.state, finding.subject) == (severity, "prepared transaction o'clock")
-    assert str(finding.remediation).startswith("rollback prepared 'o''clock'; -- in database shop")
+    result = only(facts, enabled)
+    assert (result.state, result.subject) == (severity, "prepared transaction o'clock")
+    assert str(result.remediation).startswith("rollback prepared 'o''clock'; -- in database shop")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +143,13 @@ def test_a_long_transaction_is_named(*, has_written: bool, words: str) -> None:
     facts = server(
         transactions=(OpenTransaction(7, "app", "", 2 * HOUR_S, has_written), OpenTransaction(8, "app", "", 60, True))  # noqa: FBT003
     )
-    finding = only(facts)
-    assert (finding.state, finding.subject) == (State.WARNING, "session 7")
-    assert words in finding.message
-    assert str(finding.remediation) == "select pg_terminate_backend(7); -- as a superuser"
+    result = only(facts)
+    assert (result.state, result.subject) == (State.WARNING, "session 7")
+    assert words in result.message
+    assert str(result.remediation) == "select pg_terminate_backend(7); -- as a superuser"
 
 
 def test_our_own_long_copy_is_noted_without_a_mend() -> None:
     copying = OpenTransaction(7, "app", "rowtide replication here", 2 * HOUR_S, has_written=False)
-    finding = only(server(transactions=(copying,)))
-    assert (finding.state, finding.remediation) == (State.HEALTHY, None)
+    result = only(server(transactions=(copying,)))
+    assert (result.state, result.remediation) == (State.HEALTHY, None)

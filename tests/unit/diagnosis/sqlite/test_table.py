@@ -4,7 +4,7 @@ from builders.commands.check_facts import TRACKED
 from rowtide.databases.sqlite.catalogue import Column, Table, UniqueKey, UniqueTerm
 from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.diagnosis.sqlite.facts import ColumnEffects, TableFacts
-from rowtide.diagnosis.sqlite.files import find_in_table
+from rowtide.diagnosis.sqlite.files import check_table
 from rowtide.tracking.options import TrackedTable
 
 NONE = ColumnEffects()
@@ -21,7 +21,7 @@ def column(name: str, *, is_nullable: bool = False, key_ordinal: int | None = No
 
 
 def find(made: Table, effects: ColumnEffects = NONE, tracked: TrackedTable | None = None) -> list[CheckResult]:
-    return list(find_in_table(TableFacts(made, tracked, effects)))
+    return list(check_table(TableFacts(made, tracked, effects)))
 
 
 KEYED = table(column("id", key_ordinal=1), column("name", is_nullable=True))
@@ -32,26 +32,26 @@ def test_an_ordinary_table_has_no_findings() -> None:
 
 
 def test_without_a_key_nothing_else_is_said() -> None:
-    (finding,) = find(table(column("name")), ASKED)
-    assert (finding.state, type(finding.remediation)) == (State.WARNING, Advice)
+    (result,) = find(table(column("name")), ASKED)
+    assert (result.state, type(result.remediation)) == (State.WARNING, Advice)
 
 
 def test_a_command_has_all_that_a_table_needs() -> None:
     made = table(column("rowguid"), unique=("rowguid",))
-    assert [str(finding.remediation) for finding in find(made)] == ["rowtide tracking enable t --key rowguid"]
-    assert {str(finding.remediation) for finding in find(made, ASKED)} == {
+    assert [str(result.remediation) for result in find(made)] == ["rowtide tracking enable t --key rowguid"]
+    assert {str(result.remediation) for result in find(made, ASKED)} == {
         "rowtide tracking enable t --key rowguid --storage side"
     }
 
 
 def test_what_is_tracked_keeps_its_key_and_moves_its_stamps() -> None:
-    (finding,) = find(KEYED, ASKED, TRACKED)
-    assert str(finding.remediation) == "rowtide tracking disable public.t1 && rowtide tracking enable t --storage side"
+    (result,) = find(KEYED, ASKED, TRACKED)
+    assert str(result.remediation) == "rowtide tracking disable public.t1 && rowtide tracking enable t --storage side"
 
 
 def test_each_effect_is_reported_in_one_finding() -> None:
-    (finding,) = find(KEYED, ColumnEffects(broken=("keep",), widened=("v",), asked=("touch", "log")))
-    assert finding.message == (
+    (result,) = find(KEYED, ColumnEffects(broken=("keep",), widened=("v",), asked=("touch", "log")))
+    assert result.message == (
         "the columns that tracking adds to a table are felt here: "
         "SQLite refuses statements of keep, which rely on the number of its columns; "
         "v would show them, with select *; "
