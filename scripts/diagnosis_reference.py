@@ -20,7 +20,8 @@ a note of how it behaves here |
 | `area` | the part of rowtide that it is about |
 | `subject` | the server, role, table, slot, subscription, folder, … that it is said of |
 | `message` | the fact, with names and numbers |
-| `measures` | values behind the message, by name: bytes (`…_bytes`), seconds (`…_s`), numbers |
+| `measures` | values behind the message, by name: bytes (`…_bytes`), seconds (`…_s`), bytes per second \
+(`…_bytes_per_s`), numbers |
 | `remediation` | what to do: SQL that runs as it is printed (a comment says as which role), a command with the \
 database in `ROWTIDE_DB`, or advice; empty if there is nothing to do |
 

@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, Command, count, failing, healthy, shell, sizes, times, warning
+from rowtide.diagnosis.result import CheckResult, Command, counts, failing, healthy, shell, sizes, times, warning
 from rowtide.log.postgres.status import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
@@ -95,7 +95,7 @@ _CLEANUP = "cleanup"
 def check_capturing(facts: CaptureStatus) -> Iterator[CheckResult]:
     """Check capture: whether it runs, is behind, or has stopped with an error; and the copies of tables that failed."""
     waits_s = seconds_between(facts.oldest_waiting, facts.now) or 0.0
-    measures = (*times(waits_s=waits_s), count("gaps", len(facts.gaps)), count("instances", facts.instances))
+    measures = (*times(waits_s=waits_s), *counts(gaps=len(facts.gaps), instances=facts.instances))
     yield replace(_describe_capturing(facts, is_late=waits_s > LATE_S + facts.rest_s), measures=measures)
     for instance, error in facts.failed_snapshots:
         advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
@@ -167,7 +167,7 @@ def check_targets(tables: Sequence[ListedTarget]) -> Iterator[CheckResult]:
     for table in tables:
         if table.state == TableState.STOPPED:
             message = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
-            yield failing(Code.TARGET_STOPPED, f"target {table.target}", message, see)
+            yield failing(Code.TARGET_STOPPED, f"target {table.target}", message, see, times(lag_s=table.lag_seconds))
         elif table.note is not None:
             message = f"its table of {table.instance}: {table.note.rstrip('.')}"
             yield warning(Code.TARGET_COLUMNS_UNFOLLOWED, f"target {table.target}", message, see)
@@ -189,10 +189,14 @@ def check_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
     if facts.oldest_instance is None:
         return
     clean = shell("rowtide", "cdc", "cleanup")
+    measures = times(
+        retention_s=facts.retention.total_seconds() if facts.retention is not None else None,
+        cleaned_s=seconds_between(facts.last_cleaned, facts.now),
+    )
     if facts.last_failure is not None:
         ago = format_duration(seconds_between(facts.last_failure.time, facts.now) or 0.0)
         message = f"its last run failed {ago} ago: {facts.last_failure.text}"
-        yield failing(Code.CLEANUP_FAILED, _CLEANUP, message, clean)
+        yield failing(Code.CLEANUP_FAILED, _CLEANUP, message, clean, measures)
         return
     since = facts.last_cleaned or facts.oldest_instance + (facts.retention or timedelta())
     overdue = _find_overdue(facts, since)
@@ -200,9 +204,9 @@ def check_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
     if overdue is not None:
         agent = "the agent runs" if facts.agent is not None else "no agent runs"
         message = f"change rows older than their retention are kept: {last}, {agent}, and {overdue}"
-        yield warning(Code.CLEANUP_OVERDUE, _CLEANUP, message, clean)
+        yield warning(Code.CLEANUP_OVERDUE, _CLEANUP, message, clean, measures)
     else:
-        yield healthy(Code.CLEANUP_HEALTHY, _CLEANUP, last)
+        yield healthy(Code.CLEANUP_HEALTHY, _CLEANUP, last, measures=measures)
 
 
 def _is_current(time: datetime, facts: CaptureStatus) -> bool:

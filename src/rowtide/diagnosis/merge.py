@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, Command, Measure, count, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import CheckResult, Command, Measure, counts, failing, healthy, shell, times, warning
 
 if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Node
@@ -106,11 +106,11 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> CheckResult:
 
 
 def _measure(listed: MergeStatus, facts: MergeFacts) -> Iterator[Measure]:
-    yield count("open_conflicts", listed.open_conflicts)
-    if listed.rows_refused is not None:
-        yield count("rows_refused", listed.rows_refused)
+    yield from counts(open_conflicts=listed.open_conflicts, rows_refused=listed.rows_refused)
     if listed.last_sync is not None:
         yield from times(synchronised_s=(facts.now - listed.last_sync).total_seconds())
+    if listed.expires is not None:
+        yield from times(left_s=(listed.expires - facts.now).total_seconds())
 
 
 def _ago(time: datetime, facts: MergeFacts) -> str:

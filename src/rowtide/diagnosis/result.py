@@ -71,6 +71,7 @@ class Unit(StrEnum):
     """What a measured value counts."""
 
     BYTES = "bytes"
+    BYTES_PER_SECOND = "bytes per second"
     SECONDS = "seconds"
     COUNT = "count"
 
@@ -210,14 +211,19 @@ def or_healthy(results: Iterable[CheckResult], healthy: CheckResult) -> Iterator
     yield from tuple(without_notes(results)) or [healthy]
 
 
-def count(name: str, value: float) -> Measure:
-    """Return a number of things."""
-    return Measure(name, value, Unit.COUNT)
+def counts(**values: float | None) -> tuple[Measure, ...]:
+    """Return the numbers of things that are known, by their names."""
+    return tuple(Measure(name, value, Unit.COUNT) for name, value in values.items() if value is not None)
 
 
 def sizes(**values: float | None) -> tuple[Measure, ...]:
     """Return the bytes that are known, by their names."""
     return tuple(Measure(name, value, Unit.BYTES) for name, value in values.items() if value is not None)
+
+
+def rates(**values: float | None) -> tuple[Measure, ...]:
+    """Return the bytes per second that are known, by their names."""
+    return tuple(Measure(name, value, Unit.BYTES_PER_SECOND) for name, value in values.items() if value is not None)
 
 
 def times(**values: float | None) -> tuple[Measure, ...]:

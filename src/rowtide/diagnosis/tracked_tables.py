@@ -14,13 +14,14 @@ from rowtide.diagnosis.result import (
     Command,
     Remediation,
     State,
-    count,
+    counts,
     failing,
     healthy,
     of_error,
     one_after_another,
     or_healthy,
     shell,
+    times,
     warning,
     without_notes,
 )
@@ -146,7 +147,11 @@ def _check_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> CheckRes
         "copy it again after a purge"
     )
     purge = shell("rowtide", "tracking", "purge", "tombstones", tracked.name, "--days", str(OLD_DAYS))
-    return warning(Code.TOMBSTONES_MANY, subject_of(tracked), message, purge)
+    measures = (
+        *counts(tombstones=tombstones.count, old_tombstones=tombstones.old_count),
+        *times(oldest_s=tombstones.oldest_days * _DAY_S),
+    )
+    return warning(Code.TOMBSTONES_MANY, subject_of(tracked), message, purge, measures)
 
 
 def check_tracked_tables(
@@ -156,7 +161,7 @@ def check_tracked_tables(
     yield from without_notes(refusal)
     for facts, results in tables:
         message = f"it is tracked; tombstones: {facts.tombstones.count:,}"
-        measures = (count("tombstones", facts.tombstones.count),)
+        measures = counts(tombstones=facts.tombstones.count)
         subject = subject_of(facts.tracked)
         tracked = healthy(Code.TRACKING_HEALTHY, subject, message, measures=measures)
         yield from or_healthy(results, tracked)

@@ -20,6 +20,7 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     as_superuser,
+    counts,
     failing,
     note,
     of_error,
@@ -29,6 +30,7 @@ from rowtide.diagnosis.result import (
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 from rowtide.replication.errors.rights import TableOwnerNotHeld
 
+_AS_SCHEMAS_OWNER = "as the schema's owner"
 _BY_SUPERUSER = (
     "Let a superuser run `rowtide cdc enable-db --lake PATH` once more, or, where tables are only published, "
     "`rowtide replication add-publication` for one of the publications."
@@ -64,10 +66,9 @@ def check_owners(role: str, tables: tuple[TableFacts, ...]) -> Iterator[CheckRes
         names = format_names(tuple(table.table.qualified_name for table in found))
         message = f"it has not the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
         stops = any(table.is_wanted and not table.is_captured for table in found)
-        severity = State.FAILING if stops else State.WARNING
-        yield CheckResult(
-            Code.TABLE_OWNER_RIGHTS_MISSING, severity, f"role {role}", message, _share_ownership(role, owner, found)
-        )
+        as_bad = failing if stops else warning
+        shared, measures = _share_ownership(role, owner, found), counts(tables=len(found))
+        yield as_bad(Code.TABLE_OWNER_RIGHTS_MISSING, f"role {role}", message, shared, measures)
 
 
 def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> Sql:
@@ -119,34 +120,37 @@ def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[
         message = (
             f"it has not the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
         )
-        severity = State.WARNING if facts.is_captured else State.FAILING
+        as_bad = warning if facts.is_captured else failing
         remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
-        yield CheckResult(Code.ENUMERATION_DENIED, severity, f"role {facts.role.name}", message, remediation)
+        yield as_bad(Code.ENUMERATION_DENIED, f"role {facts.role.name}", message, remediation)
 
 
 def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
     """Check whether a role may deliver into a database; its wal_level and the right to replicate do not matter."""
     yield from _check_node(facts, schema, facts.role.others.get("replication"))
     subject, grantee = f"role {facts.role.name}", quote(facts.role.name)
-    severity = State.FAILING if facts.is_named else State.WARNING
-    yield from _check_tables_of_owners(facts, severity)
+    as_bad = failing if facts.is_named else warning
+    yield from _check_tables_of_owners(facts)
     for lacking, found in groupby(sorted(facts.accesses, key=_lacking), key=_lacking):
         tables = tuple(found)
         message = f"it may not {_in_words(lacking)} {format_names(tuple(one.name for one in tables))}"
         if not facts.is_named:
             message += ", which matters if changes are delivered there"
         grants = tuple(f"grant {', '.join(lacking)} on {one.quoted} to {grantee};" for one in tables)
-        yield CheckResult(Code.TABLE_RIGHTS_MISSING, severity, subject, message, Sql(grants, AS_OWNER))
+        measures = counts(tables=len(tables))
+        yield as_bad(Code.TABLE_RIGHTS_MISSING, subject, message, Sql(grants, AS_OWNER), measures)
     if facts.unusable_schemas:
         message = f"it may not use the schema of tables there: {format_names(facts.unusable_schemas)}"
         grants = tuple(f"grant usage on schema {quote(name)} to {grantee};" for name in facts.unusable_schemas)
-        yield CheckResult(Code.SCHEMA_USAGE_MISSING, severity, subject, message, Sql(grants, "as the schema's owner"))
+        measures = counts(schemas=len(facts.unusable_schemas))
+        yield as_bad(Code.SCHEMA_USAGE_MISSING, subject, message, Sql(grants, _AS_SCHEMAS_OWNER), measures)
     if facts.closed_schemas:
         message = (
             f"it may not create tables in {format_names(facts.closed_schemas)}: those of a publication must be there"
         )
         grants = tuple(f"grant create on schema {quote(name)} to {grantee};" for name in facts.closed_schemas)
-        yield note(Code.SCHEMA_CREATE_MISSING, subject, message, Sql(grants, "as the schema's owner"))
+        measures = counts(schemas=len(facts.closed_schemas))
+        yield note(Code.SCHEMA_CREATE_MISSING, subject, message, Sql(grants, _AS_SCHEMAS_OWNER), measures)
     if facts.origin_functions:
         message = (
             "it cannot mark what it delivers with a replication origin: PostgreSQL's own subscriptions would take it "
@@ -160,23 +164,25 @@ def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
         yield note(Code.REPLICA_ROLE_NOT_ALLOWED, subject, message, remediation)
 
 
-def _check_tables_of_owners(facts: NodeFacts, severity: State) -> Iterator[CheckResult]:
+def _check_tables_of_owners(facts: NodeFacts) -> Iterator[CheckResult]:
     """List tables of other roles, whose code runs as their owners, and say which the role may not write so."""
     others = sorted(
         (one for one in facts.tables if one.owner != facts.role.name and not one.owner_is_superuser),
         key=lambda one: (one.owner, one.is_owned),
     )
+    subject, as_bad = f"role {facts.role.name}", failing if facts.is_named else warning
     for (owner, is_held), found in groupby(others, key=lambda one: (one.owner, one.is_owned)):
-        names = format_names(tuple(one.table.qualified_name for one in found))
+        tables = tuple(one.table.qualified_name for one in found)
+        names, measures = format_names(tables), counts(tables=len(tables))
         if is_held:
             message = f"triggers, defaults and checks of {names} run with the rights of {owner}, which owns them"
             advice = "If the owner is to be trusted with this role's rights, subscribe with --run-as agent."
-            yield note(Code.OWNERS_CODE_RUNS, f"role {facts.role.name}", message, advice)
+            yield note(Code.OWNERS_CODE_RUNS, subject, message, advice, measures)
         else:
             number = TableOwnerNotHeld.number
             message = f"it is no member of {owner}, which owns {names}: they are not delivered to (RT-{number})"
             remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
-            yield CheckResult(Code.OWNER_NOT_HELD, severity, f"role {facts.role.name}", message, remediation)
+            yield as_bad(Code.OWNER_NOT_HELD, subject, message, remediation, measures)
 
 
 def check_merge_node(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:

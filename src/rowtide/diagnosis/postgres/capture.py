@@ -162,7 +162,7 @@ def is_forbidden(blocker: RowtideError) -> bool:
 
 def _check_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
     message = (
-        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured and "
+        "the event triggers are missing, or of another build, that tell the log what DDL does to captured and "
         "published tables: statements are inferred from the rows that follow, rewritten values and dropped partitions "
         "go unnoticed, and a dropped table ends with the next changes that are read; to make them takes a superuser, "
         "or who the service lets"
@@ -226,9 +226,9 @@ def check_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iter
         elif instance.definition is None and capture.state is None:
             continue  # it is in the log store, which was not read
         elif instance.definition is None:
-            severity = State.WARNING if capture.log_reader is None else State.HEALTHY
+            as_bad = warning if capture.log_reader is None else note
             message = "the log reader has not read yet that it was enabled"
-            yield CheckResult(Code.INSTANCE_UNREAD, severity, subject, message, shell("rowtide", "cdc", "run"))
+            yield as_bad(Code.INSTANCE_UNREAD, subject, message, shell("rowtide", "cdc", "run"))
         else:
             yield from _check_shape(instance, instance.definition, table)
 
@@ -258,7 +258,7 @@ def check_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> Ite
     if not rules.has_triggers:
         message = (
             "new tables are enabled by the running capture only, seconds after they are created, and what is written "
-            "to them before is not captured: the event trigger is missing, or of an earlier build; to make it takes a "
+            "to them before is not captured: the event trigger is missing, or of another build; to make it takes a "
             "superuser, or who the service lets, who owns what enabling made"
         )
         yield warning(

@@ -188,7 +188,7 @@ def _verify_history(url: str, state: ManifestState) -> None:
 
 @contextmanager
 def _noting(blockers: list[RowtideError]) -> Iterator[None]:
-    """Keep an error of ours for the findings: one blocker must not hide the others."""
+    """Keep an error of ours as a result: one blocker must not hide the others."""
     try:
         yield
     except RowtideError as error:

@@ -37,6 +37,7 @@ from rowtide.diagnosis.result import (
     CheckResult,
     State,
     Unread,
+    counts,
     healthy,
     if_read,
     nothing_enabled,
@@ -110,10 +111,13 @@ def _check_capture(log: LogFacts) -> Iterator[CheckResult]:
         yield from without_notes(found)
     elif capture.instances or found:
         message = f"{len(capture.instances)} are captured as they were enabled"
-        yield from or_healthy(found, healthy(Code.INSTANCES_HEALTHY, "instances", message))
+        measures = counts(instances=len(capture.instances))
+        yield from or_healthy(found, healthy(Code.INSTANCES_HEALTHY, "instances", message, measures=measures))
     if capture.consumers:
         message = f"{len(capture.consumers)} have time before cleanup passes them"
-        yield from or_healthy(check_consumers(capture), healthy(Code.CONSUMERS_HEALTHY, "consumers", message))
+        measures = counts(consumers=len(capture.consumers))
+        in_time = healthy(Code.CONSUMERS_HEALTHY, "consumers", message, measures=measures)
+        yield from or_healthy(check_consumers(capture), in_time)
     yield from if_read(log.cleanup, Code.CLEANUP_UNKNOWN, "cleanup", check_cleanup)
 
 

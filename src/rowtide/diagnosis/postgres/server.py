@@ -17,12 +17,16 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     as_superuser,
+    counts,
     failing,
     note,
     of_error,
+    rates,
     set_and_reload,
     set_and_restart,
     shell,
+    sizes,
+    times,
     warning,
 )
 from rowtide.log.postgres.slot import FAILOVER_SLOTS_SINCE, publication_name
@@ -84,14 +88,9 @@ def _check_slots(server: ServerFacts, *, is_slot_made: bool) -> Iterator[CheckRe
         return
     idle = tuple(slot.name for slot in server.slots if not slot.is_active)
     message = f"{used} of {limit} replication slots are used" + (f", idle: {format_names(idle)}" if idle else "")
-    severity = State.FAILING if free < 0 else State.WARNING
-    yield CheckResult(
-        Code.SLOTS_USED_UP,
-        severity,
-        _SERVER,
-        message,
-        set_and_restart("max_replication_slots", str(limit + _MORE_SLOTS)),
-    )
+    more = set_and_restart("max_replication_slots", str(limit + _MORE_SLOTS))
+    as_bad = failing if free < 0 else warning
+    yield as_bad(Code.SLOTS_USED_UP, _SERVER, message, more, counts(used=used, limit=limit, idle=len(idle)))
 
 
 def _check_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckResult]:
@@ -100,15 +99,10 @@ def _check_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckResul
     free = limit - used - (0 if is_running else 1)
     if is_running or free > 0:
         return
-    severity = State.FAILING if free < 0 else State.WARNING
     message = f"{used} of {limit} WAL senders are used, and the log reader needs one"
-    yield CheckResult(
-        Code.WAL_SENDERS_USED_UP,
-        severity,
-        _SERVER,
-        message,
-        set_and_restart("max_wal_senders", str(limit + _MORE_SLOTS)),
-    )
+    more = set_and_restart("max_wal_senders", str(limit + _MORE_SLOTS))
+    as_bad = failing if free < 0 else warning
+    yield as_bad(Code.WAL_SENDERS_USED_UP, _SERVER, message, more, counts(used=used, limit=limit))
 
 
 def _check_refusal(server: ServerFacts) -> Iterator[CheckResult]:
@@ -127,17 +121,21 @@ def _check_length_of_stop(server: ServerFacts) -> Iterator[CheckResult]:
     limit = f"max_slot_wal_keep_size is {format_bytes(kept)}"
     lasts_s = kept / rate if rate else None
     if lasts_s is None:
-        severity = State.WARNING if kept < _SMALL_WAL_KEEP else State.HEALTHY
+        is_short = kept < _SMALL_WAL_KEEP
         message = f"{limit}: when capture stands still for more WAL than that, the slot is lost"
     else:
-        severity = State.WARNING if lasts_s < SHORT_STOP_S else State.HEALTHY
+        is_short = lasts_s < SHORT_STOP_S
         message = (
             f"capture may stand still for {format_duration(lasts_s)}: {limit}, the server writes "
             f"{format_bytes((rate or 0) * 3600)} of WAL an hour on average; after a longer stop the slot is lost"
         )
     wanted = max(16, round((rate or 0) * PLANNED_STOP_S / _GIBIBYTE))
-    remediation = set_and_reload("max_slot_wal_keep_size", f"'{wanted}GB'") if severity is State.WARNING else None
-    yield CheckResult(Code.WAL_LIMIT, severity, _SERVER, message, remediation)
+    measures = (*sizes(limit_bytes=kept), *rates(wal_bytes_per_s=rate), *times(lasts_s=lasts_s))
+    if is_short:
+        raised = set_and_reload("max_slot_wal_keep_size", f"'{wanted}GB'")
+        yield warning(Code.WAL_LIMIT, _SERVER, message, raised, measures)
+    else:
+        yield note(Code.WAL_LIMIT, _SERVER, message, measures=measures)
 
 
 def _check_unlimited_stop(rate: float | None) -> CheckResult:
@@ -147,14 +145,15 @@ def _check_unlimited_stop(rate: float | None) -> CheckResult:
         + written
     )
     advice = "Keep room for the longest stop that you plan; a limit would save the disk and lose the slot instead."
-    return note(Code.WAL_UNLIMITED, _SERVER, message, advice)
+    return note(Code.WAL_UNLIMITED, _SERVER, message, advice, rates(wal_bytes_per_s=rate))
 
 
 def _check_idle_timeout(server: ServerFacts) -> Iterator[CheckResult]:
     timeout_s = server.settings.idle_slot_timeout_s
     if timeout_s is not None:
         message = f"a stop of more than {format_duration(timeout_s)} loses the slot (idle_replication_slot_timeout)"
-        yield warning(Code.IDLE_SLOT_TIMEOUT, _SERVER, message, set_and_reload("idle_replication_slot_timeout", "0"))
+        off = set_and_reload("idle_replication_slot_timeout", "0")
+        yield warning(Code.IDLE_SLOT_TIMEOUT, _SERVER, message, off, times(timeout_s=timeout_s))
 
 
 def _check_sender_timeout(server: ServerFacts) -> Iterator[CheckResult]:
@@ -165,7 +164,8 @@ def _check_sender_timeout(server: ServerFacts) -> Iterator[CheckResult]:
         message = f"wal_sender_timeout is {format_duration(timeout_s)}: a slow disk is enough to break the stream"
     else:
         return
-    yield warning(Code.SENDER_TIMEOUT_UNFIT, _SERVER, message, set_and_reload("wal_sender_timeout", "'60s'"))
+    usual = set_and_reload("wal_sender_timeout", "'60s'")
+    yield warning(Code.SENDER_TIMEOUT_UNFIT, _SERVER, message, usual, times(timeout_s=timeout_s))
 
 
 def _check_prepared(server: ServerFacts, *, is_enabled: bool) -> Iterator[CheckResult]:
@@ -176,14 +176,9 @@ def _check_prepared(server: ServerFacts, *, is_enabled: bool) -> Iterator[CheckR
         message = f"it was prepared by {prepared.role} {format_duration(prepared.age_s)} ago, was not ended, and {what}"
         statement = f"rollback prepared {quote_literal(prepared.name)};"
         as_whom = f"in database {prepared.database}, as {prepared.role} or a superuser; or commit prepared"
-        severity = State.WARNING if is_enabled else State.FAILING
-        yield CheckResult(
-            Code.PREPARED_FORGOTTEN,
-            severity,
-            f"prepared transaction {prepared.name}",
-            message,
-            Sql((statement,), as_whom),
-        )
+        as_bad, subject = warning if is_enabled else failing, f"prepared transaction {prepared.name}"
+        ended, age = Sql((statement,), as_whom), times(age_s=prepared.age_s)
+        yield as_bad(Code.PREPARED_FORGOTTEN, subject, message, ended, age)
 
 
 def _check_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
@@ -195,14 +190,15 @@ def _check_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
             if transaction.has_written
             else "keeps enable-table waiting for tables that it has locked"
         )
+        subject, age = f"session {transaction.pid}", times(age_s=transaction.age_s)
         who = f"{transaction.role} ({transaction.application or 'no application name'})"
         message = f"{who} has had a transaction open for {format_duration(transaction.age_s)}; it {effect}"
         if transaction.application.startswith(_OUR_SESSIONS):
             # A copy of a large table: ended, it would start again.
-            yield note(Code.COPY_LONG, f"session {transaction.pid}", message)
+            yield note(Code.COPY_LONG, subject, message, measures=age)
             continue
         statement = as_superuser(f"select pg_terminate_backend({transaction.pid});")
-        yield warning(Code.TRANSACTION_LONG, f"session {transaction.pid}", message, statement)
+        yield warning(Code.TRANSACTION_LONG, subject, message, statement, age)
 
 
 _SERVER = "server"
@@ -294,9 +290,9 @@ def _check_absent_standbys(server: ServerFacts) -> Iterator[CheckResult]:
     absent = tuple(name for name in named if name not in present)
     if absent:
         message = f"capture waits for standbys that are away: {format_names(absent)} (synchronized_standby_slots)"
-        yield failing(
-            Code.STANDBYS_AWAY, _SERVER, message, _set_standby_slots([name for name in named if name in present])
-        )
+        others = _set_standby_slots([name for name in named if name in present])
+        measures = counts(standbys=len(named), away=len(absent))
+        yield failing(Code.STANDBYS_AWAY, _SERVER, message, others, measures)
 
 
 def _check_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[CheckResult]:

@@ -131,7 +131,7 @@ def _read_present(connection: Connection) -> Iterator[MemberFacts]:
 
 
 def _read_dropped(connection: Connection) -> Iterator[MemberFacts]:
-    """Earlier versions kept none, and not every role may read them."""
+    """Not every role may read them."""
     if not connection.execute(text(_MAY_READ_DROPPED)).scalar_one():
         return
     for row in connection.execute(text(_DROPPED)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count as numbers_from
+from itertools import count
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance
@@ -34,10 +34,12 @@ from rowtide.diagnosis.result import (
     Remediation,
     Sql,
     State,
+    counts,
     note,
     of_error,
     quote_table,
     shell,
+    sizes,
     table_subject,
     warning,
 )
@@ -118,9 +120,8 @@ def check_enabling(facts: TableFacts) -> Iterator[CheckResult]:
     """Say everything that would be refused, not only the first; of a table of the wrong kind nothing else."""
     refusal = refuse_kind(facts.table)
     if refusal is not None:
-        yield of_error(
-            Code.TABLE_REFUSED, _severity(facts), table_subject(facts.table), refusal, _remediate_kind(facts.table)
-        )
+        remediation = _remediate_kind(facts.table)
+        yield of_error(Code.TABLE_REFUSED, _state(facts), table_subject(facts.table), refusal, remediation)
         return
     yield from _check_columns(facts)
     yield from _check_default_name(facts.table)
@@ -147,8 +148,8 @@ def check_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
             yield warning(Code.INSTANCE_NAME_SHARED, table_subject(table), message, _enable(table, free))
 
 
-def _severity(facts: TableFacts) -> State:
-    """A table that was not named was not asked for: a finding concerns its own capture alone."""
+def _state(facts: TableFacts) -> State:
+    """A table that was not named was not asked for: that concerns its own capture alone."""
     return State.FAILING if facts.is_wanted else State.WARNING
 
 
@@ -157,14 +158,9 @@ def _check_columns(facts: TableFacts) -> Iterator[CheckResult]:
     for column in facts.table.columns:
         refusal = _refuse_column(facts.table, column)
         if refusal is not None:
-            severity = State.WARNING if isinstance(refusal, ColumnNameReserved) else _severity(facts)
-            yield of_error(
-                Code.COLUMN_REFUSED,
-                severity,
-                table_subject(facts.table),
-                refusal,
-                _remediate_column(facts, column, refusal),
-            )
+            state = State.WARNING if isinstance(refusal, ColumnNameReserved) else _state(facts)
+            remediation = _remediate_column(facts, column, refusal)
+            yield of_error(Code.COLUMN_REFUSED, state, table_subject(facts.table), refusal, remediation)
 
 
 def _refuse_column(table: SourceTable, column: SourceColumn) -> RowtideError | None:
@@ -241,7 +237,7 @@ def _default_name(table: SourceTable) -> str:
 
 
 def _number(name: str, taken: Collection[str]) -> str:
-    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in numbers_from(2))
+    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in count(2))
     return next(candidate for candidate in candidates if candidate.lower() not in taken)
 
 
@@ -259,7 +255,8 @@ def check_tables(facts: DatabaseFacts) -> Iterator[CheckResult]:
     yield from _check_identities(facts.tables)
     if facts.foreign_tables:
         message = f"the rows of {format_names(facts.foreign_tables)} are on another server, whose log has their changes"
-        yield note(Code.FOREIGN_TABLES, "foreign tables", message, "Capture them there.")
+        measures = counts(tables=len(facts.foreign_tables))
+        yield note(Code.FOREIGN_TABLES, "foreign tables", message, "Capture them there.", measures)
 
 
 def check_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator[CheckResult]:
@@ -281,19 +278,22 @@ def _check_toast(facts: TableFacts) -> Iterator[CheckResult]:
     """A full identity makes the server read and log what it stores out of line, at every update and delete."""
     if facts.table.identity == FULL_IDENTITY or not facts.out_of_line_bytes:
         return
+    row_bytes = _measure_row(facts)
+    width = f", {format_bytes(row_bytes)} on average" if row_bytes is not None else ""
     message = (
-        f"enabling it sets replica identity full: every update and delete then logs the whole old row{_width(facts)}, "
+        f"enabling it sets replica identity full: every update and delete then logs the whole old row{width}, "
         f"and of this table's values {format_bytes(facts.out_of_line_bytes)} are stored out of line"
     )
     advice = "Keep rarely changed large values in a table of their own, if updates beside them are frequent."
-    yield warning(Code.TOAST_LOGGED, table_subject(facts.table), message, advice)
+    measures = sizes(row_bytes=row_bytes, toast_bytes=facts.out_of_line_bytes)
+    yield warning(Code.TOAST_LOGGED, table_subject(facts.table), message, advice, measures)
 
 
-def _width(facts: TableFacts) -> str:
+def _measure_row(facts: TableFacts) -> float | None:
     """Out-of-line values count with a pointer in the server's statistics; the old row in the log has them whole."""
     if facts.row_width is None or facts.row_count is None:
-        return ""
-    return f", {format_bytes(facts.row_width + facts.out_of_line_bytes / facts.row_count)} on average"
+        return None
+    return facts.row_width + facts.out_of_line_bytes / facts.row_count
 
 
 def _check_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
@@ -310,7 +310,8 @@ def _check_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
         message = (
             f"enabling sets replica identity full for {names}: updates and deletes then log the whole old row{width}"
         )
-        yield note(Code.IDENTITY_CHANGES, "tables", message)
+        of_rows = sizes(least_row_bytes=min(widths, default=None), most_row_bytes=max(widths, default=None))
+        yield note(Code.IDENTITY_CHANGES, "tables", message, measures=(*counts(tables=len(changing)), *of_rows))
 
 
 def _check_partitions(facts: TableFacts) -> Iterator[CheckResult]:
@@ -369,4 +370,4 @@ def _check_texts(table: SourceTable) -> Iterator[CheckResult]:
     )
     if texts:
         message = f"held in the lake as the text that the server prints: {format_names(texts)}"
-        yield note(Code.COLUMNS_HELD_AS_TEXT, table_subject(table), message)
+        yield note(Code.COLUMNS_HELD_AS_TEXT, table_subject(table), message, measures=counts(columns=len(texts)))

@@ -32,6 +32,7 @@ from rowtide.diagnosis.result import (
     quote_table,
     set_and_restart,
     shell,
+    sizes,
     table_subject,
     unknown,
     warning,
@@ -155,7 +156,8 @@ def _check_scattered(tracked: TrackedTable, stamps: StampFacts) -> CheckResult:
         "enabled with --index btree it would have an index of rows, which can be added too"
     )
     statement = f"create index concurrently on {stamps.holder} ({stamp}) where {stamp} is not null;"
-    return note(Code.TRACKING_SCATTERED, subject_of(tracked), message, Sql((statement,), AS_OWNER))
+    index, measures = Sql((statement,), AS_OWNER), sizes(stamp_bytes=stamps.byte_count)
+    return note(Code.TRACKING_SCATTERED, subject_of(tracked), message, index, measures)
 
 
 def _check_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:

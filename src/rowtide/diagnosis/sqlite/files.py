@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.places import OTHERS
 from rowtide.diagnosis.quantities import format_names
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, State, failing, note, warning
+from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, failing, note, warning
 from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts
 from rowtide.diagnosis.tracked_tables import check_format, check_tracked, enable, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
@@ -106,9 +106,9 @@ def _check_untrackable(facts: FileFacts) -> Iterator[CheckResult]:
 def _check_mode(facts: FileFacts) -> Iterator[CheckResult]:
     """Warn of a subscriber, which is a copy, that every user of the machine may read; tell of a file of one's own."""
     if facts.mode is not None and facts.mode & OTHERS:
-        severity = State.WARNING if facts.is_subscriber else State.HEALTHY
+        as_bad = warning if facts.is_subscriber else note
         message = f"every user of this machine can read {facts.path}: its mode is {facts.mode & 0o777:o}"
-        yield CheckResult(Code.PLACE_PUBLIC, severity, "file", message, Command(f"chmod o= {shlex.quote(facts.path)}"))
+        yield as_bad(Code.PLACE_PUBLIC, "file", message, Command(f"chmod o= {shlex.quote(facts.path)}"))
 
 
 def _check_journal(facts: FileFacts) -> Iterator[CheckResult]:
