@@ -6,7 +6,6 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, print_facts
-from rowtide.handle import connect
 
 app = CommandTable()
 
@@ -17,9 +16,13 @@ def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
+    # Not by the handle: it imports what reads the lake's changes.
+    from rowtide.cdc.status import read_status
+    from rowtide.databases.postgres.connect import open_engine
     from rowtide.databases.postgres.read_once import reading_once
+    from rowtide.databases.urls import parse_url
     from rowtide.diagnosis import Area, read_health
 
     with reading_once():
-        print_facts(connect(db).cdc.status(), form)
+        print_facts(read_status(open_engine(db), parse_url(db).name), form)
         print_unhealthy(read_health(db, [Area.LOG, Area.CAPTURE]))

@@ -73,14 +73,14 @@ def status(
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
+    # Not by the handle: it imports what publishes and subscribes.
+    from rowtide.databases.postgres.connect import open_engine
     from rowtide.databases.postgres.read_once import reading_once
     from rowtide.diagnosis import Area, read_health
+    from rowtide.replication.status import SubscriptionStatus, read_status
 
     with reading_once():
-        listed = connect(db).replication.status(publication)
-
-        from rowtide.replication.status import SubscriptionStatus
-
+        listed = read_status(open_engine(db), db, publication)
         print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
         for row in listed:
             if row.streams > 1:
