@@ -5,8 +5,9 @@ from __future__ import annotations
 from rowtide.core.errors import Invalid, RowtideError
 
 
-class Stopped(RowtideError, number=5101):
-    """`rowtide check` found what stops rowtide's work, or would; its findings are listed before this line."""
+@numbered
+class Stopped(RowtideError):
+    """`rowtide check` found what stops rowtide's work, or would; its results are listed before this line."""
 
     fact = "work is stopped by {subjects}"
     hint = "Each is listed with what mends it; then run `rowtide check` again."
@@ -30,8 +31,9 @@ class LakeNotChecked(Invalid, number=5103):
     lake: str
 
 
-class NotAPublisher(Invalid, number=5104):
-    """A SQLite file was to be judged as a publisher."""
+@numbered
+class NotAPublisher(Invalid):
+    """A SQLite file was to be checked as a publisher."""
 
     fact = "SQLite files are not captured or published: {path} cannot be checked as publisher"
     hint = "Check it as monitor, reader, subscriber or merge."

@@ -44,7 +44,7 @@ class PlaceFacts:
     """A folder that rowtide writes, seen from this machine; sizes in bytes.
 
     `subject` names it: the lake, the log store. It `is_missing` when it was there once; one that is still to be made
-    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on,
+    is checked by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on,
     `mode` who may do what there, of one that is there.
     """
 
@@ -77,7 +77,7 @@ Place = PlaceFacts | ObjectPlace
 
 
 def read_place(subject: str, url: str, *, was_made: bool) -> Place:
-    """Return what is known of a folder; one that `was_made` has to be there, any other is judged by its parent."""
+    """Return what is known of a folder; one that `was_made` has to be there, any other is checked by its parent."""
     path = local_path(url)
     if path is None:
         return ObjectPlace(subject, url, _find_problem_of_listing(url))

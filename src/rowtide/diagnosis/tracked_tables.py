@@ -132,7 +132,7 @@ def _check_loss(tracked: TrackedTable, loss: TrackingLoss) -> CheckResult:
 
 
 def remediate_loss(tracked: TrackedTable, loss: TrackingLoss) -> Remediation:
-    """Return what mends lost tracking."""
+    """Return what remedies lost tracking."""
     if loss.is_dropped:
         return shell("rowtide", "tracking", "disable", tracked.name)
     if loss.lacks_key:

@@ -63,7 +63,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
-"""Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
+"""Of max_slot_wal_keep_size; whether that itself is enough is checked with the server."""
 MUCH_KEPT_BYTES = 1 << 30
 
 _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {

@@ -1,4 +1,4 @@
-"""What is known of a PostgreSQL database before anything is judged."""
+"""What is known of a PostgreSQL database before anything is checked."""
 
 from __future__ import annotations
 
@@ -356,14 +356,14 @@ class MergedFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Everything that is judged; `capture` is None before enable-db.
+    """Everything that is checked; `capture` is None before enable-db.
 
     `wants_capture` is false where tables are tracked, merged or delivered into, none is captured, and no lake was
     named: nobody asked for it.
 
     `taken_schemas` are schemas of our names that others made, `foreign_tables` are qualified names;
     `place_blockers` are what is wrong with the folder that the log store would have. `copied` says that the metadata
-    is another database's; then nothing is judged of capture. `unread` has why parts could not be read, by what is then
+    is another database's; then nothing is said of capture. `unread` has why parts could not be read, by what is then
     said of them.
     """
 

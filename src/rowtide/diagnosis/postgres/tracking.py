@@ -202,7 +202,7 @@ def _check_readers(subject: str, readers: Readers, beside: Remediation) -> Itera
 
 
 def _check_rights(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Where capture is looked at, the role's rights are judged with it."""
+    """Where capture is looked at, the role's rights are checked with it."""
     role, candidates = facts.role, {one.table.source_id for one in facts.tracking.candidates if one.is_trackable}
     if candidates and not role.may_create:
         grant = f"grant create on database {quote(facts.server.identity.database)} to {quote(role.name)};"

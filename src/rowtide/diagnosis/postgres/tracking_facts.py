@@ -29,7 +29,7 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 
 
 def read_tracking(connection: Connection, named: Collection[int], publication: str | None) -> TrackingFacts:
-    """Return what is to be judged: of the named tables, else of all tracked ones.
+    """Return what is to be checked: of the named tables, else of all tracked ones.
 
     `publication` is the one of capture; other publications of a table are listed.
     """

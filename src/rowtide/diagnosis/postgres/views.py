@@ -124,7 +124,7 @@ def _look_only(place: Place) -> Place:
 def read_facts(
     url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None
 ) -> DatabaseFacts:
-    """Read everything that a check judges. Raises `TableNotFound` and what connecting raises."""
+    """Read everything that a check looks at. Raises `TableNotFound` and what connecting raises."""
     with connected(url) as connection:
         return _read(connection, url, tables, lake, purpose)
 

@@ -1,16 +1,16 @@
-"""Reading what a check knows of a SQLite file."""
+"""What a check knows of a SQLite file, and reading it."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rowtide.core.errors import RowtideError
 from rowtide.databases.sqlite.catalogue import Table, find_table, list_relations
 from rowtide.databases.sqlite.connect import IN_MEMORY, path_of
-from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts, is_ours, is_used_otherwise
-from rowtide.diagnosis.sqlite.schema_copy import SchemaCopy, copied_schema
+from rowtide.diagnosis.sqlite.schema_copy import OTHERS, ColumnEffects, SchemaCopy, copied_schema, is_ours
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.merge.definitions import publications, replinfo
 from rowtide.replication.targets.sqlite.progress import SUBSCRIPTIONS
@@ -24,8 +24,38 @@ _TABLE = "table"
 _VIRTUAL = "virtual"
 
 
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table that is tracked or may come to be; `tracked` says how, None while it is not."""
+
+    table: Table
+    tracked: TrackedTable | None
+    effects: ColumnEffects
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Everything that is checked.
+
+    `refusal` says why this build does not use what is tracked. `untrackable` are relations that the
+    user named, with their kinds; `virtual_tables` are looked at where nobody named any. `journal_mode` is None of a
+    database in memory. Others than its user may read the file at `path` by its `mode`, None of a database in memory;
+    one that `is_subscriber`, of a publication or of merge, was made by rowtide as a rule.
+    """
+
+    path: str
+    mode: int | None
+    is_subscriber: bool
+    journal_mode: str | None
+    refusal: RowtideError | None
+    tracked: tuple[TrackedFacts, ...]
+    tables: tuple[TableFacts, ...]
+    untrackable: Mapping[str, str]
+    virtual_tables: tuple[str, ...]
+
+
 def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts:
-    """Return what is to be judged: of the named tables, else of the tracked ones, before enabling of all.
+    """Return what is to be checked: of the named tables, else of the tracked ones, before enabling of all.
 
     Of a file that is merged or delivered into, and not tracked, none: nobody asked for tracking.
     Raises `TableToTrackNotFound`.
@@ -71,8 +101,13 @@ def _choose(names: Sequence[str], relations: Collection[str], tracked: Collectio
         if name.lower() not in known:
             raise TableToTrackNotFound(name)
         yield known[name.lower()]
-    if not names and (tracked or not is_used_otherwise(relations)):
+    if not names and (tracked or not _is_used_otherwise(relations)):
         yield from tracked or known.values()
+
+
+def _is_used_otherwise(names: Iterable[str]) -> bool:
+    """Tell whether the tables of a file say that it is merged, or that changes are delivered into it."""
+    return any(name.lower().startswith(OTHERS) for name in names)
 
 
 def _read_journal_mode(connection: sqlite3.Connection) -> str | None:

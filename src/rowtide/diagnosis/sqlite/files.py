@@ -9,7 +9,8 @@ from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.places import OTHERS
 from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, failing, note, warning
-from rowtide.diagnosis.sqlite.facts import ColumnEffects, FileFacts, TableFacts
+from rowtide.diagnosis.sqlite.file_facts import FileFacts, TableFacts
+from rowtide.diagnosis.sqlite.schema_copy import ColumnEffects
 from rowtide.diagnosis.tracked_tables import check_format, check_tracked, enable, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
 from rowtide.tracking.sqlite.subjects import key_of

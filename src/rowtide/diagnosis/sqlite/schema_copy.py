@@ -14,12 +14,32 @@ from dataclasses import dataclass
 
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.diagnosis.sqlite.facts import ColumnEffects, is_ours
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.sqlite.stamps import RowStamps
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, Subject
 
 _GENERATED = (2, 3)
+OTHERS = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
+"""Of merge, and of what is delivered into the file."""
+_PREFIXES = ("__sys", *OTHERS)
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether a name is one that rowtide gives."""
+    return name.lower().startswith(_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEffects:
+    """What three columns more in a table do to its file's own triggers and views, by their names.
+
+    `broken` triggers and views are an error from then on, `widened` views show the columns, `asked` triggers are of
+    any update of a row, of the one that stamps it too.
+    """
+
+    broken: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

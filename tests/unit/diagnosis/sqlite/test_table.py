@@ -3,8 +3,9 @@ from __future__ import annotations
 from builders.commands.check_facts import TRACKED
 from rowtide.databases.sqlite.catalogue import Column, Table, UniqueKey, UniqueTerm
 from rowtide.diagnosis.result import Advice, CheckResult, State
-from rowtide.diagnosis.sqlite.facts import ColumnEffects, TableFacts
+from rowtide.diagnosis.sqlite.file_facts import TableFacts
 from rowtide.diagnosis.sqlite.files import check_table
+from rowtide.diagnosis.sqlite.schema_copy import ColumnEffects
 from rowtide.tracking.options import TrackedTable
 
 NONE = ColumnEffects()
