@@ -12,7 +12,7 @@ import pytest
 from builders.merge.merged_databases import PUBLICATION, Member, Merge
 from builders.merge_machines.merge_machine_base import attempt
 from fixtures.merged import live_if_a_server, open_member
-from rowtide.merge.articles import Partition, SubscriberType
+from rowtide.merge.articles import FilterType, Partition, SubscriberType
 from rowtide.merge.errors.nodes import NodeRestored
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(9), name varchar(20), qty integer)"
@@ -41,7 +41,7 @@ class Levels:
         self.lower = Merge(self.region, self.devices, DEVICES)
         self.merge = self.lower.merge
 
-    def begin(self, *, where: str | None = None, **options: Any) -> None:
+    def begin(self, *, where: str | None = None, kind: FilterType = FilterType.JOIN, **options: Any) -> None:
         """Publish two tables from level to level; `where` is the upper filter of customers, with their orders."""
         self.top.execute(CUSTOMER, ORDERS, *ROWS)
         top = self.upper.merge
@@ -49,10 +49,9 @@ class Levels:
         for table in COLUMNS:
             top.add_article(PUBLICATION, table, where=where if table == "customer" else None, **options)
         if where is not None:
-            top.add_filter(PUBLICATION, "orders", "customer", "orders.customer_id = customer.id")
+            top.add_filter(PUBLICATION, "orders", "customer", "orders.customer_id = customer.id", filter_type=kind)
         partition = None if where is None else Partition("n")
-        kind = SubscriberType.SERVER
-        top.add_subscription(PUBLICATION, self.region.url, subscriber_type=kind, partition=partition)
+        top.add_subscription(PUBLICATION, self.region.url, subscriber_type=SubscriberType.SERVER, partition=partition)
         self.merge.add_publication(DEVICES)
         for table in COLUMNS:
             self.merge.add_article(DEVICES, table, **options)
@@ -180,6 +179,38 @@ def test_a_row_that_leaves_a_region_is_judged_at_the_top(levels: Levels) -> None
     levels.require_equal("n")
     assert [row[0] for row in levels.devices[1].rows("customer", "id")] == [1, 2]
     assert levels.devices[0].rows("orders", "id") == levels.top.rows("orders", "id")[:1]
+
+
+@pytest.mark.parametrize("kind", [FilterType.JOIN, FilterType.BOTH])
+def test_versions_refused_at_the_top_leave_the_region(levels: Levels, kind: FilterType) -> None:
+    """The region does not have the rows that its devices wrote to: the top hub's are put in their place, or nothing."""
+    levels.begin(where="region = host_name()", kind=kind, column_tracking=True)
+    levels.settle()
+    first, second = levels.devices
+    levels.top.execute("insert into customer (id, region, name, qty) values (4, 'n', 'top', 4)")
+    levels.top.execute("insert into orders (id, customer_id, note) values (40, 4, 'top')")
+    of_customers = {key: levels.top.rowguid("customer", key) for key in (3, 4)}
+    of_orders = {key: levels.top.rowguid("orders", key) for key in (30, 40)}
+    for key, rowguid in of_customers.items():
+        first.execute(f"insert into customer (id, region, name, rowguid) values ({key + 4}, 'n', 'a', '{rowguid}')")
+    for key, rowguid in of_orders.items():
+        first.execute(f"insert into orders (id, customer_id, note, rowguid) values ({key + 5}, 1, 'a', '{rowguid}')")
+    for device in (first, second):
+        levels.merge.sync(DEVICES, device.url)
+    second.execute("update customer set name = 'b' where name = 'a'", "update orders set note = 'b' where note = 'a'")
+    for _ in range(2):
+        levels.sync()
+    assert len(levels.upper.conflicts()) == len(of_customers) + len(of_orders)
+    for table, expected in (("customer", "(4, 'n', 'top', 4)"), ("orders", "(40, 4, 'top')")):
+        rows = levels.top.rows(table, COLUMNS[table])
+        assert expected in map(repr, rows)
+        assert levels.region.rows(table, COLUMNS[table]) == [row for row in rows if row[0] not in (3, 30)]
+    second.execute("update customer set name = 'c' where id = 4", "update orders set note = 'c' where id = 40")
+    levels.top.execute("update customer set qty = 5 where id = 4")
+    levels.settle()
+    levels.require_equal("n")
+    assert (4, "n", "c", 5) in levels.top.rows("customer", COLUMNS["customer"])
+    assert len(levels.upper.conflicts()) == len(of_customers) + len(of_orders)
 
 
 @pytest.mark.exhaustive

@@ -285,7 +285,16 @@ class KeepingOthersWrites(KeepingWrites):
     def restore_file(self, number: int) -> None:
         self.put_back(number)
 
+    @rule(member=st.sampled_from([0, HOSTILE]), key=KEYS, region=st.sampled_from(REGIONS[:2]))
+    def take_a_row(self, member: int, key: int, region: str) -> None:
+        """Let the file take a row of others that the hub has."""
+        self.insert(member, key, region)
+        for number in range(HOSTILE):
+            self.merge.sync(number)
+        self.edit(TAKING, key, key, b"")
+
     def come_to_rest(self) -> None:
+        self.take_a_row(HOSTILE, 4, REGIONS[1])
         for _ in range(5):
             for number in range(len(self.merge.subscribers)):
                 self.merge.sync(number)

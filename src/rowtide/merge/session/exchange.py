@@ -489,9 +489,9 @@ def alike(
     """
     groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
     for change in changes:
-        rowguid, lineage, last, columns, row, tombstone, _, _, priority = change
+        rowguid, lineage, last, columns, row, tombstone, _, _, priority, overrules = change
         here = known.get(rowguid)
-        key = (lineage, last, columns, row is None, tombstone, priority, id(here))
+        key = (lineage, last, columns, row is None, tombstone, priority, overrules, id(here))
         if key not in groups:
             groups[key] = ([], here)
         groups[key][0].append(change)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Subscription
 from rowtide.merge.conflicts.records import (
@@ -26,7 +27,7 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write, overruling
 from rowtide.merge.versions.comparison import Presence, Take, compare
 
 
@@ -204,7 +205,8 @@ class SubscriberReceiver(NodeReceiver):
         known = self.read_known(rowguids_of(parts))
         writes: list[tuple[Article, list[Write]]] = []
         for (article, changes), found in zip(parts, known, strict=True):
-            newer = [several for several in alike(changes, found) if self._are_newer(*several)]
+            compared = starmap(overruling, alike(changes, found))
+            newer = [several for several in compared if self._are_newer(*several)]
             taken = [
                 write for several, here in newer for write in taken_alike(several, here, self.source, self.hub_priority)
             ]

@@ -214,14 +214,12 @@ class Outgoing:
     def _overruling(self, change: RowChange) -> RowChange:
         """Return a row that the destination wrote to, though it did not have it, as newer than what it wrote.
 
-        The sender's own version stays as it is: nothing that the destination says of the row becomes part of it.
+        The sender's own version stays as it is: nothing that the destination says of the row becomes part of it. What
+        the destination has is for itself to tell: the version may be of nodes below it.
         """
-        last, refused = (
-            Change(self.request.source, self.sending.generation),
-            Change(self.request.destination, self.request.received),
-        )
-        lineage = Lineage.decode(change.lineage).with_change(last).with_change(refused)
-        return change._replace(lineage=lineage.encode(), last=last.encode())
+        last = Change(self.request.source, self.sending.generation)
+        lineage = Lineage.decode(change.lineage).with_change(last)
+        return change._replace(lineage=lineage.encode(), last=last.encode(), overrules=self.request.received)
 
 
 def _collected(pieces: Iterator[Sequence[RowChange]]) -> Iterator[Sequence[RowChange]]:

@@ -19,7 +19,7 @@ from rowtide.merge.session.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_transfer import HELD, HELD_REASON, GivenUp, Outcome, RowRefused, Waiting
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType
+from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, overruling
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
 
 
@@ -73,7 +73,7 @@ class SubscriberRecords:
         for article, change in record.rows:
             because, here = said.get(change.rowguid), known.get((article.nickname, change.rowguid))
             if because is None or change.tombstone is TombstoneType.LEFT:
-                if self._standing(change, here) is Standing.NEWER:
+                if self._standing(*_overruling(change, here)) is Standing.NEWER:
                     self._request_later(article, change)
                 continue
             asked.append(Refused(article, change, because.refusal))
@@ -107,19 +107,20 @@ class SubscriberRecords:
         }
 
     def _decide(self, one: LogicalRecord, known: dict[tuple[int, str], Known], *, is_touched: bool) -> Outcome:
-        standings = [
-            (article, change, self._standing(change, known.get((article.nickname, change.rowguid))))
+        found = [
+            (article, *_overruling(change, known.get((article.nickname, change.rowguid))))
             for article, change in one.rows
         ]
-        newer = [(article, change) for article, change, standing in standings if standing is Standing.NEWER]
+        standings = [(article, change, here, self._standing(change, here)) for article, change, here in found]
+        newer = [(article, change, here) for article, change, here, standing in standings if standing is Standing.NEWER]
         if newer and (is_touched or any(standing is Standing.CONCURRENT for *_, standing in standings)):
-            return Outcome(is_held=True, late=newer)
+            return Outcome(is_held=True, late=[(article, change) for article, change, _ in newer])
         outcome = Outcome()
-        for article, change in newer:
-            write = taken(change, known.get((article.nickname, change.rowguid)), self.receiver.source, None)
+        for article, change, here in newer:
+            write = taken(change, here, self.receiver.source, None)
             outcome.write(article.nickname, write)
             outcome.count(article.nickname, count_writes([write]))
-        for _, change, standing in standings:
+        for _, change, _, standing in standings:
             if standing is Standing.CONCURRENT and change.tombstone is TombstoneType.LEFT:
                 self.receiver.staying.add(change.rowguid)
         return outcome
@@ -134,6 +135,11 @@ class SubscriberRecords:
             self.receiver.asking.add((article.nickname, change.rowguid))
             connection, source = self.receiver.node.connection, self.receiver.source
             put_retry(connection, source, article.nickname, change.rowguid, HELD, HELD_REASON)
+
+
+def _overruling(change: RowChange, known: Known | None) -> tuple[RowChange, Known | None]:
+    (change,), known = overruling([change], known)
+    return change, known
 
 
 def _standing(change: RowChange, known: Known | None, *, repeats: bool = False) -> Standing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -33,7 +33,8 @@ class RowChange(NamedTuple):
     tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `bases`. `parents` are
     the rowguids of the rows that its foreign keys referenced at the sender, in the order of `Article.references`; None
     where there was none, and empty if the sender did not look. `priority` is the version's weight in conflicts, None
-    for the sender's own.
+    for the sender's own. `overrules` is set where the sender has refused the receiver's version: the receiver's last
+    generation that it had seen by then.
     """
 
     rowguid: str
@@ -45,6 +46,7 @@ class RowChange(NamedTuple):
     bases: str | None = None
     parents: tuple[str | None, ...] = ()
     priority: float | None = None
+    overrules: int | None = None
 
     @property
     def version(self) -> RowVersion:
@@ -88,6 +90,21 @@ class Write(NamedTuple):
     own_columns: frozenset[int] = frozenset()
     tombstone: TombstoneType = TombstoneType.USER
     priority: float | None = None
+
+
+def overruling(changes: Sequence[RowChange], known: Known | None) -> tuple[Sequence[RowChange], Known | None]:
+    """Return changes of the same version, and what a receiver knows of their rows, as they are to be compared.
+
+    A version that the sender has refused counts for nothing, whatever nodes made it. The lineage includes it then: so
+    do those take the sender's version from whom the receiver has it.
+    """
+    last_seen = changes[0].overrules
+    if last_seen is None or known is None or known.generation is None or known.generation > last_seen:
+        return changes, known
+    lineage = changes[0].version.lineage.joined(known.version.lineage).encode()
+    columns = None if known.version.columns is None else dict[int, Change]()
+    refused = RowVersion(known.version.presence, Lineage.EMPTY, None, columns)
+    return [change._replace(lineage=lineage) for change in changes], replace(known, version=refused)
 
 
 def make_changes(rows: Iterable[Sequence[Any]]) -> list[RowChange]:

@@ -151,10 +151,11 @@ class MetadataReader:
                     self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
-                _, lineage, last, columns, live, tombstone, bases, _, weight = composed
+                _, lineage, last, columns, live, tombstone, bases, _, weight, _ = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
                 parents = row[values_end:]
-                changes.append((row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight))
+                made = (row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight, None)
+                changes.append(made)
         with reading(self.article.qualified_name):
             require_rowguids([change[0] for change in changes])
         return make_changes(changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.merge.session.exchange import alike, taken, taken_alike
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike
+from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike, overruling
 from rowtide.merge.versions.comparison import Presence, RowVersion
 from rowtide.merge.versions.lineage import Change, Lineage
 
@@ -39,6 +39,19 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
     changes, here = [change("a"), change("b")], known()
 
     assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
+
+
+def test_a_refused_version_counts_for_nothing_until_changed_again() -> None:
+    below = Change(9, 5)
+    here = Known(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
+    (refused,), nothing = overruling([change("a")._replace(overrules=7)], here)
+    assert (refused.version.lineage, nothing) == (
+        Lineage.of([NEW, below]),
+        Known(RowVersion(Presence.LIVE, Lineage.EMPTY, None), 9, None, 7),
+    )
+    for last_seen in (6, None):
+        later = [change("a")._replace(overrules=last_seen)]
+        assert overruling(later, here) == (later, here)
 
 
 def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
