@@ -237,3 +237,30 @@ def test_rows_that_follow_a_received_key_are_no_change(merged: Merge, action: st
         assert member.rows("child", "id, note, parent_id") == [(1, "later", 7)]
         assert member.rows("item", "id, above, note") == [(2, 7, "later"), (7, None, "first")]
     assert merged.conflicts() == []
+
+
+WRITES = {
+    "another key": "update item set id = 7 where id = 1",
+    "a referenced key": "update item set id = 7 where id = 2",
+    "a delete": "delete from item where id = 1",
+}
+
+
+@pytest.mark.parametrize("action", ["cascade", "set null"])
+@pytest.mark.parametrize("statement", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize("place", [0, 1], ids=["at the hub", "at a device"])
+def test_rows_beside_one_that_moves_are_no_change(merged: Merge, place: int, statement: str, action: str) -> None:
+    """In a table that refers to itself; they are written together, and nobody else has changed them."""
+    merged.begin(
+        "create table item (id integer primary key, note text, "
+        f"above integer references item (id) on update {action} on delete {action})",
+        "insert into item (id, note, above) values (1, 'a', null), (2, 'b', null), (3, 'c', 2), (4, 'd', null)",
+        item={},
+    )
+    merged.settle(1)
+    merged.members[place].execute(statement, "update item set note = 'later'")
+    merged.settle(1)
+
+    assert all(summary.is_quiet for summary in merged.settle(1))
+    merged.require_equal("item", columns="id, note, above")
+    assert merged.conflicts() == []

@@ -78,23 +78,49 @@ def keeping_followers(
 
 
 def noting_followers(
-    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, execution: Execution
+    article: Article,
+    referrers: Sequence[Referrer],
+    keys: StagedKeys,
+    execution: Execution,
+    spared: Set[int],
+    *,
+    is_whole: bool,
 ) -> Iterator[str]:
-    """Yield the statements of a block that list, at a subscriber, the rows that a foreign key takes along as the staged
-    rows get other keys.
+    """Yield the statements of a block that list the rows which a foreign key takes along as the staged rows get other
+    keys, at a publisher those of tables that are `spared` as above.
 
-    In a table that refers to itself the server calls a trigger once for both, so that these staged rows are listed too.
+    In a table that refers to itself the server calls a trigger once for the staged rows and for these, even where there
+    are none: what the same statement writes is listed, too, at each node. `is_whole`: that is all staged rows; else
+    those alone that get other keys.
     """
+    table = table_of(article)
     for each in referrers:
         names = sorted(set(each.columns.values()))
-        if not each.is_following or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
-            continue
         is_self = each.nickname == article.nickname
-        taken = f"pg_catalog.unnest(array[c.{ROWGUID}, t.{ROWGUID}])" if is_self else f"c.{ROWGUID}"
-        following = execution.rows(_referring(table_of(article), each, keys, names, taken), {"guid": "uuid"})
-        noting = f"insert into {FOLLOWING} select {each.nickname}, q.guid from {following}"
-        yield f"if not {IS_PUBLISHER} then {noting}; end if"
+        is_meant = each.is_following or (each.is_clearing and is_self)
+        if not is_meant or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
+            continue
+        is_subscriber = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
+        following = f"select q.guid from {execution.rows(_referring(table, each, keys, names), {'guid': 'uuid'})}"
+        if is_self:
+            moving = execution.rows(f"select t.{ROWGUID} from {_getting_others(table, keys, names)}", {"guid": "uuid"})
+            written = f"select i.rowtide_guid from {keys.staging} i where {keys.condition}"
+            found = f"with m as materialized (select q.guid from {moving}), c as materialized ({following})"
+            beside = f"select w.guid from ({written if is_whole else 'table m'}) w (guid) where exists (select from m)"
+            both = f"{beside} union all table c" if each.is_following else beside
+            others = f"{beside} and w.guid not in (table c)"
+            noting = (
+                f"if {is_subscriber} then {_noting(each.nickname, both, found)}; "
+                f"else {_noting(each.nickname, others, found)}; end if"
+            )
+        else:
+            noting = f"if {is_subscriber} then {_noting(each.nickname, following)}; end if"
+        yield noting
         yield from execution.after
+
+
+def _noting(nickname: int, rowguids: str, found: str = "") -> str:
+    return f"insert into {FOLLOWING} {found} select {nickname}, n.guid from ({rowguids}) n"
 
 
 UNLOG_FOLLOWERS = (
@@ -108,12 +134,16 @@ publisher arrives by itself. The first line goes: others are what triggers of us
 """
 
 
-def _referring(
-    table: str, referrer: Referrer, keys: StagedKeys, names: Sequence[str], selected: str = f"c.{ROWGUID}"
-) -> str:
+def _referring(table: str, referrer: Referrer, keys: StagedKeys, names: Sequence[str]) -> str:
     """Return the query of the rows `c` that reference staged ones `t` which get other keys."""
+    joined = f"join {referrer.table} c on {referrer.matches('t', 'c')}"
+    return f"select c.{ROWGUID} from {_getting_others(table, keys, names, joined)}"
+
+
+def _getting_others(table: str, keys: StagedKeys, names: Sequence[str], joined: str = "") -> str:
+    """Return what follows `from`: the staged rows `t` that get other keys."""
     differs = " or ".join(f"(t.{quote(name)} {keys.equal[name]} {keys.values[name]}) is not true" for name in names)
     return (
-        f"select {selected} from {keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid "
-        f"join {referrer.table} c on {referrer.matches('t', 'c')} where {keys.condition} and ({differs})"
+        f"{keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid {joined} "
+        f"where {keys.condition} and ({differs})"
     )

@@ -48,7 +48,7 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
     before = list(_sparing(staged, "true"))
     if is_deferred:
         moving = [*_moves(staged, "true"), *before, *_temporary(staged, "true")]
-        before = _without_followers([staged], "true", moving)
+        before = _without_followers([staged], "true", moving, is_whole=False)
     session.put(as_block([*before, *_statements(staged, "true")]))
 
 
@@ -115,7 +115,7 @@ def _has_key_of_staged(staged: Staged, row: str = "t", name: str = "i") -> str:
 def _in_retry(parts: Sequence[Staged]) -> str:
     """Return the statement of a block that prepares a retry of staged rows."""
     moves = [each for part in parts for each in (*_moves(part, WITHIN), *_temporary(part, WITHIN))]
-    return in_retry(["set constraints all deferred", *_without_followers(parts, WITHIN, moves)])
+    return in_retry(["set constraints all deferred", *_without_followers(parts, WITHIN, moves, is_whole=False)])
 
 
 def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
@@ -165,14 +165,19 @@ def _sparing(staged: Staged, within: str) -> Iterator[str]:
         yield from keeping_followers(staged.article, referrers, keys, staged.execution, staged.spared)
 
 
-def _without_followers(parts: Sequence[Staged], within: str, statements: Sequence[str]) -> list[str]:
-    """Return statements of a block that write staged rows; rows of a subscriber that follow them are not logged."""
+def _without_followers(parts: Sequence[Staged], within: str, statements: Sequence[str], *, is_whole: bool) -> list[str]:
+    """Return statements of a block that write staged rows; rows of a subscriber that follow them are not logged.
+
+    `is_whole`: one of the statements updates all staged rows.
+    """
     noting: list[str] = []
     for staged in parts:
         referrers = _movable(staged)
         if referrers:
             keys = _staged_keys(staged, within)
-            noting += noting_followers(staged.article, referrers, keys, staged.execution)
+            noting += noting_followers(
+                staged.article, referrers, keys, staged.execution, staged.spared, is_whole=is_whole
+            )
     return [*noting, *statements, UNLOG_FOLLOWERS] if noting else list(statements)
 
 
@@ -237,7 +242,7 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
 def _statements(staged: Staged, within: str) -> list[str]:
     """Return the statements of a block that write those of the staged rows for which a condition holds."""
     article, writes = staged.article, staged.writes
-    written = _without_followers([staged], within, list(_row_statements(staged, within)))
+    written = _without_followers([staged], within, list(_row_statements(staged, within)), is_whole=True)
     if not article.is_tracked:
         return written
     statements = list(_removals(article, within))
