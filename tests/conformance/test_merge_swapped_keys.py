@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from builders.merge.merged_databases import Member, Merge, ServerMember
@@ -239,6 +241,38 @@ def test_rows_that_follow_a_received_key_are_no_change(merged: Merge, action: st
     assert merged.conflicts() == []
 
 
+@pytest.mark.parametrize("names", [("C", "Z", "P"), ("C", "P", "Z"), ("Z", "C", "P")], ids="".join)
+def test_a_row_goes_with_its_parent_of_another_batch(merged: Merge, names: Sequence[str]) -> None:
+    """The row Z has another key then, P has its, and C follows P; what is between them fills batches."""
+    fillers, keys = 2100, {"P": 1, "Z": 2, "C": 3}
+    numbers = f"with recursive s (n) as (select 1 union all select n + 1 from s where n < {fillers})"
+    merged.begin(
+        "create table node (id integer primary key, name varchar(20), "
+        "above integer references node (id) on update cascade)",
+        *(
+            f"insert into node (id, name) values ({keys[name]}, '{name}')"
+            if name
+            else f"{numbers} insert into node (id, name) select {10 + place} * 10000 + n, 'filler' from s"
+            for place, name in enumerate([names[0], "", names[1], "", names[2]])
+        ),
+        "update node set above = 1 where name = 'C'",
+        node={},
+    )
+    merged.settle(1)
+    merged.hub.execute(
+        "update node set id = 10 where name = 'Z'",
+        "update node set id = 2 where name = 'P'",
+        "update node set name = 'other' where name = 'filler'",
+    )
+    merged.settle(2)
+
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle(1))
+    for member in merged.members:
+        found = member.rows("node n left join node a on a.id = n.above", "n.name, n.id, a.name")
+        assert [row for row in found if row[0] != "other"] == [("C", 3, "P"), ("P", 2, None), ("Z", 10, None)]
+    assert merged.conflicts() == []
+
+
 WRITES = {
     "another key": "update item set id = 7 where id = 1",
     "a referenced key": "update item set id = 7 where id = 2",
@@ -264,3 +298,17 @@ def test_rows_beside_one_that_moves_are_no_change(merged: Merge, place: int, sta
     assert all(summary.is_quiet for summary in merged.settle(1))
     merged.require_equal("item", columns="id, note, above")
     assert merged.conflicts() == []
+
+
+def test_a_chain_of_rows_takes_few_transactions(merged: Merge) -> None:
+    """Each row references the one before; they come to a device in as many steps, which share a transaction."""
+    rows = 30
+    merged.begin("create table item (id integer primary key, above integer references item (id))", item={})
+    merged.settle(1)
+    merged.hub.execute(*(f"insert into item (id, above) values ({rows - n}, null)" for n in range(rows)))
+    merged.hub.execute("update item set above = id - 1 where id > 1")
+    assert not merged.cut_sync(0, rows // 2, is_before=False)
+    merged.settle(1)
+
+    assert all(summary.is_quiet for summary in merged.settle(1))
+    merged.require_equal("item", columns="id, above")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import chain
+from itertools import accumulate, chain, groupby
 from typing import Protocol
 
 from rowtide.merge.articles import Article
@@ -26,6 +26,8 @@ from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Writ
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import decode_columns, encode_columns
 from rowtide.merge.versions.references import find_children, layers_by_keys
+
+_BATCH_ROWS = 2000
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ class Transfer:
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
         """Yield what is to be brought now, in the parts that are written together; the rest waits."""
-        batches = spool.batches()
+        batches = self._joined(spool.batches())
         for nickname, changes in batches:
             if changes[0].row is None:
                 deletes = (part for each in chain([(nickname, changes)], batches) for part in self._now(*each))
@@ -201,6 +203,19 @@ class Transfer:
                 return
             for part in self._now(nickname, changes):
                 yield [part]
+
+    def _joined(self, batches: Iterable[tuple[int, list[RowChange]]]) -> Iterator[tuple[int, list[RowChange]]]:
+        """Join the batches of rows that may reference each other: those that they reference come before them."""
+        for (nickname, is_deleting), several in groupby(batches, lambda each: (each[0], each[1][0].row is None)):
+            if is_deleting or not self._has_layers(self.articles[nickname]):
+                yield from several
+            else:
+                yield nickname, [change for _, changes in several for change in changes]
+
+    def _has_layers(self, article: Article) -> bool:
+        """Whether rows of an article that come to a subscriber may reference each other."""
+        refers_to_itself = any(reference.parent == article.nickname for reference in article.references)
+        return refers_to_itself and not self.receiver.is_upload
 
     def _now(self, nickname: int, changes: Sequence[RowChange]) -> Iterator[Part]:
         if self.records is not None:
@@ -258,14 +273,14 @@ class Transfer:
         return left
 
     def _in_layers(self, article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
-        """Return rows in layers, each after the rows of their batch that it references, as in `_hold_children`.
+        """Return rows in layers of at most a batch, each after those that it references, as in `_hold_children`.
 
         Rows that reference each other in a circle, and those that follow, wait: one of them without the other may
         reference a row that is about to get another key.
         """
-        if self.receiver.is_upload or all(reference.parent != article.nickname for reference in article.references):
+        if not self._has_layers(article):
             return [changes]
-        layers = layers_by_keys(article, changes)
+        layers = [piece for layer in layers_by_keys(article, changes) for piece in batches_of(layer)]
         placed = {change.rowguid for layer in layers for change in layer}
         for change in changes:
             if change.rowguid not in placed:
@@ -273,8 +288,42 @@ class Transfer:
         return layers
 
     def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
-        for layer in self._in_layers(article, changes):
-            self._bring_divided(article, self._hold_children(article, layer))
+        self._bring_layers(article, self._in_layers(article, changes))
+
+    def _bring_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
+        """Bring layers, as many in a transaction as make a batch; what follows a refused row waits with it."""
+        left = list(layers)
+        while left:
+            now = {change.rowguid for change in self._hold_children(article, list(chain.from_iterable(left)))}
+            left = [rows for layer in left if (rows := [change for change in layer if change.rowguid in now])]
+            together = [
+                layer for layer, total in zip(left, accumulate(map(len, left)), strict=True) if total <= _BATCH_ROWS
+            ]
+            if len(together) > 1:
+                left = [*self._bring_first(article, together), *left[len(together) :]]
+            elif left:
+                self._bring_divided(article, left.pop(0))
+
+    def _bring_first(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> Sequence[Sequence[RowChange]]:
+        """Bring layers in one transaction, up to the first of which rows are refused; return those that follow."""
+
+        def work() -> list[Received]:
+            received: list[Received] = []
+            for layer in layers:
+                received += self.receiver.receive([(article, layer)], Attempt.FIRST)
+                if received[-1].refused:
+                    break
+            return received
+
+        try:
+            received = self._counted([(article, layer) for layer in layers], work)
+        except RowsRefused:
+            # Which of them, only the commit could tell.
+            for layer in layers:
+                self._bring_divided(article, self._hold_children(article, layer))
+            return ()
+        self._keep(article, received[-1].refused)
+        return layers[len(received) :]
 
     def _bring_divided(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         if not changes:
@@ -290,10 +339,14 @@ class Transfer:
             self._bring_divided(article, changes[:middle])
             self._bring_divided(article, changes[middle:])
             return
-        exchanged = self._bring_exchanged(article, received.refused)
-        for refused in received.refused:
-            if refused.change.rowguid not in exchanged:
-                self._wait(article, refused.change)
+        self._keep(article, received.refused)
+
+    def _keep(self, article: Article, refused: Sequence[Refused]) -> None:
+        """Let refused rows wait, but those that have the keys of each other."""
+        exchanged = self._bring_exchanged(article, refused)
+        for each in refused:
+            if each.change.rowguid not in exchanged:
+                self._wait(article, each.change)
 
     def _bring_exchanged(self, article: Article, refused: Sequence[Refused]) -> set[str]:
         """Bring refused rows that have the keys of each other, before any that reference them; return those taken."""
@@ -306,8 +359,7 @@ class Transfer:
     def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
         *layers, last = self._in_layers(article, self._hold_children(article, changes)) or [[]]
-        for layer in layers:
-            self._bring_divided(article, self._hold_children(article, layer))
+        self._bring_layers(article, layers)
         changes = self._hold_children(article, last)
         waiting = list(self._waiting.values())
         if not self.receiver.node.tries_together:
@@ -359,7 +411,8 @@ class Transfer:
             done = transact(self.receiver, work, is_durable=is_durable)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
-        for (article, _), received in zip(parts, done, strict=True):
+        # Layers that follow a refusal are left.
+        for (article, _), received in zip(parts, done, strict=False):
             self.count(article, received.counts)
         return done
 
@@ -447,6 +500,12 @@ def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
     for article, change in waiting:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
+
+
+def batches_of(changes: Sequence[RowChange]) -> Iterator[Sequence[RowChange]]:
+    """Yield changes in batches."""
+    for start in range(0, len(changes), _BATCH_ROWS):
+        yield changes[start : start + _BATCH_ROWS]
 
 
 def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool = False) -> Result:

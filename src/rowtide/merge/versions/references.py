@@ -60,8 +60,9 @@ def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Seque
     sorter = TopologicalSorter(above)
     with suppress(CycleError):
         sorter.prepare()
+    order = {change.rowguid: place for place, change in enumerate(changes)}
     layers: list[Sequence[RowChange]] = []
-    while ready := set(sorter.get_ready()):
-        layers.append([change for change in changes if change.rowguid in ready])
+    while ready := sorter.get_ready():
+        layers.append([changes[place] for place in sorted(order[rowguid] for rowguid in ready)])
         sorter.done(*ready)
     return layers
