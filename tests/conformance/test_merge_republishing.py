@@ -16,7 +16,10 @@ from rowtide.merge.articles import FilterType, Partition, SubscriberType
 from rowtide.merge.errors.nodes import NodeRestored
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(9), name varchar(20), qty integer)"
-ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
+ORDERS = (
+    "create table orders (id integer primary key, customer_id integer references customer (id) {action}, "
+    "note varchar(20))"
+)
 ROWS = (
     "insert into customer values (1, 'n', 'one', 1), (2, 'n', 'two', 2), (3, 's', 'three', 3)",
     "insert into orders values (10, 1, 'first'), (20, 2, 'second'), (30, 3, 'third')",
@@ -41,9 +44,11 @@ class Levels:
         self.lower = Merge(self.region, self.devices, DEVICES)
         self.merge = self.lower.merge
 
-    def begin(self, *, where: str | None = None, kind: FilterType = FilterType.JOIN, **options: Any) -> None:
+    def begin(
+        self, *, where: str | None = None, kind: FilterType = FilterType.JOIN, action: str = "", **options: Any
+    ) -> None:
         """Publish two tables from level to level; `where` is the upper filter of customers, with their orders."""
-        self.top.execute(CUSTOMER, ORDERS, *ROWS)
+        self.top.execute(CUSTOMER, ORDERS.format(action=action), *ROWS)
         top = self.upper.merge
         top.add_publication(PUBLICATION)
         for table in COLUMNS:
@@ -211,6 +216,27 @@ def test_versions_refused_at_the_top_leave_the_region(levels: Levels, kind: Filt
     levels.require_equal("n")
     assert (4, "n", "c", 5) in levels.top.rows("customer", COLUMNS["customer"])
     assert len(levels.upper.conflicts()) == len(of_customers) + len(of_orders)
+
+
+def test_rows_that_follow_the_tops_key_are_no_change(levels: Levels) -> None:
+    levels.begin(action="on update cascade", resolver="subscriber-wins")
+    levels.settle()
+    levels.top.execute("update customer set id = 7 where id = 1", "update orders set note = 'later'")
+    levels.upper.sync()
+    assert levels.upper.sync().is_quiet
+    levels.settle()
+
+    followed = [(10, 7, "later"), (20, 2, "later"), (30, 3, "later")]
+    assert levels.top.rows("orders", COLUMNS["orders"]) == followed
+    levels.require_equal()
+    levels.region.execute("insert into orders (id, customer_id, note) values (40, 2, 'region')")
+    levels.lower.settle(1)
+    levels.top.execute("update customer set id = 8 where id = 2")
+    levels.settle()
+
+    assert levels.top.rows("orders", COLUMNS["orders"])[1:] == [(20, 8, "later"), followed[2], (40, 8, "region")]
+    levels.require_equal()
+    assert levels.upper.conflicts() == levels.lower.conflicts() == []
 
 
 @pytest.mark.exhaustive

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
@@ -53,13 +53,19 @@ def renumber(session: sqlite3.Connection, article: Article, keys: Mapping[str, s
 
 
 def move_received(
-    session: sqlite3.Connection, article: Article, writes: Sequence[Write], *, is_publisher: bool
+    session: sqlite3.Connection,
+    article: Article,
+    writes: Sequence[Write],
+    *,
+    is_publisher: bool,
+    spared: Collection[int] = (),
 ) -> None:
     """Give rows the keys that they are about to get, if no row has them, with the rows that reference them.
 
     Rows whose keys go round get temporary ones first. Of merged tables only rows that were changed here last are taken
     along: others come as their sender has them, and may mean the row that gets the old key. That is a change of a
-    publisher's: others have these rows already. A subscriber's are to be uploaded yet, or come back.
+    publisher's: others have these rows already. A subscriber's are to be uploaded yet, or come back. So do those of the
+    articles with these nicknames that a publisher has `spared` and not changed last.
     """
     referenced = find_referenced(session, article)
     places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
@@ -69,7 +75,7 @@ def move_received(
         if one.row is not None and one.is_live
         for place, column in places
     ]
-    only = f"and tablenick = {article.nickname} " if is_publisher else ""
+    only = _moved_or_received(article, {rowguid for rowguid, _, _ in waiting}, spared) if is_publisher else ""
     with _unlogged(session, only):
         _move_to_free(session, article, waiting)
     kinds = temporary_kinds(article, referenced)
@@ -86,9 +92,17 @@ def move_received(
                 _move_to_free(session, article, of_column)
 
 
+def _moved_or_received(article: Article, rowguids: Iterable[str], spared: Collection[int]) -> str:
+    """Return the condition of the log's lines of these rows, and of spared tables' rows that were not changed here."""
+    moved = f"tablenick = {article.nickname} and rowguid in ({', '.join(map(quote_literal, sorted(rowguids)))})"
+    own = f"o.tablenick = {LOG}.tablenick and o.rowguid = {LOG}.rowguid and o.origin is null"
+    received = f"tablenick in ({', '.join(map(str, sorted(spared)))})"
+    return f"and ({moved} or {received} and not exists (select 1 from {CONTENTS} o where {own})) "
+
+
 @contextmanager
 def _unlogged(session: sqlite3.Connection, only: str) -> Iterator[None]:
-    """Remove the first line that each row gets in the log, of some tables."""
+    """Remove the first line that each row gets in the log, of some rows."""
     before = int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
     yield
     own = f"select min(rowid) from {LOG} where rowid > {before} {only}group by tablenick, rowguid"

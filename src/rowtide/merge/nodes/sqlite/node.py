@@ -111,7 +111,7 @@ class SqliteNode:
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
         self.rebuilt = SqliteRebuiltTables(self._session)
-        self._spared: Set[str] = frozenset()
+        self._spared: Mapping[str, int] = {}
         try:
             if completing.is_there(self._session):
                 self.tables.accept()
@@ -314,7 +314,7 @@ class SqliteNode:
         return find_key_holder(self._session, article, row)
 
     def spare(self, articles: Collection[Article]) -> None:
-        self._spared = {article.file_table.lower() for article in articles}
+        self._spared = {article.file_table.lower(): article.nickname for article in articles}
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if not writes:
@@ -328,7 +328,7 @@ class SqliteNode:
         is_publisher = self._is_publisher()
         if is_publisher and not self._spared:
             return False
-        spared = self._spared if is_publisher else None
+        spared = self._spared.keys() if is_publisher else None
         deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
         if deleted and has_dependents(self._session, article, deleted, spared):
             return True
@@ -433,11 +433,16 @@ class SqliteNode:
         What followed it at the publisher arrives by itself.
         """
         following = list_referrers(self._session, article.file_table, DELETING, is_update=True)
-        return any(following) and not self._is_publisher()
+        if not self._is_publisher():
+            return any(following)
+        return any(child.lower() in self._spared for child, _ in following)
 
     def _move(self, article: Article, writes: Sequence[Write]) -> None:
         is_publisher = self._is_publisher()
-        self._attempt(article, lambda: move_received(self._session, article, writes, is_publisher=is_publisher))
+        moving = partial(
+            move_received, self._session, article, writes, is_publisher=is_publisher, spared=self._spared.values()
+        )
+        self._attempt(article, moving)
 
     def _require_inside(self, article: Article, writes: Sequence[Write], bounds: Mapping[int, RowFilter]) -> None:
         """Raise `RowOutsidePartition` if rows that were written are outside of their bound."""

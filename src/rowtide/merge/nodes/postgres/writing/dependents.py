@@ -87,7 +87,7 @@ def noting_followers(
     is_whole: bool,
 ) -> Iterator[str]:
     """Yield the statements of a block that list the rows which a foreign key takes along as the staged rows get other
-    keys, at a publisher those of tables that are `spared` as above.
+    keys, at a publisher those of tables that are `spared` as above, and were not changed here last.
 
     In a table that refers to itself the server calls a trigger once for the staged rows and for these, even where there
     are none: what the same statement writes is listed, too, at each node. `is_whole`: that is all staged rows; else
@@ -100,7 +100,12 @@ def noting_followers(
         is_meant = each.is_following or (each.is_clearing and is_self)
         if not is_meant or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
             continue
-        is_subscriber = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
+        is_subscriber, is_received = f"not {IS_PUBLISHER}", "true"
+        if each.nickname in spared:
+            own = f"o.tablenick = {each.nickname} and o.rowguid = n.guid and o.origin is null"
+            is_subscriber = "true"
+            is_received = f"not ({IS_PUBLISHER} and exists (select from {CONTENTS} o where {own}))"
+        noting = f"insert into {FOLLOWING} {{0}} select {each.nickname}, n.guid from ({{1}}) n where {{2}}"
         following = f"select q.guid from {execution.rows(_referring(table, each, keys, names), {'guid': 'uuid'})}"
         if is_self:
             moving = execution.rows(f"select t.{ROWGUID} from {_getting_others(table, keys, names)}", {"guid": "uuid"})
@@ -109,18 +114,11 @@ def noting_followers(
             beside = f"select w.guid from ({written if is_whole else 'table m'}) w (guid) where exists (select from m)"
             both = f"{beside} union all table c" if each.is_following else beside
             others = f"{beside} and w.guid not in (table c)"
-            noting = (
-                f"if {is_subscriber} then {_noting(each.nickname, both, found)}; "
-                f"else {_noting(each.nickname, others, found)}; end if"
-            )
+            both = noting.format(found, both, is_received)
+            yield f"if {is_subscriber} then {both}; else {noting.format(found, others, 'true')}; end if"
         else:
-            noting = f"if {is_subscriber} then {_noting(each.nickname, following)}; end if"
-        yield noting
+            yield f"if {is_subscriber} then {noting.format('', following, is_received)}; end if"
         yield from execution.after
-
-
-def _noting(nickname: int, rowguids: str, found: str = "") -> str:
-    return f"insert into {FOLLOWING} {found} select {nickname}, n.guid from ({rowguids}) n"
 
 
 UNLOG_FOLLOWERS = (
