@@ -18,7 +18,9 @@ _HEAD_BYTES = 5
 _PIECE_BYTES = 1 << 16
 _ANSWERED = (b"Q", b"S")
 """A query, and a Sync: each is answered by a ReadyForQuery."""
-_READY, _COPY_IN, _END = b"Z", b"G", b"X"
+_READY, _COPY_IN = b"Z", b"G"
+_ASKING_NOTHING = {b"H", b"X"}
+"""A Flush, which libpq sends after a Sync, so that it may come after the answer to that; and the end."""
 
 
 @dataclass
@@ -39,7 +41,7 @@ class _Messages:
 
 
 @dataclass
-class _Conversation:
+class Conversation:
     """What is asked and not answered yet on a connection; `is_open` once the server has accepted it.
 
     It is asking from the first message until the server is ready again, or waits for the data of a copy.
@@ -57,7 +59,7 @@ class _Conversation:
             return
         kinds = list(self.asked.kinds(piece))
         self.unanswered += sum(kind in _ANSWERED for kind in kinds)
-        if not self.is_asking and kinds != [_END]:
+        if not self.is_asking and not _ASKING_NOTHING.issuperset(kinds):
             self.network.trips += 1
             self.is_asking = True
 
@@ -128,7 +130,7 @@ class SlowNetwork:
         found = parse_qs(urlsplit(self.database_url).query)
         path = f"{found['host'][0]}/.s.PGSQL.{found['port'][0]}"
         server_reader, server_writer = await asyncio.open_unix_connection(path)
-        conversation = _Conversation(self)
+        conversation = Conversation(self)
 
         def ask(piece: bytes) -> None:
             self.sent += len(piece)

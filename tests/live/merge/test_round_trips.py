@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.faults.slow_network import SlowNetwork
+from builders.faults.slow_network import Conversation, SlowNetwork
 from builders.merge.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import FilterType, Partition
@@ -58,6 +58,18 @@ def count(network: SlowNetwork, merged: Merge) -> tuple[int, Summary]:
     summary = merged.sync()
     assert network.connections == 1
     return network.trips, summary
+
+
+def test_a_flush_after_the_answer_is_no_round_trip() -> None:
+    """libpq sends one after each Sync; on a slow machine the answer is there before."""
+    network = SlowNetwork("")
+    conversation = Conversation(network, is_open=True)
+    for _ in range(2):
+        conversation.ask(b"S\0\0\0\4")
+        conversation.answer(b"Z\0\0\0\5I")
+        conversation.ask(b"H\0\0\0\4")
+    conversation.ask(b"X\0\0\0\4")
+    assert network.trips == 2
 
 
 def test_an_empty_synchronisation_takes_seven_round_trips(network: SlowNetwork, merged: Merge) -> None:
