@@ -132,7 +132,7 @@ class Changes(PublishedLake):
         """Return the rows of an instance's table as of an LSN, by default the last published one, unordered.
 
         Columns: the captured ones, `__$absent_mask`, `__$exact`. Raises `NeverCopied`, `BeforeSnapshot`,
-        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`.
+        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`, `TypesDiffer`.
         """
         as_of = open_as_of(self, capture_instance, lsn, self._open_table)
         if as_of.instance.index_columns:

@@ -115,6 +115,10 @@ class Struct:
         by_name = {field.name: field for field in self.fields}
         return Struct(tuple(by_name[name] for name in names))
 
+    def retype(self, types: Mapping[str, FieldType]) -> Struct:
+        """Return the fields, some of them with other types, given by their names; data files keep theirs."""
+        return Struct(tuple(replace(field, type=types.get(field.name, field.type)) for field in self.fields))
+
     def rename(self, names: Mapping[str, str]) -> Struct:
         """Return the fields, some of them under other names, given by their own; data files keep theirs."""
         return Struct(tuple(replace(field, name=names.get(field.name, field.name)) for field in self.fields))

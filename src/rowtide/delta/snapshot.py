@@ -31,7 +31,7 @@ from rowtide.delta.log_files import (
 )
 from rowtide.delta.partitions import constants_of
 from rowtide.delta.replay import DamagedLog, State
-from rowtide.delta.schema import Struct, TypeUnknown, parse_schema
+from rowtide.delta.schema import FieldType, Struct, TypeUnknown, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
 from rowtide.storage.bulk import get_all
 from rowtide.storage.object_urls import is_object_url
@@ -61,6 +61,8 @@ class Snapshot:
     """The checkpoint from which it was read."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns that are asked for and returned under another name, and that name."""
+    widened: Mapping[str, FieldType] = field(default_factory=dict)
+    """Columns that are returned in a wider type, by the table's own names, and that type."""
 
     @property
     def protocol(self) -> Protocol:
@@ -94,7 +96,7 @@ class Snapshot:
             raise TableUnreadable(path, f"a column of type {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise LakeReadFailed(path, f"its schema is damaged: {error}") from error
-        return found.rename(self.renamed) if self.renamed else found
+        return found.retype(self.widened).rename(self.renamed) if self.widened or self.renamed else found
 
     def get_transaction(self, application: str) -> int | None:
         """Return the last version that an application committed."""

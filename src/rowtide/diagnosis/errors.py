@@ -5,8 +5,7 @@ from __future__ import annotations
 from rowtide.core.errors import Invalid, RowtideError
 
 
-@numbered
-class Stopped(RowtideError):
+class Stopped(RowtideError, number=5101):
     """`rowtide check` found what stops rowtide's work, or would; its results are listed before this line."""
 
     fact = "work is stopped by {subjects}"
@@ -31,8 +30,7 @@ class LakeNotChecked(Invalid, number=5103):
     lake: str
 
 
-@numbered
-class NotAPublisher(Invalid):
+class NotAPublisher(Invalid, number=5104):
     """A SQLite file was to be checked as a publisher."""
 
     fact = "SQLite files are not captured or published: {path} cannot be checked as publisher"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
+from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing import alteration
@@ -164,6 +165,10 @@ class TableVersion:
     rows: DataFrame
     """All rows of this version, whenever they are read."""
     snapshot: Snapshot
+
+    def widen(self, _types: Mapping[str, FieldType]) -> TableVersion:
+        """Return the table: Spark widens the columns of rows that it unites with wider ones by itself."""
+        return self
 
     def may_have(self, *ranges: Between) -> bool:
         """Return whether, by the files' statistics, a row may be in all ranges; one without bounds is that of values.

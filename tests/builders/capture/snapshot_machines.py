@@ -28,7 +28,7 @@ from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
+from rowtide.cdc.errors.capturing import CleanupIncomplete, LowWaterMarkUnknown
 from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown, KeyLost
 from rowtide.cdc.lake_tables import system_table_path
@@ -248,6 +248,9 @@ class SnapshotMachine:
                 self.cuts += 1
             finally:
                 self._beside = self._cut_at = None
+        if is_cut:
+            self.check(1)
+            self._clean_up()
         self._copy()
 
     def _mend(self) -> None:
@@ -335,6 +338,11 @@ class SnapshotMachine:
                 self.log.append("targets are behind")
             except LowWaterMarkUnknown:
                 self.log.append("a cleanup that was cut has removed it first")
+            except CleanupIncomplete as error:
+                if "RT-2217" not in str(error):
+                    raise
+                # Until capture goes on with them.
+                self.log.append("types are half carried")
 
     def may_bridge(self) -> bool:
         """Tell whether a table can be compared."""

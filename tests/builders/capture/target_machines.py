@@ -12,7 +12,7 @@ from builders.capture.snapshot_machines import SnapshotMachine
 from builders.faults.failpoints import BRANCH_FAILPOINTS, FOLLOWING_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.source_shadows import EXTRA, ShadowedTable
 from rowtide.core.lsn import CommitLsn
-from rowtide.targets import ListedTarget, TargetFormat
+from rowtide.targets import ListedTarget, TargetFormat, api
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +32,7 @@ class TargetMachine(SnapshotMachine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.patch(api, "CONSIDERED_AFTER_S", 0.0)
         own = () if self.form is TargetFormat.DELTA else BRANCH_FAILPOINTS
         self.places = (*own, *TARGET_FAILPOINTS, *FOLLOWING_FAILPOINTS)
         self.applied = AppliedTargets(self.captured)
@@ -80,7 +81,8 @@ class TargetMachine(SnapshotMachine):
 
     def check_columns(self) -> None:
         """Settle until all is followed, and look for columns that targets lack without a word about it."""
-        for _ in range(3):
+        # An instance is made, copied and gone over to, after another one that is on its way.
+        for _ in range(5):
             # A table goes over to a copy at an LSN above its own last one.
             self._transact()
             self.settle()
@@ -98,7 +100,10 @@ class TargetMachine(SnapshotMachine):
 
     def _table_of(self, listed: ListedTarget) -> ShadowedTable:
         """Return the table that a target follows by its first instance, or by one that was made later."""
-        name = re.sub(r"_\d+$", "", listed.instance)
+        return self._find_table(listed.instance)
+
+    def _find_table(self, instance: str) -> ShadowedTable:
+        name = re.sub(r"_\d+$", "", instance)
         return next(table for table in self.followed if table.instance == name)
 
     def _check_slices(self, table: ShadowedTable, rows: DataFrame, end: CommitLsn, most: int) -> None:
@@ -129,6 +134,8 @@ class TargetMachine(SnapshotMachine):
     def apply(self) -> None:
         """Apply what is published to both targets."""
         version = self.applied.targets.apply(spark=self.captured.spark).get(HISTORY)
-        for instance, table in version.tables.items() if version is not None else ():
-            if table.version is not None and table.lsn is not None:
-                self._first.setdefault(instance, table.lsn)
+        for instance, applied in version.tables.items() if version is not None else ():
+            table = self._find_table(instance)
+            # Before its first whole copy a history has what changed since its instance began.
+            if applied.snapshot and applied.lsn in self.readable(table):
+                self._first.setdefault(table.instance, applied.lsn)

@@ -102,7 +102,7 @@ class SourceShadow:
         kinds = [f"add column {EXTRA}{number} int default {number}"]
         droppable = [name for name in table.types if name.startswith("odd") and name not in table.gone]
         # Another column, which is not captured.
-        kinds += [f"add column {name} int default {number}" for name in table.gone - set(table.types)]
+        kinds += [f"add column {name} int default {number}" for name in sorted(table.gone - set(table.types))]
         if droppable:
             kinds.append(f"drop column {self._chosen.choice(droppable)}")
         if table.types["code"] != "text":
@@ -149,7 +149,7 @@ class SourceShadow:
         """Return the rows that only the lake's, and only the source's table has at an LSN; none of unknown values."""
         state = table.at(lsn)
         columns = [name for name in state.columns if name in found.schema.names and name not in state.gone]
-        for name in state.gone & set(found.schema.names):
+        for name in sorted(state.gone & set(found.schema.names)):
             assert found.column(name).null_count == found.num_rows, f"{name} was dropped"
         texts = [self._canonical(table, name, arrow_texts(found.column(name))) for name in columns]
         rows = list(zip(*texts, strict=True)) if found.num_rows else []

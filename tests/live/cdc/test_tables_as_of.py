@@ -17,12 +17,14 @@ from builders.lakes.base_tables import base_rows, read_rows, snapshots_of
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.queries.as_of.errors import OutsideInterval, RewrittenSinceSnapshot
+from rowtide.cdc.queries.as_of.errors import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
+from rowtide.handle import open_lake
 from rowtide.lake.tables import is_table
 
 if TYPE_CHECKING:
@@ -219,9 +221,19 @@ def test_rewritten_values_need_a_new_snapshot(copied: CapturedDatabase) -> None:
     assert read(copied, "orders", published(copied)) == ["(1,20,1.5)", "(2,30,2.5)", "(3,40,12345.5)", "(4,5,1.0)"]
 
 
-@pytest.mark.exhaustive
+def carry_half(copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut capture off where the change table has new types, and the base not yet."""
+    copied.read_log()
+    with monkeypatch.context() as patched:
+        patched.setattr(retyping, "failpoint", cut_at("types_carried.after"))
+        with pytest.raises(Cut):
+            copied.capture_log()
+
+
 @pytest.mark.parametrize("key", ["primary key", ""], ids=["keyed", "without key"])
-def test_a_rewrite_that_only_widens_needs_no_new_snapshot(copied: CapturedDatabase, key: str) -> None:
+def test_a_rewrite_that_only_widens_needs_no_new_snapshot(
+    copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     copied.execute(
         f"create table orders (id int {key}, total smallint, price real, tax numeric(4, 1))",
         "insert into orders values (1, 2, 0.1, 1.5), (2, -3, 1e30, 'NaN'), (3, null, -0.3, 99.9)",
@@ -230,6 +242,7 @@ def test_a_rewrite_that_only_widens_needs_no_new_snapshot(copied: CapturedDataba
     copied.copy_tables()
     copied.execute("update orders set total = 4 where id = 2")
     copied.capture()
+    before = published(copied)
 
     def rows() -> list[str]:
         return sorted(text for (text,) in copied.execute("select row(id, total, price::real, tax)::text from orders"))
@@ -238,13 +251,34 @@ def test_a_rewrite_that_only_widens_needs_no_new_snapshot(copied: CapturedDataba
         "alter table orders alter id type bigint, alter total type int, alter price type double precision, "
         "alter tax type numeric(9, 3)"
     )
-    expected = {published(copied): rows()}
+    expected = {before: rows()}
+    carry_half(copied, monkeypatch)
+    assert read(copied, "orders", before) == expected[before]
+    with pytest.raises(CleanupIncomplete, match="RT-2217.* types of id, total, price, tax"):
+        copied.cdc.cleanup(CleanupOrder(low_water_mark=before))
+    assert read(copied, "orders", before) == expected[before]
     copied.execute("insert into orders values (5000000000, 70000, 0.1, 1.125)", "delete from orders where id = 1")
     copied.capture()
     expected[published(copied)] = rows()
 
+    copied.cdc.cleanup(CleanupOrder(low_water_mark=before))
+
     assert [change.rewrites_values for change in copied.cdc.get_ddl_history("public_orders")] == [False]
     assert {lsn: read(copied, "orders", lsn) for lsn in expected} == expected
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("retyped", ["orders alter total type text", "notes alter amount type real"])
+def test_a_table_with_half_carried_types_is_not_read(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], monkeypatch: pytest.MonkeyPatch, retyped: str
+) -> None:
+    last, table = list(states)[-1], retyped.partition(" ")[0]
+    copied.execute(f"alter table {retyped}")
+    carry_half(copied, monkeypatch)
+    with pytest.raises(TypesDiffer):
+        open_lake(str(copied.lake)).get_table_as_of(f"public_{table}", last)
+    copied.capture()
+    assert read(copied, table, last) == states[last][table]
 
 
 @pytest.mark.exhaustive

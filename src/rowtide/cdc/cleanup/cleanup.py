@@ -27,6 +27,7 @@ from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.as_of.errors import TypesDiffer
 from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
@@ -190,7 +191,7 @@ class Cleanup:
             ended.result()
             if not work.is_roll:
                 self._vacuum(work.base.path)
-        except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed) as error:
+        except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed, TypesDiffer) as error:
             if work.is_roll:
                 self._failures[work.name] = str(error)
             else:

@@ -25,6 +25,7 @@ from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of.bag_visibility import Counted, find_counted
+from rowtide.cdc.queries.as_of.errors import TypesDiffer
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
 from rowtide.cdc.recorded_snapshots import (
@@ -78,7 +79,7 @@ class Base:
     def roll(self, before_commit: BeforeCommit) -> None:
         """Add the net effect of the changes below `find_end`, once.
 
-        Raises `QueryFailed`, `LakeReadFailed`, `LakeWriteFailed`.
+        Raises `QueryFailed`, `LakeReadFailed`, `LakeWriteFailed`, `TypesDiffer`.
         """
         base, snapshots, end = self._open(self.path), self._snapshots(), self.find_end()
         changes = self._open(change_table_path(self.lake, self.instance.capture_instance))
@@ -92,6 +93,7 @@ class Base:
         part = TablePart(ChangeTable(changes), first, end.decrement())
 
         def write(state: TableState) -> Sequence[AddFile]:
+            self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
             before_commit()
@@ -101,6 +103,13 @@ class Base:
         identity = rolled_application(self.instance.member_id)
         Committer().commit_once(base.location, identity=identity, cycle=end.value, write=write)
         failpoint("roll_forward.after")
+
+    def _require_types(self, columns: Struct, changes: ChangeTable) -> None:
+        """Raise `TypesDiffer` while capture changes column types, of the change table first."""
+        types = {field.name: field.type for field in changes.schema()}
+        differing = [field.name for field in columns.schema if types.get(field.name, field.type) != field.type]
+        if differing:
+            raise TypesDiffer(self.instance.capture_instance, ", ".join(differing))
 
     def _effect(self, part: TablePart, snapshots: Sequence[RecordedSnapshot]) -> Iterator[pa.RecordBatch]:
         """Return what change rows amount to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -27,6 +27,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import RowGroup
 from rowtide.delta.formats import IDENTITY
+from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, find_bounds, find_empty_columns
 from rowtide.lake.stores import locate
@@ -65,6 +66,10 @@ class ChangeTable:
     """One version of a change table."""
 
     snapshot: Snapshot
+
+    def widen(self, types: Mapping[str, FieldType]) -> ChangeTable:
+        """Return the table with some columns in wider types, given by the table's names."""
+        return ChangeTable(replace(self.snapshot, widened=types))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """Return columns of the table, by default all."""

@@ -120,8 +120,8 @@ class Lake(PublishedLake):
 
         Columns: the captured ones, or those of them that are named as readers know them, then `__$absent_mask`,
         `__$exact`. A time stands for the last transaction up to it. Raises `NeverCopied`, `BeforeSnapshot`,
-        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`, `TimeOutOfRange`,
-        `ColumnNotCaptured`; reading the rows raises `QueryFailed`.
+        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`, `TypesDiffer`,
+        `TimeOutOfRange`, `ColumnNotCaptured`; reading the rows raises `QueryFailed`.
         """
         _, lsn = LsnTimes(self.lake).find_window(capture_instance, None, at)
         as_of = open_as_of(self, capture_instance, lsn, open_change_table)

@@ -42,7 +42,7 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.packed_bits import Bits
 from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.published import read_instances, read_publication
-from rowtide.cdc.queries.as_of.opening import AsOf, read_layers
+from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import Window
 from rowtide.cdc.recorded_snapshots import SEQVAL as COPIED
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, excluded_begins, find_base, read_snapshots
@@ -116,7 +116,8 @@ class MovedRows:
         found = open_snapshot(locate(base_table_path(self.lake, self.instance.capture_instance)))
         if found is None or found.properties.get(IDENTITY) != self.instance.member_id:
             return None
-        return ChangeTable(replace(found, renamed=self.changes.snapshot.renamed))
+        base, changes = ChangeTable(replace(found, renamed=self.changes.snapshot.renamed)), self.changes.snapshot
+        return base.widen(find_widened(self.instance.capture_instance, found, changes))
 
 
 def find_moved(lake: str, window: Window[ChangeTable]) -> MovedRows | None:

@@ -1,8 +1,8 @@
-"""The numbered errors of tables as of an LSN: 4250-4269."""
+"""The numbered errors of tables as of an LSN: 4250-4269, 2217."""
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, NotFound
+from rowtide.core.errors import DataLoss, Invalid, NotFound, Retryable
 
 
 class NeverCopied(NotFound, number=4250):
@@ -66,4 +66,13 @@ class ColumnNotCaptured(NotFound, number=4255):
     hint = "Its columns are: {columns}."
     instance: str
     column: str
+    columns: str
+
+
+class TypesDiffer(Retryable, number=2217):
+    """Capture changes the column types of the change table first, then those of the base."""
+
+    fact = "the change table of {instance} and its base have other types of {columns}"
+    hint = "Capture is changing them, and goes on where it was interrupted: retry, at the latest after its next cycle."
+    instance: str
     columns: str

@@ -7,9 +7,9 @@ a reader that opens the change table before the base misses nothing, and finds i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors.querying import InstanceUnknown
@@ -23,12 +23,16 @@ from rowtide.cdc.queries.as_of.errors import (
     NeverCopied,
     OutsideInterval,
     RewrittenSinceSnapshot,
+    TypesDiffer,
 )
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.queries.windows import require_key, require_table
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.lake_types import can_widen
+from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot
+from rowtide.lake.column_types import column_types
 
 
 class TableOfVersion(Protocol):
@@ -37,6 +41,10 @@ class TableOfVersion(Protocol):
     @property
     def snapshot(self) -> Snapshot:
         """The version's files and transactions."""
+        ...
+
+    def widen(self, types: Mapping[str, FieldType]) -> Self:
+        """Return the version with some columns in wider types, given by the table's names."""
         ...
 
 
@@ -107,6 +115,19 @@ def open_as_of(
 
     `open_table` is that of `open_window`. Raises `InstanceUnknown`, and the errors of this package.
     """
+    try:
+        return _open_as_of(lake, capture_instance, lsn, open_table)
+    except TypesDiffer:
+        # Capture may have changed the types of both between the opening of the one and of the other.
+        return _open_as_of(lake, capture_instance, lsn, open_table)
+
+
+def _open_as_of(
+    lake: PublishedLake,
+    capture_instance: str,
+    lsn: CommitLsn | None,
+    open_table: Callable[[str, Instance], Table | None],
+) -> AsOf[Table]:
     known, high = lake.read_instance_and_high(capture_instance)
     member_id = known.instance.member_id
     while True:
@@ -127,7 +148,24 @@ def open_as_of(
         raise NeverCopied(capture_instance)
     _require_whole(recorded, lake.get_ddl_history(capture_instance), snapshot, at)
     layers, excluded = read_layers(base.snapshot, member_id), excluded_begins(snapshots, at)
-    return AsOf(recorded.instance.for_readers(), at, snapshot, base, changes, layers, excluded)
+    widened = find_widened(capture_instance, base.snapshot, changes.snapshot)
+    return AsOf(recorded.instance.for_readers(), at, snapshot, base.widen(widened), changes, layers, excluded)
+
+
+def find_widened(capture_instance: str, base: Snapshot, changes: Snapshot) -> Mapping[str, FieldType]:
+    """Return the columns of a base that have wider types in the change table, with those.
+
+    Capture changes the change table first, and may be killed before it comes to the base. Raises `TypesDiffer` where a
+    value would not be the same in the other type.
+    """
+    own, wanted = (column_types(one.metadata.schema_text) for one in (base, changes))
+    differing = [name for name, type_name in own.items() if wanted.get(name, type_name) != type_name]
+    if not all(can_widen(own[name], wanted[name]) for name in differing):
+        raise TypesDiffer(capture_instance, ", ".join(differing))
+    if not differing:
+        return {}
+    types = {field.name: field.type for field in replace(changes, renamed={}).columns.fields}
+    return {name: types[name] for name in differing}
 
 
 def as_of_columns(instance: Instance, wanted: Sequence[str] | None = None) -> list[str]:
