@@ -18,8 +18,7 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType, SubscriberType, UploadOptions
 from rowtide.merge.publishing.handle import MergeRehearsal
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.articles.articles import ArticleRequest, MovedPartitions
-from rowtide.replication.articles.changes import ArticleChange
+from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.publishing.handle import ReplicationRehearsal
 from rowtide.replication.subscription_settings import SubscriptionSettings
