@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from rowtide.cdc.cleanup.retention import CleanupOrder
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
+    from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
-    from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance, TablesRequest, TablesToEnable
+    from rowtide.cdc.enabling.requests import (
+        DatabaseToEnable,
+        InstanceRequest,
+        NewInstance,
+        TablesRequest,
+        TablesToEnable,
+    )
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
@@ -63,7 +70,9 @@ __all__ = [
     "Changes",
     "Cleaned",
     "CleanupOrder",
+    "ConsumerChange",
     "CycleReport",
+    "DatabaseToEnable",
     "Disabling",
     "EnabledDatabase",
     "Engine",
@@ -85,6 +94,7 @@ __all__ = [
     "ListedSnapshot",
     "MendedTable",
     "MissingTransaction",
+    "NewConsumer",
     "NewInstance",
     "Outcome",
     "Publication",
@@ -127,7 +137,9 @@ _HOMES = {
     "Changes": "rowtide.cdc.spark_changes",
     "Cleaned": "rowtide.cdc.cleanup.cleanup",
     "CleanupOrder": "rowtide.cdc.cleanup.retention",
+    "ConsumerChange": "rowtide.cdc.consumers.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
+    "DatabaseToEnable": "rowtide.cdc.enabling.requests",
     "Disabling": "rowtide.cdc.enabling.disabling",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.sessions",
@@ -149,6 +161,7 @@ _HOMES = {
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
     "MendedTable": "rowtide.cdc.mending.tables",
     "MissingTransaction": "rowtide.cdc.published",
+    "NewConsumer": "rowtide.cdc.consumers.requests",
     "NewInstance": "rowtide.cdc.enabling.requests",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",

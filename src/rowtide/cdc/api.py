@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance, TablesRequest, TablesToEnable, parse_widened
+from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.snapshot_functions import SnapshotFunctions
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.mending.tables import MendedTable
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
-    from rowtide.core.tables import Widened
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.log.errors import TransactionUnreadable
@@ -80,12 +79,13 @@ class CaptureRehearsal(TableEnabling):
         self._engine = open_engine(url)
         self._name = parse_url(url).name
 
-    def enable_db(self, lake: str, log_store: str | None = None, *, widened: Widened | None = None) -> None:
+    @takes(DatabaseToEnable)
+    def enable_db(self, database: DatabaseToEnable) -> None:
         """Rehearse enabling the database; no folder is made. Raises as that does."""
         from rowtide.cdc.enabling import administration
 
         with self._altering() as alterations:
-            administration.rehearse_enabling(alterations, lake, log_store, parse_widened(widened))
+            administration.rehearse_enabling(alterations, database.lake, database.log_store, database.widened)
 
     def _altering(self) -> AbstractContextManager[Rehearsing]:
         from rowtide.databases.postgres.alterations import rehearsing
@@ -105,28 +105,23 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Return what enables and disables without effect, to see what would be done."""
         return CaptureRehearsal(self._url)
 
-    def enable_db(
-        self,
-        lake: str,
-        log_store: str | None = None,
-        *,
-        for_group: bool = False,
-        widened: Widened | None = None,
-        on_wait: Callable[[str], None] = lambda _whom: None,
-    ) -> EnabledDatabase:
-        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is called with the transaction that it waits
-        for.
+    @takes(DatabaseToEnable)
+    def enable_db(self, database: DatabaseToEnable) -> EnabledDatabase:
+        """Enable the database (SQL Server: sp_cdc_enable_db).
 
         New folders are readable by this user only, with `for_group` also by their group. A repeat completes an
-        interrupted call. `widened` says what is done with tables whose columns get wider types (None: as before, at
-        first `Widened.AUTO`); a repeat sets it, also while capture runs. Raises `ServerIsStandby`,
-        `WalLevelNotLogical`, `NoReplicationRight`, `LakeNested`, `LakeNotWritable`, `LeaseHeld`, `WidenedUnknown`.
+        interrupted call; it sets `widened`, also while capture runs. Raises `ServerIsStandby`, `WalLevelNotLogical`,
+        `NoReplicationRight`, `LakeNested`, `LakeNotWritable`, `LeaseHeld`, `WidenedUnknown`.
         """
         from rowtide.cdc.enabling import administration
 
-        setting = parse_widened(widened)
         return administration.enable_database(
-            self._engine, lake, log_store, on_wait, for_group=for_group, widened=setting
+            self._engine,
+            database.lake,
+            database.log_store,
+            database.on_wait,
+            for_group=database.for_group,
+            widened=database.widened,
         )
 
     def find_disabling(self) -> Disabling:

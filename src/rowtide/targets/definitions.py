@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.consumers.requests import NewConsumer
 from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
@@ -98,7 +99,7 @@ def add_target(
     if any(target.name == name for target in list_targets(connection)):
         raise TargetExists(name)
     consumer = f"target:{name}"
-    add_consumer(connection, consumer, instances, limit_hours, None)
+    add_consumer(connection, NewConsumer(consumer, instances, limit_hours=limit_hours))
     values = {
         "target_name": name,
         "target_id": uuid.uuid4().hex,

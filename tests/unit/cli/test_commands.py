@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import get_args, get_type_hints
 
 import pytest
 
 from rowtide import cli
+from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cli.commands import COMMANDS
 from rowtide.cli.groups import CommandTable, Group
+from rowtide.core.options import Option
+from rowtide.merge.api import MergeReplication
+from rowtide.replication.api import TransactionalReplication
+from rowtide.targets.api import Targets
+from rowtide.tracking.api import ChangeTracking
 
 TOP = {"adopt", "check", "health", "upgrade", "demo"}
+FEATURES: Mapping[str, Sequence[type]] = {
+    "cdc": (ChangeDataCapture, Targets),
+    "replication": (TransactionalReplication,),
+    "merge": (MergeReplication,),
+    "tracking": (ChangeTracking,),
+}
+MOST_REPEATED = 4
 MODULES = {module: names for modules in COMMANDS.values() for module, names in modules.items()}
 
 
@@ -41,6 +57,24 @@ print(*(module for module in sys.modules if module.startswith("rowtide.cli.")), 
 
     imported = {module.removeprefix("rowtide.cli.") for module in done.stderr.split()}
     assert imported & set(MODULES) == {"replication.listings"}
+
+
+@pytest.mark.parametrize("group", FEATURES)
+def test_a_command_repeats_few_options_of_its_method(group: str) -> None:
+    """More of them are an object that both take: what an option is would be written twice."""
+    repeated: dict[str, list[str]] = {}
+    for module, names in COMMANDS[group].items():
+        functions = vars(import_module(f"rowtide.cli.{module}"))
+        for name in (one.replace("-", "_") for one in names):
+            methods = [getattr(feature, name) for feature in FEATURES[group] if hasattr(feature, name)]
+            taken = {one for method in methods for one in inspect.signature(method).parameters}
+            hints = (
+                get_type_hints(functions[name], include_extras=True) if inspect.isfunction(functions.get(name)) else {}
+            )
+            own = [one for one, hint in hints.items() if any(isinstance(said, Option) for said in get_args(hint))]
+            repeated[name] = [one for one in own if one in taken]
+
+    assert {name: options for name, options in repeated.items() if len(options) > MOST_REPEATED} == {}
 
 
 def test_an_interrupt_ends_a_command_as_a_shell_expects() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import rowtide
+from rowtide.cdc import NewInstance
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.definitions import metadata
 from rowtide.cli.app import app
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Option
+from rowtide.merge import NewMergeArticle, NewMergePublication, NewMergeSubscription
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql-server.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[3] / "docs" / "reference"
+PAGE = (PAGES / "sql-server.md").read_text(encoding="utf-8")
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
 COMMANDS = [span for span in SPANS if span.startswith("rowtide ")]
 NAMES = [span for span in SPANS if re.fullmatch(r"(cdc|CommitLsn|rowtide)\.\w+(\(.*\))?", span)]
@@ -61,6 +65,33 @@ def test_an_error_number_that_is_named_is_raised_somewhere() -> None:
     named = {int(number) for row in rows for number in row.split(", ")}
     assert named
     assert named <= _numbers(RowtideError)
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "kind"),
+    [
+        ("sql-server.md", "rowtide cdc enable-table", NewInstance),
+        ("merge-names.md", "rowtide merge add-publication", NewMergePublication),
+        ("merge-names.md", "rowtide merge add-article", NewMergeArticle),
+        ("merge-names.md", "rowtide merge add-subscription", NewMergeSubscription),
+    ],
+)
+def test_a_page_maps_an_options_name_to_its_flag(page: str, command: str, kind: type) -> None:
+    flags = {one.name: [*one.opts, *one.secondary_opts] for one in find_command(command).params}
+    options = {
+        said.sql_server: flags[name]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        for said in get_args(hint)
+        if isinstance(said, Option) and said.sql_server
+    }
+    rows = [row for row in (PAGES / page).read_text(encoding="utf-8").splitlines() if row.startswith("| `@")]
+    mapped = {
+        name: [flag for row in rows if f"`{name}`" in row.split(" | ")[0] for flag in known if flag in row]
+        for name, known in options.items()
+    }
+
+    assert options
+    assert [name for name, found in mapped.items() if not found] == []
 
 
 def _numbers(base: type[RowtideError]) -> set[int]:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.limits import AT_RISK
+from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
 from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
@@ -110,31 +111,29 @@ def find_consumer(connection: Connection, name: str) -> Consumer:
     return found[0]
 
 
-def add_consumer(
-    connection: Connection, name: str, instances: Sequence[str], limit_hours: int, role_name: str | None
-) -> None:
+def add_consumer(connection: Connection, request: NewConsumer) -> None:
     """Create a consumer. Raises `ConsumerExists`, `ConsumerInvalid`, `InstanceUnknown`."""
-    _require_valid(name, instances, limit_hours)
-    values = {"consumer_name": name, "limit_hours": limit_hours, "role_name": role_name}
+    name, hours = request.name, request.limit_hours
+    _require_valid(name, request.instances, hours)
+    values = {"consumer_name": name, "limit_hours": hours, "role_name": request.role_name}
     try:
         connection.execute(insert(consumers).values(**values))
     except IntegrityError as error:
         raise ConsumerExists(name) from error
-    _set_instances(connection, name, instances)
+    _set_instances(connection, name, request.instances)
 
 
-def change_consumer(
-    connection: Connection, name: str, instances: Sequence[str] | None, limit_hours: int | None
-) -> None:
+def change_consumer(connection: Connection, change: ConsumerChange) -> None:
     """Change the given values; acknowledgements stay. Raises as `add_consumer`, and `ConsumerUnknown`."""
+    name = change.name
     known = find_consumer(connection, name)
-    names = known.instance_names if instances is None else instances
-    hours = limit_hours if limit_hours is not None else known.limit // _HOUR
+    names = known.instance_names if change.instances is None else change.instances
+    hours = change.limit_hours if change.limit_hours is not None else known.limit // _HOUR
     _require_valid(name, names, hours)
     connection.execute(update(consumers).where(consumers.c.consumer_name == name).values(limit_hours=hours))
-    if instances is not None:
+    if change.instances is not None:
         connection.execute(delete(consumer_instances).where(consumer_instances.c.consumer_name == name))
-        _set_instances(connection, name, instances)
+        _set_instances(connection, name, names)
 
 
 def drop_consumer(connection: Connection, name: str) -> None:

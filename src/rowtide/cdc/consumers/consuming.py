@@ -9,7 +9,7 @@ Windows chain: each begins behind the last one that was acknowledged, without ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.definitions import READER, read_source
 from rowtide.cdc.errors.consuming import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
@@ -34,6 +34,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import Format
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import takes
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
 
@@ -139,23 +140,20 @@ class Consuming(ChangeFunctions):
             published_as_of = reader.as_of if reader is not None else None
             return list_lags(connection, published_as_of)
 
-    def add_consumer(
-        self, name: str, instances: Sequence[str], *, limit_hours: int = LIMIT_HOURS, role_name: str | None = None
-    ) -> None:
-        """Create a consumer, which begins at the low endpoints; cleanup waits for it for `limit_hours`.
+    @takes(NewConsumer)
+    def add_consumer(self, consumer: NewConsumer) -> None:
+        """Create a consumer, which begins at the low endpoints.
 
-        Members of `role_name` may acknowledge, besides the owner. Raises `ConsumerExists`, `ConsumerInvalid`,
-        `InstanceUnknown`, `NotOwner`.
+        Raises `ConsumerExists`, `ConsumerInvalid`, `InstanceUnknown`, `NotOwner`.
         """
         with translated(), self._owning() as connection:
-            consumers.add_consumer(connection, name, instances, limit_hours, role_name)
+            consumers.add_consumer(connection, consumer)
 
-    def change_consumer(
-        self, name: str, *, instances: Sequence[str] | None = None, limit_hours: int | None = None
-    ) -> None:
+    @takes(ConsumerChange)
+    def change_consumer(self, change: ConsumerChange) -> None:
         """Change a consumer's instances or its limit; acknowledgements stay. Raises as `add_consumer`."""
         with translated(), self._owning() as connection:
-            consumers.change_consumer(connection, name, instances, limit_hours)
+            consumers.change_consumer(connection, change)
 
     def drop_consumer(self, name: str) -> None:
         """Remove a consumer: cleanup no longer waits for it. Raises `ConsumerOwned`, `NotOwner`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from rowtide.cdc.errors.enabling import BeforeImagesUnknown, WidenedUnknown
-from rowtide.core.options import MOST_ROWS, Option
+from rowtide.core.options import MOST_ROWS, ForGroup, Option, values_of
 from rowtide.core.tables import BeforeImages, Widened
 
 RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")]
@@ -20,6 +20,30 @@ def parse_widened(setting: str | None) -> Widened | None:
     return Widened(setting) if setting is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseToEnable:
+    """A database as it is enabled (SQL Server: sp_cdc_enable_db); a repeat changes `widened`."""
+
+    lake: Annotated[str, Option(help="Folder or URL of the lake.")]
+    log_store: Annotated[str | None, Option(help="Folder of the log store; default: LAKE/log.")] = None
+    _: KW_ONLY
+    widened: Annotated[
+        Widened | None,
+        Option(
+            help="Tables of the lake whose columns get wider types: rewritten, so that every reader reads on; marked "
+            "with Delta's type widening, which delta-rs and Polars refuse; or auto, rewritten up to 256 MiB of files. "
+            "Default: as before, at first auto."
+        ),
+    ] = None
+    for_group: ForGroup = False
+    on_wait: Callable[[str], None] = lambda _whom: None
+    """Called with the transaction that it waits for."""
+
+    def __post_init__(self) -> None:
+        """Take the setting by its name too. Raises `WidenedUnknown`."""
+        object.__setattr__(self, "widened", parse_widened(self.widened))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRequest:
     """The options of new instances that those of many tables can share."""
@@ -28,7 +52,11 @@ class SharedRequest:
     """Whether the server refuses to truncate the table, as SQL Server does; else truncates are captured."""
     role_name: Annotated[
         str | None,
-        Option("--role", help="Gating role: only its members may read the changes; made if it is not there."),
+        Option(
+            "--role",
+            help="Gating role: only its members may read the changes; made if it is not there.",
+            sql_server="@role_name",
+        ),
     ] = None
     """None: all roles that may select the columns."""
     before_images: Annotated[
@@ -40,7 +68,11 @@ class SharedRequest:
     ] = None
     supports_net_changes: Annotated[
         bool | None,
-        Option("--net-changes/--no-net-changes", help="Whether it has net changes; default: if it has a key."),
+        Option(
+            "--net-changes/--no-net-changes",
+            help="Whether it has net changes; default: if it has a key.",
+            sql_server="@supports_net_changes",
+        ),
     ] = None
     snapshot: Annotated[
         bool, Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
@@ -56,26 +88,35 @@ class SharedRequest:
     @property
     def shared(self) -> dict[str, Any]:
         """These options, as arguments."""
-        return {one.name: getattr(self, one.name) for one in fields(SharedRequest)}
+        return values_of(SharedRequest, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRequest(SharedRequest):
     """The options of a new instance."""
 
-    capture_instance: Annotated[str | None, Option(help="Its name; default: schema_table. Of one table.")] = None
+    capture_instance: Annotated[
+        str | None, Option(help="Its name; default: schema_table. Of one table.", sql_server="@capture_instance")
+    ] = None
     index_name: Annotated[
         str | None,
-        Option("--index", help="Unique index that identifies rows; default: that of the primary key. Of one table."),
+        Option(
+            "--index",
+            help="Unique index that identifies rows; default: that of the primary key. Of one table.",
+            sql_server="@index_name",
+        ),
     ] = None
     columns: Annotated[
         tuple[str, ...] | None,
-        Option(help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.'),
+        Option(
+            help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.',
+            sql_server="@captured_column_list",
+        ),
     ] = None
 
     def of(self, table: str) -> NewInstance:
         """Return the request for a table."""
-        return NewInstance(table, **{one.name: getattr(self, one.name) for one in fields(InstanceRequest)})
+        return NewInstance(table, **values_of(InstanceRequest, self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.consumers.requests import ConsumerChange, ConsumerName, NewConsumer
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import MOST_HOURS, Argument, Option
+from rowtide.core.options import Argument
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -23,9 +22,6 @@ _LISTED_CONSUMER = {
     "hours_left": "hours_left",
     "at_risk": "is_at_risk",
 }
-
-ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
-LimitHours = Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
 
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
@@ -40,29 +36,17 @@ def consumers(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False)
     epilog="Example: rowtide cdc add-consumer warehouse --instances public_orders,public_items "
     "--db postgresql://localhost/shop"
 )
-def add_consumer(
-    db: Db,
-    name: ConsumerName,
-    instances: Annotated[str, Option(help="The capture instances that it reads, separated by commas.")],
-    limit_hours: Annotated[int, LimitHours] = LIMIT_HOURS,
-    role: Annotated[str | None, Option(help="Its members may acknowledge, besides the owner.")] = None,
-) -> None:
+def add_consumer(db: Db, consumer: NewConsumer) -> None:
     """Add a named consumer; its first window begins at the low endpoints."""
-    connect(db).cdc.add_consumer(name, parse_column_list(instances), limit_hours=limit_hours, role_name=role)
-    notes.print(f"Added: consumer {name}.")
+    connect(db).cdc.add_consumer(consumer)
+    notes.print(f"Added: consumer {consumer.name}.")
 
 
 @app.command(epilog="Example: rowtide cdc change-consumer warehouse --limit-hours 72 --db postgresql://localhost/shop")
-def change_consumer(
-    db: Db,
-    name: ConsumerName,
-    instances: Annotated[str | None, Option(help="All the instances that it reads from now on.")] = None,
-    limit_hours: Annotated[int | None, LimitHours] = None,
-) -> None:
+def change_consumer(db: Db, change: ConsumerChange) -> None:
     """Change a consumer's instances or its limit; its acknowledged LSN stays."""
-    named = parse_column_list(instances) if instances is not None else None
-    connect(db).cdc.change_consumer(name, instances=named, limit_hours=limit_hours)
-    notes.print(f"Changed: consumer {name}.")
+    connect(db).cdc.change_consumer(change)
+    notes.print(f"Changed: consumer {change.name}.")
 
 
 @app.command(epilog="Example: rowtide cdc drop-consumer warehouse --db postgresql://localhost/shop")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.cdc.enabling.requests import InstanceRequest, NewInstance
+from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
-from rowtide.core.options import Argument, ForGroup, Option, TableName
-from rowtide.core.tables import BeforeImages, Widened
+from rowtide.core.options import Argument, Option, TableName
+from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -35,22 +35,7 @@ class Truncate(StrEnum):
 
 
 @app.command(epilog="Example: rowtide cdc enable-db --db postgresql://localhost/shop --lake /data/lake")
-def enable_db(
-    db: Db,
-    lake: Annotated[str, Option(help="Folder or URL of the lake.")],
-    log_store: Annotated[str | None, Option(help="Folder of the log store; default: LAKE/log.")] = None,
-    widened: Annotated[
-        Widened | None,
-        Option(
-            help="Tables of the lake whose columns get wider types: rewritten, so that every reader reads on; marked "
-            "with Delta's type widening, which delta-rs and Polars refuse; or auto, rewritten up to 256 MiB of files. "
-            "Default: as before, at first auto."
-        ),
-    ] = None,
-    *,
-    group: ForGroup = False,
-    dry_run: DryRun = False,
-) -> None:
+def enable_db(db: Db, database: DatabaseToEnable, *, dry_run: DryRun = False) -> None:
     """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db).
 
     Run it again to change --widened, also while capture runs.
@@ -58,15 +43,16 @@ def enable_db(
     cdc = connect(db).cdc
     if dry_run:
         with printed(cdc.rehearsal()) as rehearsal:
-            rehearsal.enable_db(lake, log_store, widened=widened)
+            rehearsal.enable_db(database)
         return
-    enabled = cdc.enable_db(lake, log_store, for_group=group, widened=widened, on_wait=print_wait)
+    enabled = cdc.enable_db(replace(database, on_wait=print_wait))
 
     from rowtide.log.postgres.ddl_triggers import Triggers  # with the driver, which `cdc` has asked for
 
     if enabled.was_enabled:
         changes = ["Its event triggers were missing."] if enabled.triggers is Triggers.MADE else []
-        changes += [f"Of tables whose columns get wider types: {enabled.widened}."] if widened is not None else []
+        if database.widened is not None:
+            changes.append(f"Of tables whose columns get wider types: {enabled.widened}.")
         notes.print(f"RT-22905: the database is enabled already. {' '.join(changes) or 'Nothing was changed.'}")
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")

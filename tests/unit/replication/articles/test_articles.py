@@ -23,9 +23,11 @@ from rowtide.replication.articles.articles import (
     encode_article,
 )
 from rowtide.replication.articles.call_formats import CallFormat, Command
+from rowtide.replication.articles.requests import ArticleChange, ArticleRequest
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,
+    CommandInvalid,
     ImagesNeeded,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
@@ -367,3 +369,19 @@ def test_an_articles_json_holds_words_that_people_know() -> None:
 def test_what_is_no_article_is_refused(definition: str) -> None:
     with pytest.raises(JsonInvalid):
         decode_article(definition)
+
+
+def test_commands_are_given_as_texts_or_by_operation() -> None:
+    request = ArticleRequest(
+        insert_command="none", update_command="MCALL", commands={Operation.UPDATE: Command(CallFormat.SQL)}
+    )
+
+    assert request.given_commands == {
+        Operation.INSERT: Command(CallFormat.NONE),
+        Operation.UPDATE: Command(CallFormat.SQL),
+    }
+
+
+def test_a_command_that_is_none_is_refused() -> None:
+    with pytest.raises(CommandInvalid, match="XCALL"):
+        _ = ArticleChange("shop", "orders", delete_command="MCALL").given_commands

@@ -1,0 +1,36 @@
+"""What is asked of named consumers, as commands and methods take it. Light."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.core.options import MOST_HOURS, Argument, Option
+
+ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
+_LIMIT = Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
+
+
+@dataclass(frozen=True, slots=True)
+class NewConsumer:
+    """A consumer as it is added."""
+
+    name: ConsumerName
+    instances: Annotated[Sequence[str], Option(help="The capture instances that it reads, separated by commas.")]
+    _: KW_ONLY
+    limit_hours: Annotated[int, _LIMIT] = LIMIT_HOURS
+    role_name: Annotated[str | None, Option("--role", help="Its members may acknowledge, besides the owner.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerChange:
+    """What is to change of a consumer; None stays."""
+
+    name: ConsumerName
+    _: KW_ONLY
+    instances: Annotated[
+        Sequence[str] | None, Option(help="All the instances that it reads from now on, separated by commas.")
+    ] = None
+    limit_hours: Annotated[int | None, _LIMIT] = None
