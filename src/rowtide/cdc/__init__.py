@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
-    from rowtide.cdc.job_functions import JobOptions
     from rowtide.cdc.jobs.administration import ListedJob
     from rowtide.cdc.jobs.history import HistoricRun
-    from rowtide.cdc.jobs.parameters import JobParameters, JobType
+    from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.mending.tables import MendedTable
@@ -82,7 +81,7 @@ __all__ = [
     "ImageCost",
     "Instance",
     "InstanceRequest",
-    "JobOptions",
+    "JobChange",
     "JobParameters",
     "JobType",
     "Lake",
@@ -96,6 +95,7 @@ __all__ = [
     "MissingTransaction",
     "NewConsumer",
     "NewInstance",
+    "NewJob",
     "Outcome",
     "Publication",
     "PublishedLake",
@@ -149,7 +149,7 @@ _HOMES = {
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
     "InstanceRequest": "rowtide.cdc.enabling.requests",
-    "JobOptions": "rowtide.cdc.job_functions",
+    "JobChange": "rowtide.cdc.jobs.parameters",
     "JobParameters": "rowtide.cdc.jobs.parameters",
     "JobType": "rowtide.cdc.jobs.parameters",
     "Lake": "rowtide.cdc.lake_readers.lake",
@@ -163,6 +163,7 @@ _HOMES = {
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.consumers.requests",
     "NewInstance": "rowtide.cdc.enabling.requests",
+    "NewJob": "rowtide.cdc.jobs.parameters",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.published_lake",

@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TypedDict, Unpack
 
 from rowtide.cdc.functions import ChangeFunctions
 from rowtide.cdc.jobs import administration as job_administration
 from rowtide.cdc.jobs import requests as job_requests
 from rowtide.cdc.jobs.administration import ListedJob
 from rowtide.cdc.jobs.history import HistoricRun
-from rowtide.cdc.jobs.parameters import JobParameters, JobType
+from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
 from rowtide.cdc.scans import tables as scan_tables
 from rowtide.cdc.scans.sessions import ScanError, ScanSession
-
-
-class JobOptions(TypedDict, total=False):
-    """The fields of `JobParameters`, as keyword arguments."""
-
-    maxtrans: int | None
-    maxscans: int | None
-    continuous: bool | None
-    pollinginterval: int | None
-    retention: int | None
-    threshold: int | None
-    schedule: str | None
+from rowtide.core.options import takes
 
 
 class JobFunctions(ChangeFunctions):
     """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.errors`."""
 
-    def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
+    @takes(NewJob)
+    def add_job(self, job: NewJob) -> None:
         """Add a job (SQL Server: sp_cdc_add_job); other parameters have rowtide's defaults, or SQL Server's.
 
         Raises `JobExists`, and errors of `rowtide.errors` that name the parameter that is refused.
         """
-        given, kind = JobParameters(**parameters), JobType.parse(job_type)
-        job_administration.add_job(self._engine, self._name, kind, given, has_sql_server_defaults=sql_server_defaults)
+        kind, is_as_there = JobType.parse(job.job_type), job.sql_server_defaults
+        job_administration.add_job(self._engine, self._name, kind, job.parameters, has_sql_server_defaults=is_as_there)
 
-    def change_job(self, job_type: str, **parameters: Unpack[JobOptions]) -> JobParameters:
+    @takes(JobChange)
+    def change_job(self, change: JobChange) -> JobParameters:
         """Change a job and return its parameters (SQL Server: sp_cdc_change_job); parameters that are None stay.
 
         They take effect at the job's next start. Raises `JobMissing`, and as `add_job` for a parameter.
         """
-        change = JobParameters(**parameters)
-        return job_administration.change_job(self._engine, self._name, JobType.parse(job_type), change)
+        kind = JobType.parse(change.job_type)
+        return job_administration.change_job(self._engine, self._name, kind, change.parameters)
 
     def drop_job(self, job_type: str) -> None:
         """Remove a job (SQL Server: sp_cdc_drop_job); an agent ends its run. Raises `JobMissing`."""

@@ -142,7 +142,14 @@ def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobTy
     query = select(columns.job_id, columns.job_type, columns.job_name, columns.created_at, *parameters)
     rows = connection.execute(query.with_for_update() if for_update else query).all()
     jobs = [
-        Job(row.job_id, JobType(row.job_type), row.job_name, JobParameters(*row[4:]), row.created_at) for row in rows
+        Job(
+            row.job_id,
+            JobType(row.job_type),
+            row.job_name,
+            JobParameters(**{name: getattr(row, name) for name in _PARAMETERS}),
+            row.created_at,
+        )
+        for row in rows
     ]
     return {job.job_type: job for job in sorted(jobs, key=lambda job: job.job_type)}
 

@@ -7,7 +7,7 @@ default, rowtide sets no limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -28,6 +28,7 @@ from rowtide.cdc.errors.jobs import (
     ThresholdInvalid,
 )
 from rowtide.core.errors import RowtideError
+from rowtide.core.options import values_of
 
 RETENTION_MINUTES = 4320
 DAILY_AT_TWO = "0 2 * * *"
@@ -50,7 +51,7 @@ class JobType(StrEnum):
             raise JobTypeUnknown(text) from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobParameters:
     """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged.
 
@@ -64,6 +65,26 @@ class JobParameters:
     retention: int | None = None
     threshold: int | None = None
     schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange(JobParameters):
+    """A job, `capture` or `cleanup`, and what is to change of it (SQL Server: sp_cdc_change_job)."""
+
+    job_type: str
+
+    @property
+    def parameters(self) -> JobParameters:
+        """The parameters that are given."""
+        return JobParameters(**values_of(JobParameters, self))
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob(JobChange):
+    """A job as it is added (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults."""
+
+    sql_server_defaults: bool = field(default=False, kw_only=True)
+    """Or SQL Server's: 500 transactions, 10 scans, 5 s; threshold 5000."""
 
 
 _OF = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
-
-if TYPE_CHECKING:
-    from rowtide.cdc.job_functions import JobOptions
 
 app = CommandTable()
 
@@ -80,7 +76,7 @@ def add_job(
     Both jobs are added with the first enabled table, and dropped with the last. Omitted parameters mean no limit,
     except the retention of three days, and the schedule, daily at 2:00.
     """
-    connect(db).cdc.add_job(job, sql_server_defaults=sql_server_defaults, **_options(parameters))
+    connect(db).cdc.add_job(job, sql_server_defaults=sql_server_defaults, **_given(parameters))
     notes.print(f"Added: the {job} job.")
 
 
@@ -90,7 +86,7 @@ def change_job(db: Db, job: JobName, parameters: Parameters = None) -> None:
 
     continuous=0 sets pollinginterval to 0; a pollinginterval alone makes the job continuous.
     """
-    connect(db).cdc.change_job(job, **_options(parameters))
+    connect(db).cdc.change_job(job, **_given(parameters))
     notes.print("Changed, from the job's next start on.")
 
 
@@ -119,9 +115,7 @@ def stop_job(db: Db, job: JobName) -> None:
     notes.print(f"Stopped: the {job} job.")
 
 
-def _options(pairs: list[str] | None) -> JobOptions:
+def _given(pairs: list[str] | None) -> dict[str, Any]:
     from rowtide.cdc.jobs.parameters import JobParameters, parse_parameters
 
-    given = parse_parameters(pairs or ())
-    options: JobOptions = {field.name: getattr(given, field.name) for field in fields(JobParameters)}  # type: ignore[assignment]
-    return options
+    return values_of(JobParameters, parse_parameters(pairs or ()))
