@@ -27,7 +27,7 @@ COMMANDS = (
 )
 TRANSACTIONS = {"BEGIN", "COMMIT", "ROLLBACK"}
 _ENTRY = re.compile(r"(?m)^(?=\d{4}-\d\d-\d\d )")
-_STATEMENT = re.compile(r"(?s)LOG:  (?:statement|execute [^:]*): (.*)")
+_STATEMENT = re.compile(r"(?s)\[(\d+)\] LOG:  (?:statement|execute [^:]*): (.*)")
 
 
 def server_log(database: LoggedDatabase) -> Path:
@@ -35,8 +35,10 @@ def server_log(database: LoggedDatabase) -> Path:
     return Path(directory).parent / "log"
 
 
-def list_statements(database: LoggedDatabase, command: Sequence[str]) -> list[str]:
-    """Run a command; return the statements of its sessions, with their parameters, as the server has logged them."""
+def list_statements(database: LoggedDatabase, command: Sequence[str]) -> tuple[Counter[str], int]:
+    """Run a command; return its statements with their parameters, as the server has logged them, and how many sessions
+    ran them.
+    """
     log = server_log(database)
     begin = log.stat().st_size
     ended = rowtide(*command, "--db", database.url)
@@ -45,13 +47,15 @@ def list_statements(database: LoggedDatabase, command: Sequence[str]) -> list[st
         opened.seek(begin)
         entries = _ENTRY.split(opened.read())
     found: list[str] = []
+    sessions: set[str] = set()
     for entry in entries:
         statement = _STATEMENT.search(entry)
         if statement is not None:
-            found.append(" ".join(statement[1].split()))
+            sessions.add(statement[1])
+            found.append(" ".join(statement[2].split()))
         elif "DETAIL:" in entry and found:
             found[-1] += f" {entry.partition('DETAIL:')[2].strip()}"
-    return found
+    return Counter(found), len(sessions)
 
 
 def test_no_view_runs_a_query_twice(replicated: ReplicatedDatabase) -> None:
@@ -62,9 +66,14 @@ def test_no_view_runs_a_query_twice(replicated: ReplicatedDatabase) -> None:
     publisher.read_log()
     publisher.execute(f"alter database {make_url(publisher.url).database} set log_statement = 'all'")
 
-    ran = {" ".join(command): Counter(list_statements(publisher, command)) for command in COMMANDS}
+    ran, sessions = {}, {}
+    for command in COMMANDS:
+        name = " ".join(command)
+        ran[name], sessions[name] = list_statements(publisher, command)
 
     assert min(map(len, ran.values())) > 10
+    # The right to replicate is tried on a session of its own.
+    assert {name for name, count in sessions.items() if count > 1} == {"check", "check item", "check --as publisher"}
     repeated = {
         command: [statement for statement, count in statements.items() if count > 1 and statement not in TRANSACTIONS]
         for command, statements in ran.items()
