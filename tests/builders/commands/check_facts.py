@@ -9,19 +9,11 @@ from builders.capture.capture_instances import source_table
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.places import PlaceFacts
-from rowtide.diagnosis.postgres.facts import (
-    CapturedInstance,
-    CaptureFacts,
-    DatabaseFacts,
-    ReplicationSlot,
-    RoleFacts,
-    ServerFacts,
-    Settings,
-    SlotFacts,
-    StandbySettings,
-    TableFacts,
-    TrackingFacts,
-)
+from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, SlotFacts
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.server_facts import ReplicationSlot, RoleFacts, ServerFacts, Settings, StandbySettings
+from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 

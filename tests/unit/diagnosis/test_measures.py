@@ -10,8 +10,8 @@ from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.diagnosis import CheckResult, Code, Unit
 from rowtide.diagnosis.postgres.access import check_owners, check_subscriber
 from rowtide.diagnosis.postgres.access_facts import NodeFacts, TableAccess
-from rowtide.diagnosis.postgres.facts import OpenTransaction, PreparedTransaction, RoleFacts
 from rowtide.diagnosis.postgres.server import check_failover, check_server
+from rowtide.diagnosis.postgres.server_facts import OpenTransaction, PreparedTransaction, RoleFacts
 from rowtide.diagnosis.postgres.tables import check_tables
 from rowtide.diagnosis.tracked_tables import Tombstones, TrackedFacts, check_tracked
 

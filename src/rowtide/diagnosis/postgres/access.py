@@ -10,8 +10,11 @@ from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.access_facts import Names, NodeFacts, ReaderFacts, TableAccess
-from rowtide.diagnosis.postgres.facts import DatabaseFacts, MergedFacts, RoleFacts, TableFacts, TrackingFacts
+from rowtide.diagnosis.postgres.access_facts import MergedFacts, Names, NodeFacts, ReaderFacts, TableAccess
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.server_facts import RoleFacts
+from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,

@@ -1,9 +1,9 @@
-"""Reading what the connection's role may do as a reader of changes, at a subscriber, and in a merge."""
+"""What the connection's role may do as a reader of changes, at a subscriber, and in a merge, and reading it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,30 @@ from rowtide.core.places import local_path
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
-from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, find_deferred, read_owners
+from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.diagnosis.postgres.facts import MergedFacts, RoleFacts, TableFacts
-from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, choose_tables, read_table_facts
+from rowtide.diagnosis.postgres.server_facts import RoleFacts
+from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, TableFacts, choose_tables, read_table_facts
 from rowtide.log.catalogue import find_source
 
 Names = tuple[bytes, bytes, bytes]
 """Of a schema, a table and a column, as the server has them."""
 WRITES = ("select", "insert", "update", "delete", "truncate")
 """What delivery does in a table of a subscriber."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFacts:
+    """The merged tables of owners that the role does not trust, by their quoted names, and who the role is.
+
+    `as_agent` are those whose code has the agent's rights by --run-as; `deferred` is what would run at a commit with
+    the rights of the session.
+    """
+
+    role: str
+    owners: Mapping[str, Owner]
+    as_agent: frozenset[str]
+    deferred: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

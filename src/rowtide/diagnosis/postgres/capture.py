@@ -16,16 +16,10 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.facts import (
-    CapturedInstance,
-    CaptureFacts,
-    DatabaseFacts,
-    RoleFacts,
-    RuleFacts,
-    ServerFacts,
-    SlotFacts,
-    TableFacts,
-)
+from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts
+from rowtide.diagnosis.postgres.table_facts import TableFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (

@@ -1,10 +1,11 @@
-"""Reading what a check knows of what enable-db and enable-table made: as the log reader will verify it."""
+"""What is known of what enable-db and enable-table made, and reading it: as the log reader will verify it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
@@ -19,21 +20,21 @@ from rowtide.cdc.definitions import (
     require_complete,
 )
 from rowtide.cdc.enabling import joining_triggers
-from rowtide.cdc.enabling.table_rules import list_failed, list_rules
-from rowtide.cdc.instances import decode_instance
+from rowtide.cdc.enabling.table_rules import RuledTable, list_failed, list_rules
+from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
 from rowtide.cdc.status.database import describe_requests
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
-from rowtide.diagnosis.postgres.facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
-from rowtide.diagnosis.postgres.table_facts import read_members
+from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
+from rowtide.log.postgres.partition_truncates import NewPartition
 from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.source_definition import SourceDefinition
@@ -43,6 +44,75 @@ from rowtide.log.store.ownership import is_own
 from rowtide.log.store.state import ManifestState
 
 _ANY_POSITION = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """The slot that enable-db made; sizes in bytes, `safe_bytes` None where nothing limits it."""
+
+    name: str
+    wal_status: str
+    safe_bytes: int | None
+    kept_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedInstance:
+    """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled.
+
+    `read_numbers` are the numbers of the columns that the log reader reads for it now; `is_copied`: it has a snapshot.
+    """
+
+    name: str
+    schema: str
+    table: str
+    source_id: int
+    is_dropped: bool
+    definition: Instance | None
+    read_numbers: tuple[int, ...] = ()
+    is_copied: bool = False
+
+    @property
+    def can_be_compared(self) -> bool:
+        """What a gap changed in the table can be found: it has a key and a snapshot."""
+        return self.is_copied and self.definition is not None and bool(self.definition.index_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What enable-db and enable-table made; `blockers` are what the log reader would be stopped with.
+
+    `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
+    read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
+    log now, `state` is that of the log store, None where it cannot be read; `rules` is None without rules. Of
+    `new_partitions` a truncate would go unseen.
+    """
+
+    source: SourceDefinition
+    has_triggers: bool
+    slot: SlotFacts | None
+    blockers: tuple[RowtideError, ...]
+    instances: tuple[CapturedInstance, ...]
+    consumers: tuple[ListedConsumer, ...] = ()
+    is_enabled: bool = True
+    log_reader: str | None = None
+    state: ManifestState | None = None
+    members: tuple[MemberFacts, ...] = ()
+    rules: RuleFacts | None = None
+    new_partitions: tuple[NewPartition, ...] = ()
+    requests: str | None = None
+    """What is asked of the bucket a day, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """Rules for new tables, with the tables that they could not enable; `has_triggers`: others join as they are
+    created.
+    """
+
+    names: tuple[str, ...]
+    has_triggers: bool
+    failed: tuple[RuledTable, ...] = ()
 
 
 def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:

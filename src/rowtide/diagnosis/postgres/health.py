@@ -28,9 +28,12 @@ from rowtide.diagnosis.postgres.capture import (
     run_reader,
     without_forbidden,
 )
-from rowtide.diagnosis.postgres.facts import CaptureFacts, LakeFacts, LogFacts, ServerFacts, TrackingFacts, WorkFacts
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
+from rowtide.diagnosis.postgres.facts import LakeFacts, LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.server_facts import ServerFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.postgres.tracking import check_losses, tracking_unreadable
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.quantities import format_bytes
 from rowtide.diagnosis.result import (
     LOG,

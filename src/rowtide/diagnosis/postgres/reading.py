@@ -18,20 +18,11 @@ from rowtide.databases.postgres.read_once import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import read_merge
-from rowtide.diagnosis.postgres.capture_facts import read_capture, read_places
-from rowtide.diagnosis.postgres.facts import (
-    NO_LAKE_FACTS,
-    CaptureFacts,
-    LakeFacts,
-    LogFacts,
-    ServerFacts,
-    TableFacts,
-    TrackingFacts,
-    WorkFacts,
-)
-from rowtide.diagnosis.postgres.server_facts import is_merged, read_server
-from rowtide.diagnosis.postgres.table_facts import read_table_facts
-from rowtide.diagnosis.postgres.tracking_facts import read_tracking
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, read_capture, read_places
+from rowtide.diagnosis.postgres.facts import NO_LAKE_FACTS, LakeFacts, LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.server_facts import ServerFacts, is_merged, read_server
+from rowtide.diagnosis.postgres.table_facts import TableFacts, read_table_facts
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.backlog import read_backlog

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from rowtide.databases.postgres.errors import NoFreeSender, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.facts import CaptureFacts, ReplicationSlot, ServerFacts
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
+from rowtide.diagnosis.postgres.server_facts import ReplicationSlot, ServerFacts
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (
     Advice,

@@ -1,26 +1,17 @@
-"""Reading what is known of the server and of the connection's role."""
+"""What is known of the server and of the connection's role, and reading it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, inspect, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import NoReplicationRight, translated
-from rowtide.diagnosis.postgres.facts import (
-    ConnectedStandby,
-    OpenTransaction,
-    PreparedTransaction,
-    ReplicationSlot,
-    RoleFacts,
-    ServerFacts,
-    Settings,
-    StandbySettings,
-)
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
@@ -38,6 +29,120 @@ _MADE_BY = {
 }
 """The schemas that commands made, by their first word: whose owner may run them."""
 _MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The server's settings that capture depends on; None: without limit, switched off, or not in this version.
+
+    `standby_slots` is synchronized_standby_slots, None before PostgreSQL 17. `as_standby` is what the server would need
+    as a standby to keep slots.
+    """
+
+    replication_slots: int
+    wal_senders: int
+    wal_keep_bytes: int | None
+    idle_slot_timeout_s: int | None
+    sender_timeout_s: float | None
+    synchronous_standbys: str
+    standby_slots: str | None
+    as_standby: StandbySettings
+
+
+@dataclass(frozen=True, slots=True)
+class StandbySettings:
+    """A server's settings as a standby; `syncs_slots` is sync_replication_slots, None before PostgreSQL 17.
+
+    `names_database`: primary_conninfo has a database to read slots from; None if the role may not see it.
+    """
+
+    syncs_slots: bool | None
+    has_feedback: bool
+    slot: str
+    names_database: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedStandby:
+    """A standby that receives the server's log, with its physical slot (primary_slot_name), if it uses one.
+
+    `has_feedback` is hot_standby_feedback, known only with a slot.
+    """
+
+    name: str
+    slot: str | None
+    has_feedback: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSlot:
+    """A replication slot of the server, also those of other programs.
+
+    `is_kept`: a standby's copy of the primary's, which outlives a promotion.
+    """
+
+    name: str
+    is_physical: bool
+    is_active: bool
+    has_failover: bool
+    is_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction of another session; one that `has_written` keeps slots from being made and WAL from being freed."""
+
+    pid: int
+    role: str
+    application: str
+    age_s: float
+    has_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction that was prepared for a two-phase commit and not ended."""
+
+    name: str
+    role: str
+    database: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The server, and what goes on in it.
+
+    `wal_bytes_per_s` is the average since the statistics were reset, None when that was only just now. `refusal` is
+    what a replication connection was refused with. `syncs_slots`: a standby is connected that keeps copies of slots;
+    None if the role may not see it.
+    """
+
+    identity: ServerIdentity
+    settings: Settings
+    slots: tuple[ReplicationSlot, ...]
+    senders_used: int
+    wal_bytes_per_s: float | None
+    transactions: tuple[OpenTransaction, ...]
+    prepared: tuple[PreparedTransaction, ...]
+    refusal: RowtideError | None
+    standbys: tuple[ConnectedStandby, ...]
+    syncs_slots: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The role of the connection and its rights.
+
+    `may_replicate` unless a replication connection was refused for the lack of the right. `others` are the owners, that
+    the role is not, of what rowtide made here, by the first word of the commands that only these can run.
+    """
+
+    name: str
+    may_replicate: bool
+    may_create: bool
+    is_superuser: bool
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_server(connection: Connection, url: str, *, tries_stream: bool = True) -> ServerFacts:

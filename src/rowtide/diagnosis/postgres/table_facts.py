@@ -1,8 +1,10 @@
-"""Reading what is known of tables, and of those that are captured or published."""
+"""What is known of tables, and of those that are captured or published, and reading it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
 
@@ -10,7 +12,6 @@ from rowtide.cdc import definitions
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_tables
 from rowtide.databases.source_table import SourceTable
-from rowtide.diagnosis.postgres.facts import MemberFacts, Partition, TableFacts
 from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
@@ -18,6 +19,61 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBS
 
 OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCRIBER_SCHEMA, MERGE_SCHEMA, clock.SCHEMA)
 """Schemas that rowtide makes: their tables are not proposed for capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition that holds rows, with what the log carries of its old rows."""
+
+    schema: str
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table that is captured or may come to be.
+
+    `is_wanted`: the user named it, or it is captured. `is_owned`: the role has its owner's rights. `row_width` is the
+    average in bytes by the server's statistics, without what is stored out of line; None before the first `analyze`.
+    `unique_key` are not-null columns that could be the primary key, if any. `expressions` are those of virtual
+    columns, by name.
+    """
+
+    table: SourceTable
+    owner: str
+    owner_is_superuser: bool
+    is_owned: bool
+    is_wanted: bool
+    is_captured: bool
+    row_width: int | None
+    row_count: int | None
+    out_of_line_bytes: int
+    unique_key: tuple[str, ...]
+    expressions: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """What a feature reads of the log: a capture instance, or an article (`publication/article`).
+
+    `recorded` is the name of its table when it began; `table` is the table now, None where it was dropped.
+    `has_namesake` says that another table, which the feature does not read, has the recorded name now. `dropped_at` is
+    when the member ended because its table was dropped, None where it goes on.
+    """
+
+    feature: str
+    name: str
+    recorded_schema: str
+    recorded_name: str
+    table: SourceTable | None
+    has_namesake: bool
+    dropped_at: datetime | None = None
+
+    @property
+    def recorded(self) -> str:
+        return f"{self.recorded_schema}.{self.recorded_name}"
 
 
 def choose_tables(connection: Connection, names: Sequence[str], captured: Collection[int]) -> tuple[int, ...]:

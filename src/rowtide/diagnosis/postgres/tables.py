@@ -24,7 +24,8 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.facts import DatabaseFacts, MemberFacts, TableFacts
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.table_facts import MemberFacts, TableFacts
 from rowtide.diagnosis.quantities import format_bytes, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,

@@ -9,9 +9,9 @@ from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access import check_owners
-from rowtide.diagnosis.postgres.facts import (
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.tracking_facts import (
     CandidateFacts,
-    DatabaseFacts,
     Readers,
     StampFacts,
     TrackedTableFacts,

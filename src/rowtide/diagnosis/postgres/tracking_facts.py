@@ -1,18 +1,19 @@
-"""Reading what a check knows of change tracking in a PostgreSQL database."""
+"""What is known of change tracking in a PostgreSQL database, and reading it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.indexes import is_valid
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
-from rowtide.diagnosis.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.log.postgres.table_publications import is_of_table
 from rowtide.tracking.errors import TrackingKeyMissing
@@ -26,6 +27,74 @@ from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, li
 from rowtide.tracking.postgres.verification import GROWN, find_damage
 
 _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who gets the columns of a table from the log: publications that list none, and capture.
+
+    Those of all tables are left out.
+    """
+
+    publications: tuple[str, ...] = ()
+    is_captured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StampFacts:
+    """Where a tracked table's stamps are: the size of that in bytes, and what the server's statistics know of them.
+
+    `correlation` is that of the stamps with their places, None before the first `analyze`; `has_whole_index` says that
+    the index of tracking is there and valid, `has_row_index` that some index is of single rows.
+    """
+
+    holder: str
+    byte_count: int
+    correlation: float | None
+    has_whole_index: bool
+    has_row_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedTableFacts:
+    """A tracked table; what is beyond `base` is empty where it was dropped or its tracking lost.
+
+    `lost_names` are columns that its triggers name and it has not.
+    """
+
+    base: TrackedFacts
+    table: SourceTable | None
+    lost_names: tuple[str, ...]
+    stamps: StampFacts | None
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFacts:
+    """A table that the user named and that is not tracked; `can_have_rowguid`: enabling makes it one."""
+
+    table: SourceTable
+    is_trackable: bool
+    has_rowguid: bool
+    can_have_rowguid: bool
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingFacts:
+    """What is tracked in the database; `is_readable`: the role may read that.
+
+    `refusal` says why this build does not use what is there; then nothing else is known of tables.
+    `whole_publications` are those of all tables.
+    """
+
+    is_there: bool
+    is_readable: bool
+    has_commit_times: bool
+    whole_publications: tuple[str, ...]
+    refusal: RowtideError | None
+    tables: tuple[TrackedTableFacts, ...]
+    candidates: tuple[CandidateFacts, ...]
 
 
 def read_tracking(connection: Connection, named: Collection[int], publication: str | None) -> TrackingFacts:

@@ -33,8 +33,8 @@ from rowtide.diagnosis.postgres.access_facts import (
     read_subscriber,
 )
 from rowtide.diagnosis.postgres.capture import check_capture, without_forbidden
-from rowtide.diagnosis.postgres.capture_facts import find_taken_log_store, read_capture, read_places
-from rowtide.diagnosis.postgres.facts import CaptureFacts, DatabaseFacts, TrackingFacts
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, find_taken_log_store, read_capture, read_places
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
 from rowtide.diagnosis.postgres.health import check_lake, check_work
 from rowtide.diagnosis.postgres.reading import complete_work, connected, read_lake, read_work
 from rowtide.diagnosis.postgres.server import check_server
@@ -48,7 +48,7 @@ from rowtide.diagnosis.postgres.server_facts import (
 from rowtide.diagnosis.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
 from rowtide.diagnosis.postgres.tables import check_tables
 from rowtide.diagnosis.postgres.tracking import check_tracking
-from rowtide.diagnosis.postgres.tracking_facts import read_tracking
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.purpose import Checked, Purpose
 from rowtide.diagnosis.result import LOG, CheckResult, State, Unread, by_state, of_error, unread
 from rowtide.log.catalogue import find_source

@@ -13,7 +13,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.postgres.capture import check_capture
-from rowtide.diagnosis.postgres.facts import CapturedInstance, RuleFacts, SlotFacts
+from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, RuleFacts, SlotFacts
 from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.log.errors import (
     HistoryDiverged,

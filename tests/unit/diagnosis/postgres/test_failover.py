@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from builders.commands.check_facts import SLOT, server, settings, slot
-from rowtide.diagnosis.postgres.facts import ConnectedStandby, ReplicationSlot, ServerFacts, StandbySettings
 from rowtide.diagnosis.postgres.server import check_failover, check_standby
+from rowtide.diagnosis.postgres.server_facts import ConnectedStandby, ReplicationSlot, ServerFacts, StandbySettings
 from rowtide.diagnosis.result import Advice, CheckResult, State
 
 SYNCHRONOUS = settings(synchronous_standbys="one")

@@ -20,8 +20,10 @@ from rowtide.diagnosis import Area, CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import ObjectPlace
-from rowtide.diagnosis.postgres.facts import LogFacts, MemberFacts, Readers, TrackedTableFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import LogFacts, WorkFacts
 from rowtide.diagnosis.postgres.health import check_work
+from rowtide.diagnosis.postgres.table_facts import MemberFacts
+from rowtide.diagnosis.postgres.tracking_facts import Readers, TrackedTableFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing

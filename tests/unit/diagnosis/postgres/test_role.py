@@ -3,7 +3,8 @@ from __future__ import annotations
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import capture, database, table
 from rowtide.diagnosis.postgres.access import check_role
-from rowtide.diagnosis.postgres.facts import DatabaseFacts, RoleFacts
+from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.result import CheckResult, State
 
 WITHOUT_RIGHTS = RoleFacts('a"b', may_replicate=False, may_create=False, is_superuser=True)

@@ -4,8 +4,9 @@ import pytest
 
 from builders.commands.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
-from rowtide.diagnosis.postgres.facts import CaptureFacts, OpenTransaction, PreparedTransaction, ServerFacts
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
 from rowtide.diagnosis.postgres.server import check_server
+from rowtide.diagnosis.postgres.server_facts import OpenTransaction, PreparedTransaction, ServerFacts
 from rowtide.diagnosis.result import Advice, CheckResult, State
 
 HOUR_S = 3600.0

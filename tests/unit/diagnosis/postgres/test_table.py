@@ -8,7 +8,7 @@ import pytest
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import capture, captured_instance, database, table
 from rowtide.databases.source_table import SourceTable, TableKind
-from rowtide.diagnosis.postgres.facts import Partition
+from rowtide.diagnosis.postgres.table_facts import Partition
 from rowtide.diagnosis.postgres.tables import check_table, check_tables
 from rowtide.diagnosis.result import Advice, CheckResult, State
 

@@ -7,8 +7,9 @@ import pytest
 
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import TRACKED, database, server, table, tracking
-from rowtide.diagnosis.postgres.facts import CandidateFacts, Readers, RoleFacts, StampFacts, TrackedTableFacts
+from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.postgres.tracking import BIG_TABLE_BYTES, check_tracking
+from rowtide.diagnosis.postgres.tracking_facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts
 from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable
