@@ -10,6 +10,7 @@ from typing import Annotated
 from rowtide.core.operations import Operation
 from rowtide.core.options import Option, TableName
 from rowtide.core.tables import BeforeImages
+from rowtide.core.words import read_words
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
 from rowtide.replication.sync_types import IfExists, PublicationName
 
@@ -58,6 +59,10 @@ class GivenCommands:
     commands: Mapping[Operation, Command] = field(default_factory=dict)
     """The same by operation, parsed."""
 
+    def __post_init__(self) -> None:
+        read_words(self)
+        object.__setattr__(self, "commands", read_commands(self.commands))
+
     @property
     def given_commands(self) -> Mapping[Operation, Command]:
         """The commands that are given, either way. Raises `CommandInvalid`, `UpdatableCallRefused`."""
@@ -67,7 +72,7 @@ class GivenCommands:
             Operation.DELETE: self.delete_command,
         }
         parsed = {operation: parse_command(operation, text) for operation, text in texts.items() if text is not None}
-        return {**parsed, **read_commands(self.commands)}
+        return {**parsed, **self.commands}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
