@@ -241,6 +241,34 @@ def test_rows_that_follow_a_received_key_are_no_change(merged: Merge, action: st
     assert merged.conflicts() == []
 
 
+def test_rows_that_follow_over_levels_are_no_change(merged: Merge) -> None:
+    merged.begin(
+        "create table country (code varchar(9) primary key)",
+        "create table state (country varchar(9) references country (code) on update cascade, code varchar(9), "
+        "note text, primary key (country, code))",
+        "create table city (id integer primary key, country varchar(9), state varchar(9), note text, "
+        "foreign key (country, state) references state (country, code) on update cascade)",
+        "insert into country values ('a'), ('b')",
+        "insert into state values ('a', 'x', 'before'), ('b', 'x', 'before')",
+        "insert into city values (1, 'a', 'x', 'before'), (2, 'b', 'x', 'before')",
+        country={"resolver": "subscriber-wins"},
+        state={"resolver": "subscriber-wins"},
+        city={"resolver": "subscriber-wins"},
+    )
+    merged.settle(1)
+    merged.hub.execute(
+        "update country set code = 'c' where code = 'a'",
+        "update state set note = 'later'",
+        "update city set note = 'later'",
+    )
+    merged.settle(1)
+
+    assert all(summary.is_quiet for summary in merged.settle(1))
+    for member in merged.members:
+        assert member.rows("city", "id, country, state, note") == [(1, "c", "x", "later"), (2, "b", "x", "later")]
+    assert merged.conflicts() == []
+
+
 @pytest.mark.parametrize("names", [("C", "Z", "P"), ("C", "P", "Z"), ("Z", "C", "P")], ids="".join)
 def test_a_row_goes_with_its_parent_of_another_batch(merged: Merge, names: Sequence[str]) -> None:
     """The row Z has another key then, P has its, and C follows P; what is between them fills batches."""

@@ -44,7 +44,8 @@ class Referrer:
     `operators` compare the columns, the referenced one on the left. `has_action`: a delete changes the rows that
     reference the deleted one; `is_deleting`: it deletes them. `is_clearing`: a change of the key sets theirs to NULL or
     its default; `is_following`: it sets theirs to the same. `is_alike`: the referencing table's code may do what the
-    other one's may. `nickname` is the table's, if it is merged here, `article` what is known of it then.
+    other one's may. `nickname` is the table's, if it is merged here, `article` what is known of it then. `below` are
+    the foreign keys by which further rows follow those that follow by this one.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Referrer:
     is_alike: bool
     nickname: int | None
     article: Article | None = None
+    below: tuple[Referrer, ...] = ()
 
     def matches(self, referenced: str, referencing: str) -> str:
         """Return the condition that a row references another one, by their aliases or expressions."""
@@ -79,8 +81,10 @@ def referrers_of(table: str) -> tuple[str, Sequence[object]]:
 def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = ()) -> tuple[Referrer, ...]:
     """Return foreign keys from the rows of `referrers_request`, as texts; `merged` are the articles of this node."""
     articles = {str(article.nickname): article for article in merged}
-    return tuple(
-        Referrer(
+    below: dict[str, list[Referrer]] = {}
+    for *values, path in sorted(rows, key=lambda row: row[-1].count(","), reverse=True):
+        table, columns, operators, has_action, is_deleting, is_clearing, is_following, is_alike, nickname = values
+        referrer = Referrer(
             table,
             json.loads(columns),
             json.loads(operators),
@@ -91,9 +95,10 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
             is_alike == "t",
             None if nickname is None else int(nickname),
             articles.get(nickname),
+            tuple(below.pop(path, ())),
         )
-        for table, columns, operators, has_action, is_deleting, is_clearing, is_following, is_alike, nickname in rows
-    )
+        below.setdefault(path.rpartition(",")[0], []).append(referrer)
+    return tuple(below.get("", ()))
 
 
 def renumbering(article: Article, referrers: Sequence[Referrer], keys: Mapping[str, str]) -> str:
@@ -266,6 +271,13 @@ def _logging(referrer: Referrer, moving: Sequence[str]) -> str:
 
 
 _REFERRERS = """
+with recursive chain (id, path) as (
+    select oid, array[oid] from pg_constraint where confrelid = %s::regclass and contype = 'f' and conparentid = 0
+    union all
+    select c.oid, chain.path || c.oid from chain join pg_constraint a on a.oid = chain.id and a.confupdtype = 'c'
+    join pg_constraint c on c.confrelid = a.conrelid and c.contype = 'f' and c.conparentid = 0 and c.confupdtype = 'c'
+        and c.confkey && a.conkey and c.oid <> all (chain.path)
+)
 select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
        (select json_object_agg(a.attname, b.attname) from unnest(c.conkey, c.confkey) k (own, referenced)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
@@ -279,8 +291,10 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
        r.relowner = p.relowner
            or (select bool_and(w.rolsuper or w.rolname = current_user) from pg_roles w
                where w.oid in (r.relowner, p.relowner)),
-       (select max(substring(tgname from '^MSmerge_[a-z_]+_([0-9]+)$')) from pg_trigger where tgrelid = c.conrelid)
-from pg_constraint c join pg_class r on r.oid = c.conrelid join pg_namespace n on n.oid = r.relnamespace
+       (select max(substring(tgname from '^MSmerge_[a-z_]+_([0-9]+)$')) from pg_trigger where tgrelid = c.conrelid),
+       array_to_string(chain.path, ',')
+from chain join pg_constraint c on c.oid = chain.id
+join pg_class r on r.oid = c.conrelid join pg_namespace n on n.oid = r.relnamespace
 join pg_class p on p.oid = c.confrelid
-where c.confrelid = %s::regclass and c.contype = 'f' and c.conparentid = 0 order by c.oid
+order by chain.path
 """

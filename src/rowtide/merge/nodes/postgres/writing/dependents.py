@@ -86,39 +86,55 @@ def noting_followers(
     *,
     is_whole: bool,
 ) -> Iterator[str]:
-    """Yield the statements of a block that list the rows which a foreign key takes along as the staged rows get other
-    keys, at a publisher those of tables that are `spared` as above, and were not changed here last.
+    """Yield the statements of a block that list the rows which foreign keys take along, over all levels, as the staged
+    rows get other keys, at a publisher those of tables that are `spared` as above, and were not changed here last.
 
     In a table that refers to itself the server calls a trigger once for the staged rows and for these, even where there
     are none: what the same statement writes is listed, too, at each node. `is_whole`: that is all staged rows; else
     those alone that get other keys.
     """
     table = table_of(article)
-    for each in referrers:
-        names = sorted(set(each.columns.values()))
-        is_self = each.nickname == article.nickname
-        is_meant = each.is_following or (each.is_clearing and is_self)
-        if not is_meant or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
+    for first in referrers:
+        names = sorted(set(first.columns.values()))
+        is_meant = first.is_following or (first.is_clearing and first.nickname == article.nickname)
+        if not is_meant or not set(names) <= keys.values.keys():
             continue
-        is_subscriber, is_received = f"not {IS_PUBLISHER}", "true"
-        if each.nickname in spared:
-            own = f"o.tablenick = {each.nickname} and o.rowguid = n.guid and o.origin is null"
-            is_subscriber = "true"
-            is_received = f"not ({IS_PUBLISHER} and exists (select from {CONTENTS} o where {own}))"
-        noting = f"insert into {FOLLOWING} {{0}} select {each.nickname}, n.guid from ({{1}}) n where {{2}}"
-        following = f"select q.guid from {execution.rows(_referring(table, each, keys, names), {'guid': 'uuid'})}"
-        if is_self:
-            moving = execution.rows(f"select t.{ROWGUID} from {_getting_others(table, keys, names)}", {"guid": "uuid"})
-            written = f"select i.rowtide_guid from {keys.staging} i where {keys.condition}"
-            found = f"with m as materialized (select q.guid from {moving}), c as materialized ({following})"
-            beside = f"select w.guid from ({written if is_whole else 'table m'}) w (guid) where exists (select from m)"
-            both = f"{beside} union all table c" if each.is_following else beside
-            others = f"{beside} and w.guid not in (table c)"
-            both = noting.format(found, both, is_received)
-            yield f"if {is_subscriber} then {both}; else {noting.format(found, others, 'true')}; end if"
-        else:
-            yield f"if {is_subscriber} then {noting.format('', following, is_received)}; end if"
-        yield from execution.after
+        for each, row, joined in _following(first):
+            followers = f"select {row}.{ROWGUID} from {_getting_others(table, keys, names, joined)}"
+            following = f"select q.guid from {execution.rows(followers, {'guid': 'uuid'})}"
+            is_subscriber, is_received = f"not {IS_PUBLISHER}", "true"
+            if each.nickname in spared:
+                own = f"o.tablenick = {each.nickname} and o.rowguid = n.guid and o.origin is null"
+                is_subscriber = "true"
+                is_received = f"not ({IS_PUBLISHER} and exists (select from {CONTENTS} o where {own}))"
+            noting = f"insert into {FOLLOWING} {{0}} select {each.nickname}, n.guid from ({{1}}) n where {{2}}"
+            if each.nickname == article.nickname:
+                moving = f"select t.{ROWGUID} from {_getting_others(table, keys, names)}"
+                moved = f"select q.guid from {execution.rows(moving, {'guid': 'uuid'})}"
+                found = f"with m as materialized ({moved}), c as materialized ({following})"
+                written = (
+                    f"select i.rowtide_guid from {keys.staging} i where {keys.condition}" if is_whole else "table m"
+                )
+                beside = f"select w.guid from ({written}) w (guid) where exists (select from m)"
+                both = f"{beside} union all table c" if each.is_following else beside
+                both = noting.format(found, both, is_received)
+                others = noting.format(found, f"{beside} and w.guid not in (table c)", "true")
+                yield f"if {is_subscriber} then {both}; else {others}; end if"
+            else:
+                yield f"if {is_subscriber} then {noting.format('', following, is_received)}; end if"
+            yield from execution.after
+
+
+def _following(
+    referrer: Referrer, above: str = "t", joins: str = "", level: int = 1
+) -> Iterator[tuple[Referrer, str, str]]:
+    """Yield the foreign keys of merged tables by which rows follow, with the alias of these, and what joins them."""
+    row = f"c{level}"
+    joins = f"{joins} join {referrer.table} {row} on {referrer.matches(above, row)}"
+    if referrer.is_alike and referrer.nickname is not None:
+        yield referrer, row, joins
+        for each in referrer.below:
+            yield from _following(each, row, joins, level + 1)
 
 
 UNLOG_FOLLOWERS = (
