@@ -328,6 +328,37 @@ def test_rows_beside_one_that_moves_are_no_change(merged: Merge, place: int, sta
     assert merged.conflicts() == []
 
 
+def test_a_row_goes_with_its_parent_in_a_circle(merged: Merge) -> None:
+    """The team Z has another key then, P has its, and C's team is P; one of the tables comes first."""
+    reference = "references team (id) on update cascade"
+    team = "create table team (id integer primary key, name text, head integer references person (id))"
+    person = f"create table person (id integer primary key, name text, team integer {reference})"
+    tables = [team, person]
+    if isinstance(merged.hub, ServerMember):
+        later = f"alter table person add foreign key (team) {reference}"
+        tables = [person.replace(reference, ""), team, later]
+    merged.begin(
+        *tables,
+        "insert into team (id, name) values (1, 'P'), (2, 'Z')",
+        "insert into person values (3, 'C', 1)",
+        "update team set head = 3 where id = 1",
+        person={},
+        team={},
+    )
+    merged.settle(1)
+    merged.hub.execute("update team set id = 10 where name = 'Z'", "update team set id = 2 where name = 'P'")
+    merged.settle(1)
+
+    assert all(summary.is_quiet for summary in merged.settle(1))
+    for member in merged.members:
+        assert member.rows("team t left join person h on h.id = t.head", "t.id, t.name, h.name") == [
+            (10, "Z", None),
+            (2, "P", "C"),
+        ]
+        assert member.rows("person", "id, name, team") == [(3, "C", 2)]
+    assert merged.conflicts() == []
+
+
 def test_a_chain_of_rows_takes_few_transactions(merged: Merge) -> None:
     """Each row references the one before; they come to a device in as many steps, which share a transaction."""
     rows = 30

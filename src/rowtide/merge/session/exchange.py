@@ -22,7 +22,7 @@ from rowtide.merge.nodes.retry import Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, make_writes
+from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import decode_columns, encode_columns
 from rowtide.merge.versions.references import find_children, layers_by_keys
@@ -159,12 +159,15 @@ class Transfer:
     conclude: Callable[[], None] = lambda: None
     is_concluded: bool = False
     _waiting: dict[tuple[int, str], Waiting] = field(default_factory=dict)
+    _coming: list[tuple[Article, Row]] = field(default_factory=list)
+    """Rows that come to a subscriber after rows which may reference them: of articles in a circle."""
 
     def run(self, spool: Spool) -> None:
         """Transfer all changes; at the end those that were refused, and those requested again after they were.
 
         Logical records come after the rows that they may reference, and before those that may reference them.
         """
+        self._coming = self._find_coming(spool)
         if self.records is None:
             self._bring_rows(spool)
             self._retry()
@@ -180,6 +183,22 @@ class Transfer:
         self.records.finish(is_retried=has_waited)
         self.refused += self.records.refused
         self.left += self.records.refused
+
+    def _find_coming(self, spool: Spool) -> list[tuple[Article, Row]]:
+        articles, is_upload = self.articles, self.receiver.is_upload
+        later = {
+            reference.parent
+            for article in articles.values()
+            for reference in article.references
+            if reference.parent in articles and articles[reference.parent].processing_order > article.processing_order
+        }
+        batches = spool.batches() if later and not is_upload else ()
+        return [
+            (articles[nickname], each.row)
+            for nickname, changes in batches
+            for each in (changes if nickname in later else ())
+            if each.row is not None
+        ]
 
     def _bring_rows(self, spool: Spool) -> None:
         last: Part | None = None
@@ -253,7 +272,7 @@ class Transfer:
         self._waiting[key] = (article, change)
 
     def _hold_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
-        """Let rows wait whose parents wait, and return the others.
+        """Let rows wait whose parents wait or come later, and return the others.
 
         A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
         take along what references that key. (The hub tells whose a row's parent is.)
@@ -261,9 +280,10 @@ class Transfer:
         if self.receiver.is_upload or not article.references:
             return changes
         left = changes
-        while self._waiting:
-            parents = [(parent, each.row) for parent, each in self._waiting.values() if each.row is not None]
-            held = find_children(article, left, parents)
+        coming = [each for each in self._coming if each[0].processing_order > article.processing_order]
+        while coming or self._waiting:
+            waiting = [(parent, each.row) for parent, each in self._waiting.values() if each.row is not None]
+            held = find_children(article, left, [*coming, *waiting])
             if not held:
                 break
             for change in left:
