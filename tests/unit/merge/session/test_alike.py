@@ -41,7 +41,7 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
     assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
 
 
-def test_a_refused_version_counts_only_once_changed_again() -> None:
+def test_a_refused_version_counts_for_nothing_until_changed() -> None:
     below = Change(9, 5)
     here = Known(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
     (refused,), nothing = overruling([change("a")._replace(overrules=7)], here)
