@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -102,20 +102,34 @@ class TableApplier:
         if due.needs_copy(found, snapshot, self._target):
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
-                with suppress(TargetPassed, TargetValueUnknown):
-                    before = self._open_window(due, position, due.to.decrement())
-                    found = self._follow(before, table, changes, shape, found)
+                try:
+                    found = self._follow_up_to(due, position, due.to.decrement(), table, changes, shape, found)
+                except (TargetPassed, TargetValueUnknown):
+                    found = _found(table)
             rows = changes.get_table_as_of(instance.capture_instance, due.to)
             copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
             self._choose_keeper(table, shape).match(copy, found)
             return due.as_member(table.location, _found(table).version, snapshot)
-        for dropped_at in find_drops(instance, position, due.to):
+        found = self._follow_up_to(due, position, due.to, table, changes, shape, found)
+        return due.as_member(table.location, found.version, snapshot)
+
+    def _follow_up_to(
+        self,
+        due: Due,
+        position: CommitLsn | None,
+        to: CommitLsn,
+        table: TargetTable,
+        changes: Changes,
+        shape: TableShape,
+        found: FoundTable,
+    ) -> FoundTable:
+        """Apply the changes behind a position, and the drops of columns among them, each at its LSN."""
+        for dropped_at in find_drops(due.recorded.instance.for_readers(), position, to):
             before = self._open_window(due, position, dropped_at.decrement())
             found = self._follow(before, table, changes, shape, found)
             is_dropped = self._drop_values(due, dropped_at, table, changes, shape, found)
             found, position = _found(table), dropped_at if is_dropped else dropped_at.decrement()
-        found = self._follow(self._open_window(due, position, due.to), table, changes, shape, found)
-        return due.as_member(table.location, found.version, snapshot)
+        return self._follow(self._open_window(due, position, to), table, changes, shape, found)
 
     def _drop_values(
         self, due: Due, at: CommitLsn, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable

@@ -110,13 +110,16 @@ class TargetMachine(SnapshotMachine):
         if self._rewritten.get(table.name):
             # Values that were rewritten are dated by the copy that brought them.
             return
-        first = self._first.get(table.instance, end)
+        first, readable = self._first.get(table.instance, end), set(self.readable(table))
         known = [lsn for lsn in self.published() if first <= lsn <= end]
         for lsn in self.chosen.sample(known, min(most, len(known))):
             valid = f"valid_from_lsn <= {lsn.value} and (valid_to_lsn is null or valid_to_lsn > {lsn.value})"
             # What was in added columns before their copy is not known.
-            later = [name for name in rows.columns if name.startswith(EXTRA) and lsn != end]
-            self._require_equal(table, rows.where(valid).drop(*later), lsn, HISTORY)
+            unknown = [name for name in rows.columns if name.startswith(EXTRA) and lsn != end]
+            if lsn not in readable:
+                # Where the lake did not know the table as of a drop, rows kept the column's values.
+                unknown += table.at(lsn).gone
+            self._require_equal(table, rows.where(valid).drop(*unknown), lsn, HISTORY)
 
     def _require_equal(self, table: ShadowedTable, rows: DataFrame, lsn: CommitLsn, what: str) -> None:
         differences = self.shadow.differences(table, rows.toArrow(), lsn)

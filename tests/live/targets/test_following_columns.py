@@ -109,6 +109,25 @@ def test_a_history_keeps_its_moments_over_new_columns(applied: AppliedTargets, f
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("form", TargetFormat)
+def test_a_copy_does_not_defer_the_drop_of_a_column(applied: AppliedTargets, form: TargetFormat) -> None:
+    captured, targets = applied.captured, applied.targets
+    applied.add("steps", "public_item", kind="history", format=form)
+    applied.add("at_once", "public_item", kind="history", format=form)
+    targets.apply(spark=captured.spark)
+    captured.execute("insert into item values (3, 'c')", "alter table item drop name", "insert into item values (4)")
+    captured.capture()
+    targets.apply("steps", spark=captured.spark)
+    captured.cdc.resnapshot("item")
+    captured.copy_tables()
+    captured.execute("insert into item values (5)")
+    applied.follow()
+    wanted = applied.rows("steps", "public_item")
+    assert len(wanted) > len(captured.execute("select from item"))
+    assert applied.rows("at_once", "public_item") == wanted
+
+
+@pytest.mark.exhaustive
 def test_columns_are_dropped_renamed_and_added_again(applied: AppliedTargets) -> None:
     captured, targets = applied.captured, applied.targets
     captured.execute("alter table item add spare int default 1, add secret text")
