@@ -49,6 +49,8 @@ _MAX_QUEUED = 3
 STATUS_INTERVAL_S = 5.0
 """So often the server hears of the reader: it ends a connection after `wal_sender_timeout` without."""
 _KEEPALIVE_INTERVAL_S = 1.0
+_REST_AT_BUCKET_S = 5.0
+"""In a bucket no entry for a position alone follows another one sooner: it is a request, and one of each reader."""
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
@@ -205,7 +207,9 @@ class LogReader:
         self._manifest = manifest
         self._token = token
         self._pace = pace or ReadingPace()
-        self._small_age_s = SMALL_BATCH_AGE_AT_BUCKET_S if is_object_url(store.url("")) else SMALL_BATCH_AGE_S
+        is_bucket = is_object_url(store.url(""))
+        self._small_age_s = SMALL_BATCH_AGE_AT_BUCKET_S if is_bucket else SMALL_BATCH_AGE_S
+        self._rest_s = _REST_AT_BUCKET_S if is_bucket else 0.0
         self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
         self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
@@ -342,6 +346,7 @@ class LogReader:
 
     def _queue(self, cut: Cut) -> None:
         self._pace.hand_on()
+        self._next_keepalive = max(self._next_keepalive, time.monotonic() + self._rest_s)
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))
 
@@ -382,7 +387,7 @@ class LogReader:
         if self._keepalive is None or not is_idle or time.monotonic() < self._next_keepalive:
             return
         if self._keepalive.position > self._confirmed.log:
-            self._next_keepalive = time.monotonic() + _KEEPALIVE_INTERVAL_S
+            self._next_keepalive = time.monotonic() + max(_KEEPALIVE_INTERVAL_S, self._rest_s)
             verifying = self._decoding.submit(self._source.verify)
             self._queued.append(self._writing.submit(self._writer.advance, self._keepalive, verifying))
         self._keepalive = None

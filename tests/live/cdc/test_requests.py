@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -58,12 +59,15 @@ def test_a_cycle_asks_a_bucket_for_little(
         idle = measure_idle(proxy)
         # A minute without a look makes it look for checkpoints, too.
         assert idle <= 2 or interval == "long", Counter((one.kind, one.key) for one in proxy.seen())
+        before = find_bare_ranges(logged)
         proxy.forget()
         begun = time.monotonic()
         for _ in range(CYCLES):
             logged.execute(write)
             process.wait_published(logged)
         seen, seconds = proxy.seen(), time.monotonic() - begun
+        # Five seconds lie between two of them, and behind a batch.
+        assert len(find_bare_ranges(logged) - before) <= 1 + seconds / 5
         of_tables = [request for request in seen if is_of_table(request)]
         cycles = count([one for one in seen if "/cycles/_delta_log" in one.target], "PUT")
         assert cycles == CYCLES
@@ -76,6 +80,14 @@ def test_a_cycle_asks_a_bucket_for_little(
         if interval == "short":
             require_reported(logged, proxy)
         assert process.terminate() == 0
+
+
+def find_bare_ranges(logged: LoggedDatabase) -> set[str]:
+    """Return the manifest's entries that say of a position only that nothing else lies below it."""
+    store = logged.store()
+    entries = {path: json.loads(store.get(path)) for path in store.list("manifest/") if "checkpoint" not in path}
+    ranges = [(path, entry) for path, entry in entries.items() if entry["kind"] == "range_appended"]
+    return {path for path, entry in ranges if not any(entry[what] for what in ("segments", "events", "transactions"))}
 
 
 def test_a_cycle_beside_steady_writes_has_one_batch(logged: LoggedDatabase, bucket: Bucket, tmp_path: Path) -> None:
