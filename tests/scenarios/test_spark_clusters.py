@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import rowtide
-from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.capture.captured_databases import LoggedDatabase
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.object_servers import Bucket
 from builders.servers.spark_clusters import SparkCluster
@@ -27,6 +28,7 @@ from rowtide.targets.options import ApplyEngine, TargetFormat
 ORDERS = "create table orders (id int primary key, qty int)"
 SOME, MANY = 5000, 60_000
 PER_TRANSACTION = 5000
+DRIVER_S = 400.0
 
 
 def enable(logged: LoggedDatabase, lake: str) -> None:
@@ -258,8 +260,11 @@ class FollowedBucket:
         def count() -> int:
             return sum(path.endswith(".parquet") for path in store.list(""))
 
-        before = count()
-        wait_until(lambda: count() > before or driver.poll() is not None, what=f"executors write to {place}")
+        before, deadline = count(), time.monotonic() + DRIVER_S
+        # It may write to all the other places before.
+        while count() <= before and driver.poll() is None:
+            assert time.monotonic() < deadline, f"executors do not write to {place}"
+            time.sleep(0.1)
         if driver.poll() is not None:
             return False
         kill()
@@ -273,7 +278,7 @@ class FollowedBucket:
 
     def require_equal(self, driver: subprocess.Popen[bytes], *places: str) -> None:
         """Require that a driver succeeds, and places equal the source then; the sink has each change once."""
-        printed, errors = driver.communicate(timeout=400)
+        printed, errors = driver.communicate(timeout=DRIVER_S)
         assert driver.returncode == 0, errors.decode()
         for place in places:
             if place == SINK:
