@@ -162,6 +162,8 @@ def _make_engine(
     from sqlalchemy import create_engine
     from sqlalchemy.engine import URL
 
+    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
+
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
@@ -171,6 +173,7 @@ def _make_engine(
         use_native_hstore=False,
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,
+        execution_options={"compiled_cache": COMPILED_ONCE},
     )
     if driver == "psycopg":
         _watch(engine)
@@ -193,6 +196,8 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
+    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
+
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
     engine = create_engine(
         "postgresql+psycopg://",
@@ -200,6 +205,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
         creator=lambda: _connect_exactly(conninfo),
         hide_parameters=True,
         use_native_hstore=False,
+        execution_options={"compiled_cache": COMPILED_ONCE},
     )
     _pin_first(engine, PINNED_SETTINGS)
     return engine
