@@ -26,7 +26,7 @@ from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.joining_agent import JoiningAgent
-from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
 from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 
@@ -76,14 +76,17 @@ def open_only_agent(
     subscription: Subscription | None = None,
     limits: BatchLimits | None = None,
     watchers: Watchers | None = None,
+    look: Look | None = None,
 ) -> Iterator[SubscriptionAgent]:
-    """Open the agent of a subscription, or of the only one, to go step by step."""
+    """Open the agent of a subscription, or of the only one, to go step by step; it sees each change of subscriptions at
+    once, or what `look` returns.
+    """
     url, wanted = publisher.url, subscription or list_subscriptions(publisher)[0]
     settings = SettingsChanges()
     if limits is not None:
         settings = SettingsChanges(commit_batch_size=limits.transactions, commit_batch_threshold=limits.commands)
     context = DeliveryContext(url, open_engine(url), watchers=watchers or Watchers(), settings=settings)
-    with SubscriptionAgent.open(context, wanted, partial(list_subscriptions, publisher)) as agent:
+    with SubscriptionAgent.open(context, wanted, look or partial(list_subscriptions, publisher)) as agent:
         yield agent
 
 
@@ -96,20 +99,24 @@ def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) ->
     reports: list[DeliveryReport] = []
     target = publisher.mark()
     publisher.read_log(target)
+    listed = list_subscriptions(publisher)
     for _ in range(_ROUNDS):
-        for subscription in list_subscriptions(publisher):
+        for subscription in listed:
             if subscription.joins is not None:
                 join_level(publisher, subscription)
                 continue
-            with open_only_agent(publisher, subscription, limits, Watchers(on_batch=reports.append)) as agent:
+            # As in a run, which lists them now and then.
+            look = partial(tuple, listed)
+            with open_only_agent(publisher, subscription, limits, Watchers(on_batch=reports.append), look) as agent:
                 while agent.step():
                     pass
                 assert agent.position is not None
                 assert agent.position.log > target
-        if all(one.joins is None for one in list_subscriptions(publisher)):
+        listed = list_subscriptions(publisher)
+        if all(one.joins is None for one in listed):
             return reports
         publisher.read_log(publisher.mark())
-    raise AssertionError(f"articles that do not join: {list_subscriptions(publisher)}")
+    raise AssertionError(f"articles that do not join: {listed}")
 
 
 def join_level(publisher: LoggedDatabase, subscription: Subscription) -> None:
