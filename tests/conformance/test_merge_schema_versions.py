@@ -9,6 +9,7 @@ from sqlalchemy import update
 
 from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember
+from rowtide.core.words import WordUnknown
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.schema_changes import (
@@ -92,6 +93,8 @@ def test_a_change_is_listed_and_left_to_the_subscriber(merged: Merge) -> None:
 
     with pytest.raises(SchemaChangeUnknown):
         merged.merge.mark_schema_change(PUBLICATION, 99, "skipped")
+    with pytest.raises(WordUnknown, match="Give active or skipped"):
+        merged.merge.mark_schema_change(PUBLICATION, change.schemaversion, "skip")  # type: ignore[arg-type]
     merged.merge.mark_schema_change(PUBLICATION, change.schemaversion, "skipped")
     with pytest.raises(MergedTableAltered, match="extra is missing"):
         merged.sync()

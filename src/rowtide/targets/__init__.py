@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
     from rowtide.targets.mending import MendedTarget
-    from rowtide.targets.options import NewTarget, TargetFormat, TargetOptions, Truncation
+    from rowtide.targets.options import ApplyEngine, NewTarget, TargetFormat, TargetOptions, Truncation
     from rowtide.targets.sets import SetVersion, TableVersion
 
 __all__ = [
+    "ApplyEngine",
     "CustomTarget",
     "CustomWindow",
     "ListedTarget",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ApplyEngine": "rowtide.targets.options",
     "CustomTarget": "rowtide.targets.custom",
     "CustomWindow": "rowtide.targets.custom",
     "ListedTarget": "rowtide.targets.listing",
