@@ -23,7 +23,13 @@ from builders.commands import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import WHOLE_TABLES, open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight, UnexpectedSqlError, translated
+from rowtide.databases.postgres.errors import (
+    ConnectionFailed,
+    NoReplicationRight,
+    TransactionAborted,
+    UnexpectedSqlError,
+    translated,
+)
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
@@ -164,6 +170,23 @@ def test_errors_show_neither_passwords_nor_statement_values(database: str) -> No
         assert "another" not in str(refusal.value)
     with pytest.raises(PostgresNeeded, match="sqlite:///field.db is not a PostgreSQL database"):
         open_engine("sqlite:///field.db")
+
+
+def test_an_object_dropped_while_it_is_read_is_read_again(database: str) -> None:
+    reading = "select pg_get_viewdef((select oid from pg_class where relname = 'format'))"
+    waiting = "select count(*) from pg_locks where not granted"
+    engine = open_engine(database)
+    with engine.connect() as owner, engine.connect() as reader, ThreadPoolExecutor() as beside:
+        owner.execute(text("create view public.format as select 1 as number"))
+        owner.commit()
+        owner.execute(text("drop view public.format"))
+        read = beside.submit(lambda: reader.execute(text(reading)).scalar_one())
+        wait_until(lambda: owner.execute(text(waiting)).scalar_one() == 1, what="the reader waits")
+        owner.commit()
+        with pytest.raises(TransactionAborted), translated():
+            read.result()
+        reader.rollback()
+        assert reader.execute(text(reading)).scalar_one() is None
 
 
 ROW = "some-value"

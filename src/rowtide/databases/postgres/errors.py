@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -178,7 +179,7 @@ class ServerOutOfResources(Retryable, number=7180):
 
 
 class TransactionAborted(Retryable, number=7181):
-    """A deadlock or serialization failure: the transaction was rolled back."""
+    """Another session's work ended the transaction: a deadlock, a serialization failure, a table dropped meanwhile."""
 
     fact = "the server rolled back a transaction because of another session's ({sqlstate}): {reason}"
     hint = "The transaction is retried; find out which program changes the same rows or tables."
@@ -191,6 +192,8 @@ _SESSION_ENDED = ("25P03", "25P04")
 _EXHAUSTED = ("53", "58")
 """SQLSTATE classes: insufficient resources, and system errors."""
 _ABORTED = ("40001", "40P01")
+_DROPPED_MEANWHILE = re.compile(r"could not open relation with OID|cache lookup failed for (relation|type|function)")
+"""What the catalogue's functions say (XX000) of an object that was dropped while they waited for its lock."""
 _POLICY = "would be affected by row-level security policy"
 
 
@@ -266,7 +269,7 @@ def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
         return StatementCancelled(reason)
     if sqlstate == "25006":
         return WritesRefused()
-    if sqlstate in _ABORTED:
+    if sqlstate in _ABORTED or (sqlstate == "XX000" and _DROPPED_MEANWHILE.search(reason)):
         return TransactionAborted(sqlstate, reason)
     if sqlstate[:2] in _EXHAUSTED:
         return ServerOutOfResources(sqlstate, reason)
