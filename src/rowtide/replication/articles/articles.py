@@ -169,7 +169,7 @@ def define_article(
     """
     if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotPublishable(table.qualified_name, table.kind.value)
-    commands = {**DEFAULTS, **request.given_commands}
+    commands = {**DEFAULTS, **request.commands}
     _require_key(table, commands)
     columns = tuple(_published(column) for column in _choose_columns(table, request.columns))
     if request.where is not None:

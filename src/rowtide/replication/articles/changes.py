@@ -43,7 +43,7 @@ class CallChange:
 
 def changed(article: Article, table: SourceTable, change: ArticleChange) -> Article:
     """Return an article after a change. Raises as `define_article`."""
-    commands = {**{operation: article.command(operation) for operation in _OPERATIONS}, **change.given_commands}
+    commands = {**{operation: article.command(operation) for operation in _OPERATIONS}, **change.commands}
     where = None if change.without_filter else change.where or article.filter_clause
     key_updates = change.key_updates or article.key_updates
     may_have_keys = article.before_images is BeforeImages.KEY and not any(

@@ -57,22 +57,18 @@ class GivenCommands:
         Option(help="CALL or XCALL [PROC], SQL or NONE; CALL at first.", show_default=False, sql_server="@del_cmd"),
     ] = None
     commands: Mapping[Operation, Command] = field(default_factory=dict)
-    """The same by operation, parsed."""
+    """The same by operation, which may be given as texts; those of all operations that are given, once it is made."""
 
     def __post_init__(self) -> None:
+        """Raise `CommandInvalid`, `UpdatableCallRefused` and `WordUnknown` before a database is asked."""
         read_words(self)
-        object.__setattr__(self, "commands", read_commands(self.commands))
-
-    @property
-    def given_commands(self) -> Mapping[Operation, Command]:
-        """The commands that are given, either way. Raises `CommandInvalid`, `UpdatableCallRefused`."""
         texts = {
             Operation.INSERT: self.insert_command,
             Operation.UPDATE: self.update_command,
             Operation.DELETE: self.delete_command,
         }
         parsed = {operation: parse_command(operation, text) for operation, text in texts.items() if text is not None}
-        return {**parsed, **self.commands}
+        object.__setattr__(self, "commands", {**parsed, **read_commands(self.commands)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -376,7 +376,7 @@ def test_commands_are_given_as_texts_or_by_operation() -> None:
         insert_command="none", update_command="MCALL", commands={Operation.UPDATE: Command(CallFormat.SQL)}
     )
 
-    assert request.given_commands == {
+    assert request.commands == {
         Operation.INSERT: Command(CallFormat.NONE),
         Operation.UPDATE: Command(CallFormat.SQL),
     }
@@ -384,4 +384,4 @@ def test_commands_are_given_as_texts_or_by_operation() -> None:
 
 def test_a_command_that_is_none_is_refused() -> None:
     with pytest.raises(CommandInvalid, match="XCALL"):
-        _ = ArticleChange("shop", "orders", delete_command="MCALL").given_commands
+        ArticleChange("shop", "orders", delete_command="MCALL")
