@@ -20,9 +20,9 @@ from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables, rows_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
-from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import append_small
+from rowtide.lake.table_upkeep import compact, is_compaction_due
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

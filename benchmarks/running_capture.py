@@ -17,7 +17,7 @@ from benchmarks.cpu import tree_cpu_seconds
 from benchmarks.source import Source
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import parse_log_position
-from rowtide.delta.log_files import LOG
+from rowtide.delta.replay import LOG
 from rowtide.lake.stores import open_folder
 
 CAPTURE, AGENT = ("cdc", "run"), ("agent", "run")

@@ -58,9 +58,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.handle import connect
-from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.stores import locate
+from rowtide.lake.table_upkeep import Compacted, compact
 from rowtide.log import reader as log_reader
 from rowtide.log.opening import open_log_reader
 from rowtide.replication.sync_types import SyncType

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from rowtide.adoption.errors import *
-from rowtide.agents.errors import *
+from rowtide.agents.log_reader_process import *
 from rowtide.catalogs.errors import *
 from rowtide.cdc.bridging.errors import *
 from rowtide.cdc.errors.access import *
@@ -25,9 +25,7 @@ from rowtide.core.column_lists import *
 from rowtide.core.errors import *
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import *
-from rowtide.core.upgrades import *
 from rowtide.core.words import *
-from rowtide.databases.errors import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (
     ConnectionFailed as ConnectionFailed,
@@ -87,6 +85,7 @@ from rowtide.databases.postgres.errors import (
     WritesRefused as WritesRefused,
 )
 from rowtide.databases.sqlite.errors import *
+from rowtide.databases.urls import *
 from rowtide.delta.errors import *
 from rowtide.diagnosis.errors import *
 from rowtide.lake.errors import *

@@ -107,8 +107,7 @@ class Database:
         with naming_extras():
             from rowtide.cdc.capture.options import USUAL
             from rowtide.cdc.running.context import CaptureContext, Watchers
-            from rowtide.cdc.running.job_agent import run_jobs
-            from rowtide.cdc.running.job_works import SharedSpark
+            from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
             from rowtide.targets.running import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
         context = CaptureContext(
@@ -135,7 +134,7 @@ class Database:
         Raises `TargetUnknown`, `ReadingDenied`.
         """
         with naming_extras():
-            from rowtide.cdc.running.job_works import SharedSpark
+            from rowtide.cdc.running.job_agent import SharedSpark
             from rowtide.targets.running import TargetsAgent, run_targets
         agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
         run_targets(agent, stop or threading.Event())
@@ -279,7 +278,7 @@ class DatabaseRehearsal:
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     """Register SQL Server's query functions in a Spark session; return their names."""
-    from rowtide.cdc.queries.registration import register as register_functions
+    from rowtide.cdc.queries.sql_functions import register as register_functions
 
     return register_functions(spark, lake)
 

@@ -9,8 +9,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.merge.conflicts.listing import KeptConflict
-from rowtide.merge.conflicts.records import ConflictType
+from rowtide.merge.conflicts.records import ConflictType, KeptConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.inspection import ChangedSince, StillReferenced
 

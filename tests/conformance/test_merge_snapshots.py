@@ -17,7 +17,7 @@ from rowtide.merge.articles import Partition
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.publishing.snapshot_delivery import subscribe_from_snapshot
-from rowtide.merge.publishing.snapshot_files import FileKind
+from rowtide.merge.publishing.snapshots import FileKind
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(5), boss integer references customer (id))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"

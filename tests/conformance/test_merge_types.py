@@ -22,7 +22,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.sqlite.texts import ANY
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.nodes.value_types import VALUE_TYPES, value_type
+from rowtide.merge.nodes.untyped_values import VALUE_TYPES, value_type
 
 pytestmark = pytest.mark.live
 

@@ -15,8 +15,7 @@ from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, Merge
 from builders.merge_machines.merge_machine_base import open_files
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, StoredFormat
-from rowtide.core.upgrades import MIGRATIONS
+from rowtide.core.formats import MIGRATIONS, Format, FormatNewer, FormatOutdated, StoredFormat
 from rowtide.databases.sqlite.formats import raise_format
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW

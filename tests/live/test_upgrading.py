@@ -22,8 +22,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, Subscr
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, StoredFormat
-from rowtide.core.upgrades import MIGRATIONS, Migration
+from rowtide.core.formats import MIGRATIONS, Format, FormatNewer, FormatOutdated, Migration, StoredFormat
 from rowtide.databases.postgres import formats
 from rowtide.databases.sqlite import formats as file_formats
 from rowtide.delta.formats import FORMAT, LAKE_TABLE
@@ -33,8 +32,7 @@ from rowtide.handle import Database, connect
 from rowtide.lake.stores import locate
 from rowtide.log.catalogue import SCHEMA
 from rowtide.log.source_definition import FORMAT as PUBLISHER
-from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.store_format import LOG_STORE
+from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge.nodes.postgres.metadata import completing as merge
 from rowtide.replication.distributor import definitions as distribution
 from rowtide.replication.targets.postgres import progress as delivery

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.log.log_messages import PlainCommits, messages
-from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
-from rowtide.log.messages import Messages
+from rowtide.log.batches import Cut, LastPart, Messages, Part, Whole, cut_batch
 
 COMMITS = PlainCommits()
 ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)

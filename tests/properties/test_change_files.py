@@ -15,12 +15,11 @@ from builders.log.random_records import Logged, random_change, random_records, r
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
 from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
-from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
-from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import read_captured
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.store.entries import Segment

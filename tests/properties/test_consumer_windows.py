@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from builders.capture.capture_instances import instance as define
 from builders.capture.consumers import NOON, consumer
 from rowtide.cdc.cleanup.retention import Mark, find_hold
-from rowtide.cdc.consumers.windows import find_starts
+from rowtide.cdc.consumers.consuming import find_starts
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

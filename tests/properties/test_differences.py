@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column
-from rowtide.log.postgres.bridging import BridgeHead
+from rowtide.log.postgres.restarting import BridgeHead
 
 TABLE = source_table((("id", "integer"), ("name", "text"), ("qty", "bigint")))
 INSTANCE = instance(table=TABLE)

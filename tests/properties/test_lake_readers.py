@@ -21,8 +21,8 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.rows.change_columns import ROW_FILTERS
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
-from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 

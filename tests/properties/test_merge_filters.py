@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fixtures.servers import fresh_database
-from rowtide.databases.filters.tokens import FilterUnreadable
+from rowtide.databases.filter_words import FilterUnreadable
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication

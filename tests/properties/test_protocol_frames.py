@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.postgres.stream.protocol_frames import FRAME_HEAD, find_frames
+from rowtide.log.postgres.stream.local_copy import FRAME_HEAD, find_frames
 
 LOOKALIKES = st.sampled_from([b"", b"w", b"k", b"d\0\0\0\6w", b"d\0\0\0\7w", b"wd\0\0\1\0w", b"d\0\0\0w\0w"])
 """Beginnings of contents that look like a frame, or continue one."""

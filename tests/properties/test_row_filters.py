@@ -22,7 +22,7 @@ from builders.values.row_filters import (
     transpose,
 )
 from fixtures.servers import fresh_database
-from rowtide.databases.filters.reserved_words import RESERVED_WORDS
+from rowtide.databases.filter_words import RESERVED_WORDS
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, pin_settings
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_literal

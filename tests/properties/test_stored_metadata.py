@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowtide.merge.versions import stored
-from rowtide.merge.versions.lineage import Change, Lineage, Malformed, decode_columns, encode_columns
+from rowtide.merge.versions.comparison import Change, Lineage, Malformed, decode_columns, encode_columns
 
 SCALARS = st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.binary(), st.binary(min_size=9, max_size=25))
 READERS: list[Callable[[object], object]] = [

@@ -14,7 +14,7 @@ from builders.faults.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.base_tables import base_rows, snapshots_of, table_of
 from rowtide.cdc.recorded_snapshots import SnapshotState
-from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.copies import CopyLimits
 
 SMALL = CopyLimits(chunk_bytes=32 * 1024)
 PROGRAM = """
@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 from builders.capture.capture_processes import CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.copies import CopyLimits
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
     copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)
     copied.copy_requested(CopyLimits(chunk_bytes=32 * 1024))

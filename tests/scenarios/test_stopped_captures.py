@@ -26,7 +26,7 @@ from rowtide.cdc.definitions import cleanup_requests, mend_requests
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.core.tables import Widened
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.mending import is_marked
 from rowtide.log.errors import LeaseHeld

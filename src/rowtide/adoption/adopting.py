@@ -16,7 +16,7 @@ from rowtide.adoption.errors import NothingToGoOnFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access
 from rowtide.cdc import definitions as cdc_definitions
-from rowtide.cdc.enabling import adopting as capture
+from rowtide.cdc.enabling import reinitialize as capture
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
 from rowtide.core.secrets import redact
@@ -36,9 +36,8 @@ from rowtide.log.errors import (
     SlotMissing,
 )
 from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
-from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.provenance import find_difference
+from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
@@ -48,7 +47,7 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor.subscription_records import list_subscriptions
-from rowtide.replication.publishing import adopting as publishing
+from rowtide.replication.publishing import restarting as publishing
 
 _FEATURES = (capture, publishing)
 

@@ -18,10 +18,10 @@ from rowtide.agents.loop import log, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
 from rowtide.core.selectable_event import SelectableEvent
+from rowtide.log.batches import BatchWanted, ReadingPace
 from rowtide.log.opening import open_log_reader
-from rowtide.log.pace import BatchWanted, ReadingPace
 from rowtide.log.reader import LogReader
-from rowtide.log.store.exchange import EntryExchange, EntryWritten
+from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.traffic import Traffic, read_traffic
 
 _STOP_PATIENCE_S = 5.0

@@ -1,4 +1,7 @@
-"""Which tables a database has in its lake and its targets, as they are to be registered."""
+"""Which tables a database has in its lake and its targets, as they are to be registered.
+
+What tables and their columns mean, in the words that catalogues show.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rowtide.catalogs import comments
 from rowtide.catalogs.entries import Entry, EntryColumn, Resident
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
@@ -15,11 +17,91 @@ from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import shape_table
+from rowtide.targets.columns import TableShape, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetInvalid
-from rowtide.targets.options import TargetFormat
+from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import SetTable
+
+_CHANGE_COLUMNS = {
+    "__$start_lsn": "commit LSN of the transaction: with __$seqval and __$operation the order of changes",
+    "__$end_lsn": "always null",
+    "__$seqval": "number of the change in its transaction, from 1; both rows of an update share it",
+    "__$operation": "1 delete, 2 insert, 3 update (row before), 4 update (row after), 6 truncate",
+    "__$update_mask": "bits of the columns that changed; ordinal 1 is the lowest bit of the last byte",
+    "__$absent_mask": "bits of the columns whose value the log did not carry; null: all are carried",
+    "__$exact": "exact texts, by ordinal, of values that their column's type cannot hold",
+}
+_BASE_COLUMNS = {
+    **_CHANGE_COLUMNS,
+    "__$start_lsn": "LSN of the snapshot that the row is of; of a row that cleanup kept, its own commit LSN",
+    "__$seqval": "0 for a row of a snapshot",
+    "__$operation": "2 for a row of a snapshot; else as in the change table",
+}
+_HISTORY_COLUMNS = {
+    "valid_from_lsn": "LSN from which on the row was so",
+    "valid_from_time": "time of that transaction",
+    "valid_to_lsn": "LSN at which the row was so no longer; null: it still is",
+    "valid_to_time": "time of that transaction",
+    "is_current": "true: the row is so now",
+}
+
+
+def describe_change_table(instance: Instance) -> str:
+    """Return a change table's comment."""
+    return (
+        f"Changes of {_source(instance)}, by rowtide: read __$start_lsn up to the last published LSN "
+        "(docs/how-to/read-a-lake.md)"
+    )
+
+
+def describe_base_table(instance: Instance) -> str:
+    """Return a base table's comment."""
+    return f"Rows of {_source(instance)} below its changes, by rowtide: the table as of an LSN is made of both"
+
+
+def describe_target(target: str, kind: str, instance: Instance | None, capture_instance: str) -> str:
+    """Return the comment of a target's table; `instance` is None if it is no longer captured."""
+    rows = "History" if kind == HISTORY else "Current rows"
+    source = _source(instance) if instance is not None else capture_instance
+    return f"{rows} of {source}, by rowtide's target {target}: written by it alone"
+
+
+def change_column_comments(instance: Instance) -> dict[str, str]:
+    """Return the comments of a change table's columns."""
+    return {**_captured(instance), **_CHANGE_COLUMNS}
+
+
+def base_column_comments(instance: Instance) -> dict[str, str]:
+    """Return the comments of a base table's columns."""
+    return {**_captured(instance), **_BASE_COLUMNS}
+
+
+def target_column_comments(instance: Instance, shape: TableShape, kind: str) -> Mapping[str, str]:
+    """Return the comments of the columns of a target's table."""
+    found = dict(_HISTORY_COLUMNS) if kind == HISTORY else {}
+    if shape.soft_delete is not None:
+        found[shape.soft_delete] = "true: the row is deleted at the source"
+    for column in shape.columns:
+        # An expression may have a secret in it.
+        found[column.name] = (
+            _column(instance, column.sources[0]) if column.sources else f"computed of {_source(instance)}"
+        )
+    return found
+
+
+def _captured(instance: Instance) -> dict[str, str]:
+    return {column.lake_name: _column(instance, ordinal) for ordinal, column in enumerate(instance.columns, 1)}
+
+
+def _column(instance: Instance, ordinal: int) -> str:
+    column = instance.columns[ordinal - 1]
+    key = ", key" if column.index_ordinal is not None else ""
+    return f"column {column.name} of {_source(instance)}, {column.type_text}, ordinal {ordinal}{key}"
+
+
+def _source(instance: Instance) -> str:
+    return f"{instance.source_schema}.{instance.source_table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +119,11 @@ def list_contents(
     recorded = {one.instance.capture_instance: one.instance for one in instances}
     for name, instance in recorded.items():
         tables = (
-            ("change", "CT", change_table_path(lake, name), comments.describe_change_table(instance)),
-            ("base", "base", base_table_path(lake, name), comments.describe_base_table(instance)),
+            ("change", "CT", change_table_path(lake, name), describe_change_table(instance)),
+            ("base", "base", base_table_path(lake, name), describe_base_table(instance)),
         )
         for kind, suffix, path, comment in tables:
-            meanings = comments.change_column_comments if kind == "change" else comments.base_column_comments
+            meanings = change_column_comments if kind == "change" else base_column_comments
             entry = _delta_entry(f"{kind} {name}", f"{name}_{suffix}", path, comment, meanings(instance))
             if entry is not None:
                 yield entry
@@ -65,7 +147,7 @@ def _list_target(lake: str, target: Target, recorded: Mapping[str, Instance]) ->
     for name in sorted(names):
         table, instance = options.table_of(name), recorded.get(name)
         key, wanted = f"target {target.target_id} {table}", f"{target.name}_{table}"
-        comment = comments.describe_target(target.name, target.kind, instance, name)
+        comment = describe_target(target.name, target.kind, instance, name)
         meanings = _meanings(target, instance, names)
         if options.catalog is not None:
             yield Resident(wanted, target.target_id, options.catalog, table, comment, meanings)
@@ -83,7 +165,7 @@ def _meanings(target: Target, instance: Instance | None, names: Iterable[str]) -
     except TargetInvalid:
         # Its table has stopped, and is as it was.
         return {}
-    return comments.target_column_comments(instance, shape, target.kind)
+    return target_column_comments(instance, shape, target.kind)
 
 
 def _delta_entry(key: str, name: str, path: str, comment: str, meanings: Mapping[str, str]) -> Entry | None:

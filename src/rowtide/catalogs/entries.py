@@ -1,9 +1,14 @@
-"""What is registered of a table, and what a catalogue has of it. Pure."""
+"""What is registered of a table, what a catalogue can do and has, and what it lacks of a database's tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from rowtide.catalogs.errors import CatalogueNameTaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,102 @@ class Registered:
     name: str
     key: str | None = None
     entry: Entry | None = None
+
+
+SOURCE, KEY = "rowtide.source", "rowtide.table"
+"""Properties of what rowtide registered: the identity of its database, and its entry's key."""
+
+
+class Catalogue(Protocol):
+    """A namespace of a catalogue, in which one database's tables are registered.
+
+    Calls raise `CatalogueUnreachable`, `CatalogueRefused`.
+    """
+
+    @property
+    def namespace(self) -> str:
+        """Its name, as errors have it."""
+        ...
+
+    def as_name(self, name: str) -> str:
+        """Return the nearest name that it takes."""
+        ...
+
+    def fit(self, entry: Entry) -> Entry:
+        """Return an entry as it would have it: its own words for types and places, its lengths of texts."""
+        ...
+
+    def list_tables(self) -> Sequence[Registered]:
+        """Return its tables. Raises `CatalogueNamespaceUnknown`."""
+        ...
+
+    def add(self, name: str, entry: Entry) -> None:
+        """Register a table. Raises `CatalogueNameTaken`."""
+        ...
+
+    def correct(self, name: str, entry: Entry) -> None:
+        """Replace the registration of a table."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove the registration of a table, whose files stay."""
+        ...
+
+
+_DIGEST_LENGTH = 6
+
+
+class Action(StrEnum):
+    """What is done with a table's registration."""
+
+    ADD = "add"
+    CORRECT = "correct"
+    REMOVE = "remove"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action on the registration of a table under a name of the catalogue; `entry` is None for a removal."""
+
+    action: Action
+    name: str
+    entry: Entry | None
+
+
+def plan_steps(
+    wanted: Iterable[Entry], present: Iterable[Registered], as_name: Callable[[str], str], namespace: str
+) -> list[Step]:
+    """Return a step for each table: removals first, which free names, and then the entries in their order.
+
+    `as_name` turns a name into one that the catalogue takes. What is registered keeps its name; no other table gets it
+    before that one is gone. Of two tables that would share one, the later gets a suffix made of its own name. The
+    entries are as the catalogue would have them. Raises `CatalogueNameTaken`.
+    """
+    entries, found = list(wanted), list(present)
+    keys = {entry.key for entry in entries}
+    ours = {one.key: one for one in found if one.key is not None and one.key in keys}
+    gone = [one for one in found if one.key is not None and ours.get(one.key) is not one]
+    foreign = {one.name for one in found if one.key is None}
+    taken = {one.name for one in ours.values()}
+    steps = [Step(Action.REMOVE, one.name, None) for one in gone]
+    for entry in entries:
+        known = ours.get(entry.key)
+        if known is not None:
+            steps.append(
+                Step(Action.KEEP if known.entry == replace(entry, name="") else Action.CORRECT, known.name, entry)
+            )
+            continue
+        name = _choose(entry.name, as_name, taken)
+        if name in foreign:
+            raise CatalogueNameTaken(namespace, name)
+        taken.add(name)
+        steps.append(Step(Action.ADD, name, entry))
+    return steps
+
+
+def _choose(wanted: str, as_name: Callable[[str], str], taken: Iterable[str]) -> str:
+    name = as_name(wanted)
+    if name not in taken:
+        return name
+    return f"{name}_{hashlib.sha256(wanted.encode()).hexdigest()[:_DIGEST_LENGTH]}"

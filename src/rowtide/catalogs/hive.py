@@ -12,17 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rowtide.catalogs.catalogue import KEY, SOURCE
-from rowtide.catalogs.entries import Entry, EntryColumn, Registered
+from rowtide.catalogs.entries import KEY, SOURCE, Entry, EntryColumn, Registered
 from rowtide.catalogs.errors import (
     CatalogueNamespaceUnknown,
     CatalogueNameTaken,
     CatalogueRefused,
     CatalogueUnreachable,
 )
-from rowtide.lake.java import describe
 from rowtide.lake.paths import local_folder
 from rowtide.lake.session import spark_watched
+from rowtide.lake.spark.failures import describe
 from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from rowtide.catalogs.catalogue import Catalogue
 from rowtide.catalogs.contents import LeftOut, list_contents
-from rowtide.catalogs.entries import Entry, Resident
+from rowtide.catalogs.entries import Action, Catalogue, Entry, Resident, Step, plan_steps
 from rowtide.catalogs.errors import NothingForCatalogue
 from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
 from rowtide.catalogs.kinds import CatalogueKind
-from rowtide.catalogs.plan import Action, Step, plan_steps
 from rowtide.cdc.access import own_source
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.databases.postgres.connect import open_engine

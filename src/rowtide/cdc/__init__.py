@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.ddl.retyping import WidenedTable
-    from rowtide.cdc.enabling.administration import EnabledDatabase
-    from rowtide.cdc.enabling.disabling import Disabling
+    from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.requests import (
         DatabaseToEnable,
@@ -140,7 +139,7 @@ _HOMES = {
     "ConsumerChange": "rowtide.cdc.consumers.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
     "DatabaseToEnable": "rowtide.cdc.enabling.requests",
-    "Disabling": "rowtide.cdc.enabling.disabling",
+    "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.sessions",
     "EngineSetting": "rowtide.cdc.capture.options",

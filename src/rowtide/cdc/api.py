@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.cleanup.retention import CleanupOrder
-    from rowtide.cdc.enabling.administration import EnabledDatabase
-    from rowtide.cdc.enabling.disabling import Disabling
+    from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
@@ -126,7 +125,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
     def find_disabling(self) -> Disabling:
         """Return what `disable_db` would remove. Raises `LogStillRead`."""
-        from rowtide.cdc.enabling.disabling import find_disabling
+        from rowtide.cdc.enabling.administration import find_disabling
 
         return find_disabling(self._engine, self._name)
 
@@ -137,7 +136,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         an interrupted call. Raises `LeaseHeld` while a process captures, `LogStillRead` while publications read the
         log.
         """
-        from rowtide.cdc.enabling.disabling import disable_database, empty_lake
+        from rowtide.cdc.enabling.administration import disable_database, empty_lake
 
         return disable_database(self._engine, self._name, empty_lake)
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.queries.as_of.bag_rows import bag_as_of
-from rowtide.cdc.queries.as_of.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.bag_rows import bag_as_of, find_counted
 from rowtide.cdc.queries.as_of.completing import without_dropped
 from rowtide.cdc.queries.as_of.opening import open_as_of
 from rowtide.cdc.queries.as_of.rows import table_as_of
@@ -25,15 +24,13 @@ from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_sele
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.rows.operations import INSERT, ROW_FILTERS, TRUNCATE
+from rowtide.cdc.rows.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.statistics import Between
 from rowtide.lake import tables
-from rowtide.lake.sql_text import quote
+from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import TableVersion
-from rowtide.lake.views import select_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

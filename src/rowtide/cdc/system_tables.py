@@ -31,9 +31,9 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.compaction import Compacted, is_compaction_due
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.table_upkeep import Compacted, is_compaction_due
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -86,7 +86,7 @@ def list_planned(
 
 
 def _read_lines(file: Path) -> tuple[str, ...]:
-    from rowtide.cdc.enabling.table_patterns import parse_lines
+    from rowtide.cdc.enabling.table_sets import parse_lines
 
     try:
         return parse_lines(file.read_text(encoding="utf-8"))

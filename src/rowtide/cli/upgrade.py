@@ -12,7 +12,7 @@ from rowtide.core.options import Option
 
 if TYPE_CHECKING:
     from rowtide.core.errors import RowtideError
-    from rowtide.core.upgrades import PresentStore
+    from rowtide.core.formats import PresentStore
 
 app = CommandTable()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
-from rowtide.copying.chunks import Chunk, Key
-from rowtide.copying.tables import CopiedTable, KeyColumn
+from rowtide.copying.chunks import Chunk, CopiedTable, Key, KeyColumn
 from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import text_of, value_of

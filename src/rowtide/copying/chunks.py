@@ -1,4 +1,4 @@
-"""Tables divided into chunks by key range, each copied in its own snapshot. Pure."""
+"""What a copy has of a table, and its division into chunks by key range, each copied in its own snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.copying.visibility import TransactionSnapshot
+from rowtide.databases.postgres.operators import ColumnOperators
+from rowtide.databases.postgres.values import is_of_server
 
 Key = tuple[str, ...]
 """The values of a key's columns, in key order, in the source's text form."""
@@ -59,3 +61,53 @@ def uncut(chunks: Sequence[Chunk], member_ids: Collection[str]) -> tuple[Chunk, 
 def is_torn(copied: Sequence[CopiedChunk]) -> bool:
     """Return whether a table was truncated or rewritten between its chunks, which then cannot be combined."""
     return len({chunk.generation for chunk in copied}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a table's key, with its type as SQL writes it; of a domain, whose checks are others' code, the base.
+
+    `operators` are those of the key's index, None for a type of the server's own.
+    """
+
+    name: str
+    type_text: str
+    operators: ColumnOperators | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the type is the server's own."""
+        return is_of_server(self.type_text)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOwner:
+    """The function that reads a table as its owner, and the types of the copied columns, which it has to be told."""
+
+    reading: str
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
+
+    Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source,
+    `numbers` are those of the columns there. `owner`: it is read as this role, see `owned_tables`.
+    """
+
+    member_id: str
+    source_id: int
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+    numbers: tuple[int, ...]
+    key_columns: tuple[KeyColumn, ...]
+    condition: str | None = None
+    is_partitioned: bool = False
+    owner: TableOwner | None = None
+
+    @property
+    def qualified_name(self) -> str:
+        """The table's name with its schema."""
+        return f"{self.schema}.{self.table}"

@@ -13,8 +13,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving
-from rowtide.copying.chunks import Chunk, Key
-from rowtide.copying.tables import CopiedTable
+from rowtide.copying.chunks import Chunk, CopiedTable, Key
 from rowtide.databases.postgres.copying import copy_out
 
 _UNSENDABLE = ("22P05", "22021", "54", "XX")

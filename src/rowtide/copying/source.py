@@ -22,12 +22,10 @@ from rowtide.copying.chunk_statements import (
     locking_name,
     sampling,
 )
-from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, Key, OpenChunk
 from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
-from rowtide.copying.owned_tables import find_reader, with_reader
-from rowtide.copying.present_tables import PresentTable, find_present
+from rowtide.copying.present_tables import PresentTable, find_present, find_reader, with_reader
 from rowtide.copying.refused_rows import PartialRow, RowRefused, find_partial_rows, limiting, refusal
-from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url

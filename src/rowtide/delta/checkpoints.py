@@ -1,6 +1,8 @@
 """Checkpoints: a version's whole state in one Parquet file, so that the commits before it need not be read.
 
 What the checkpoint makes superfluous is deleted once it is older than the table's retention of its log.
+
+Durations in table properties, as `interval 1 days`.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import bisect
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,14 +20,23 @@ import pyarrow.parquet as pq
 
 from rowtide.core.errors import Retryable
 from rowtide.core.failpoints import failpoint
-from rowtide.delta.durations import parse_duration
-from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
-from rowtide.delta.replay import read_commit
+from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, read_commit, version_of
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
-from rowtide.storage.bulk import delete_all
 from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.object_urls import is_object_url
-from rowtide.storage.store import Missing
+from rowtide.storage.store import Missing, delete_all
+
+_PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
+_DURATION = re.compile(rf"\s*(?:interval\s+)?(?:{_PART.pattern}\s*)+", re.IGNORECASE)
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Return a duration; None for a text that is none."""
+    if _DURATION.fullmatch(text) is None:
+        return None
+    parts = ((int(found[1]), found[2].lower()) for found in _PART.finditer(text))
+    return sum((timedelta(**{f"{unit}s": number}) for number, unit in parts), timedelta())
+
 
 log = logging.getLogger("rowtide.delta")
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rowtide.delta.errors import LakeReadFailed
-from rowtide.delta.log_files import commit_path
-from rowtide.delta.replay import read_commit
+from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot
 from rowtide.storage.store import Missing
 

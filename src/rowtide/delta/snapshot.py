@@ -20,22 +20,22 @@ from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
-from rowtide.delta.log_files import (
+from rowtide.delta.partitions import constants_of
+from rowtide.delta.replay import (
     LAST_CHECKPOINT,
     LOG,
     CheckpointUnknown,
+    DamagedLog,
     LogFiles,
     LogIncomplete,
     Segment,
+    State,
     commit_path,
 )
-from rowtide.delta.partitions import constants_of
-from rowtide.delta.replay import DamagedLog, State
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
-from rowtide.storage.bulk import get_all
 from rowtide.storage.object_urls import is_object_url
-from rowtide.storage.store import Missing, Store
+from rowtide.storage.store import Missing, Store, get_all
 
 _LOOKS = 5
 _BATCH_ROWS = 64 * 1024

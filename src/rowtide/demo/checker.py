@@ -11,12 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures, Span
-from rowtide.demo.invariant import Read
-from rowtide.demo.processes import Child
-from rowtide.demo.proof import Comparison, TargetVersion
+from rowtide.demo.processes import Child, Directory
+from rowtide.demo.proof import Comparison, Read, TargetVersion
 
 _TICK_S = 0.5
 _CAPTURE_TIMEOUT_S = 300

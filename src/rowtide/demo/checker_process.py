@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rowtide.demo.figures import Span, read_figures
-from rowtide.demo.proof import TargetVersion, compare_tables, compare_targets
-from rowtide.demo.reading import ConsistentReader
+from rowtide.demo.proof import ConsistentReader, TargetVersion, compare_tables, compare_targets
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
 

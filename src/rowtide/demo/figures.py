@@ -17,7 +17,7 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.delta.snapshot import open_snapshot
-from rowtide.demo.reading import instance_of
+from rowtide.demo.proof import instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS
 from rowtide.lake.stores import locate
 

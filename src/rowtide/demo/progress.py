@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.demo.invariant import Read
+from rowtide.demo.proof import Read
 
 _LINE_EVERY_S = 5.0
 

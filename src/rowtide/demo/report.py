@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
-from rowtide.demo.directory import Directory
 from rowtide.demo.figures import Figures
-from rowtide.demo.invariant import Read
-from rowtide.demo.proof import Comparison
+from rowtide.demo.processes import Directory
+from rowtide.demo.proof import Comparison, Read
 from rowtide.demo.run import Run
 from rowtide.demo.story import DemoOutcome
 from rowtide.demo.workload import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL

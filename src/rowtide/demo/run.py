@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from rowtide.demo.checker import Checker
 from rowtide.demo.errors import TooFewReads
 from rowtide.demo.figures import Span
-from rowtide.demo.invariant import NEEDED_READS, Read, require_consistent
 from rowtide.demo.processes import Child
 from rowtide.demo.progress import Lag, describe_run
+from rowtide.demo.proof import NEEDED_READS, Read, require_consistent
 from rowtide.demo.workload import Workload
 
 PATIENCE_S = 3.0

@@ -1,32 +1,64 @@
-"""The demo's steps, from first to last."""
+"""The demo's steps, from first to last.
+
+Orderly ending: SIGTERM and a closed terminal act like Ctrl-C, and nothing interrupts the ending.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.checker import Checker
-from rowtide.demo.directory import Directory, open_directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures
-from rowtide.demo.invariant import Read, require_consistent
-from rowtide.demo.processes import SHORT_LIVED_JAVA, Child
+from rowtide.demo.processes import SHORT_LIVED_JAVA, Child, Directory, open_directory
 from rowtide.demo.progress import Progress
-from rowtide.demo.proof import Comparison, TargetVersion, require_equal
-from rowtide.demo.reading import instance_of
+from rowtide.demo.proof import Comparison, Read, TargetVersion, instance_of, require_consistent, require_equal
 from rowtide.demo.run import PATIENCE_S, Run, watch_run
-from rowtide.demo.signals import ended_by_signals, undisturbed_end
 from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.spark.jvm import require_java
 from rowtide.targets import Targets
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_ALL = (signal.SIGINT, *_ENDING)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn signals that end a program into `SystemExit`, so that child processes are ended; main thread only."""
+    before = {number: signal.getsignal(number) for number in _ALL}
+    for number in _ENDING:
+        signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def undisturbed_end() -> Iterator[None]:
+    """Ignore these signals from the end of this context to the end of `ended_by_signals`."""
+    try:
+        yield
+    finally:
+        for number in _ALL:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
 
 _CATCH_UP_TIMEOUT_S = 300
 _POLL_S = 0.2

@@ -13,9 +13,8 @@ import psycopg
 
 from rowtide.core.lsn import parse_log_position
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent
-from rowtide.demo.processes import Child
+from rowtide.demo.processes import Child, Directory
 
 KEYS = {"pgbench_accounts": "aid", "pgbench_branches": "bid", "pgbench_tellers": "tid", "pgbench_history": None}
 """The workload's tables with their primary keys; the history has none."""

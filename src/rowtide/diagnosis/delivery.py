@@ -9,7 +9,7 @@ from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
 from rowtide.diagnosis.result import AS_OWNER, CheckResult, Command, Sql, failing, healthy, shell, times, warning
-from rowtide.log.postgres.status import seconds_between
+from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus, SubscriptionDelivery

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
-from rowtide.lake.cores import count_cores
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.paths import local_folder
 from rowtide.lake.spark.jars import Library
@@ -23,6 +22,7 @@ from rowtide.lake.spark.settings import (
     SHUFFLE_PARTITIONS,
     USUAL_MASTER,
     SparkRequest,
+    count_cores,
     is_local,
     is_true,
 )

@@ -1,16 +1,18 @@
-"""The files of the lake's tables: on a local disk, or an object store."""
+"""The files of a lake's tables, on a local disk or an object store, and the lakes beside it."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from rowtide.databases.file_access import make_place
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location
-from rowtide.lake.errors import LakeNotWritable
-from rowtide.lake.paths import local_folder
+from rowtide.lake.errors import LakeNested, LakeNotWritable
+from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Store, StoreErrors
@@ -57,3 +59,43 @@ def prepare_lake(lake: str, *, for_group: bool = False) -> str:
     except OSError as error:
         raise LakeNotWritable(str(folder), error.strerror or os.strerror(error.errno or 0)) from error
     return str(folder)
+
+
+_MANIFEST_FILE = re.compile(r"manifest/(?:checkpoint-)?\d{20}\.json")
+_TABLE, _MANIFEST = "_delta_log/", "manifest/"
+_LAKE = ("cdc/lsn_time_mapping/_delta_log/", "cdc/instances/_delta_log/")
+
+
+def require_not_nested(lake: str, log_store: str | None = None) -> None:
+    """Raise `LakeNested` if a lake or its log store would be inside another lake, or have one inside.
+
+    A folder that cannot be read is not looked into. Raises `PlaceUnnamed`, `StorageUrlMalformed`.
+    """
+    lake = absolute_lake(lake)
+    log_store = absolute_lake(log_store) if log_store is not None else f"{lake}/log"
+    for place in dict.fromkeys((lake, log_store)):
+        for outer in _find_outer(place):
+            if outer != lake and _has(outer, _TABLE, _MANIFEST, *_LAKE):
+                raise LakeNested(place, f"inside {outer}, where another lake, a log store or a table is")
+    for inner in (f"{lake}/cdc", log_store):
+        if _has(inner, *_LAKE):
+            raise LakeNested(lake, f"around {inner}, where another lake is")
+
+
+def _find_outer(place: str) -> Iterator[str]:
+    """Yield the folders that a place is in, the innermost first; a bucket too."""
+    scheme, separator, path = place.rpartition("://")
+    parts = path.split("/")
+    for count in range(len(parts) - 1, 0, -1):
+        yield f"{scheme}{separator}{'/'.join(parts[:count])}" or "/"
+
+
+def _has(folder: str, *markers: str) -> bool:
+    """Return whether a folder has files of a table or of a log store in one of the folders that mark it."""
+    files = open_folder(folder)
+    with suppress(LakeReadFailed):
+        for marker in markers:
+            for path in files.list(marker):
+                if marker != _MANIFEST or _MANIFEST_FILE.fullmatch(path):
+                    return True
+    return False

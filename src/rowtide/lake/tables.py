@@ -22,9 +22,8 @@ from rowtide.delta.writing import alteration
 from rowtide.delta.writing.alteration import BeforeCommit, Convert
 from rowtide.delta.writing.creation import create_table
 from rowtide.lake.column_types import delta_type, schema_text
-from rowtide.lake.java import describe
 from rowtide.lake.session import require_reachable, spark_watched
-from rowtide.lake.spark.failures import find_lack
+from rowtide.lake.spark.failures import describe, find_lack
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 

@@ -1,12 +1,13 @@
-"""What rowtide itself writes into the log: rows of the table `rowtide.control`, inserted by the announcing transaction.
-
-Only the table's owner, who also owns the database's metadata, can write it, so only the owner can announce.
-"""
+"""What rowtide itself writes into the log: rows of the table `rowtide.control`, and what those about DDL contain."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from rowtide.core.json_records import JsonOf
+from rowtide.databases.source_table import SourceColumn
 
 SCHEMA, TABLE = "rowtide", "control"
 """The table's schema and name; the schema holds the log's metadata, and only their owner can create objects in it."""
@@ -44,3 +45,101 @@ def later_row(one: ControlRow | None, other: ControlRow | None) -> ControlRow | 
     if one is None or other is None:
         return other or one
     return one if one.xid > other.xid else other
+
+
+LONGEST_STATEMENT = 10_000
+"""Characters of a statement's text that are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredColumn:
+    """A column of the table after the statement; `number` stays the same as long as the column exists.
+
+    `base_type_text` is the type under a domain, None if the type is not a domain. `collation` is its quoted name, None
+    if it is the type's. `missing_value` is what rows have that were there when the column was added with a default,
+    None if they have null or values of their own. `default` of a generated column is its expression; one that
+    `is_virtual` is computed on read.
+    """
+
+    number: int
+    name: str
+    type_text: str
+    type_code: int
+    type_modifier: int
+    base_type_text: str | None
+    is_nullable: bool
+    is_generated: bool
+    default: str | None
+    collation: str | None = None
+    missing_value: str | None = None
+    is_virtual: bool = False
+
+
+def as_altered(column: SourceColumn) -> AlteredColumn:
+    """Return a column as the catalogue describes it, without the defaults of ordinary ones."""
+    return AlteredColumn(
+        number=column.number,
+        name=column.name,
+        type_text=column.type_text,
+        type_code=column.type_code,
+        type_modifier=column.type_modifier,
+        base_type_text=column.base_type_text,
+        is_nullable=column.is_nullable,
+        is_generated=column.is_generated,
+        default=column.expression,
+        is_virtual=column.is_virtual,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A table after a statement altered it.
+
+    `statement` is the whole text that the client sent, which may hold several statements. `rewrites_values`: the server
+    rewrote the values of a column, which leaves no change rows. `moves_rows`: partitions with rows were attached,
+    detached or dropped, which leaves none either; without `brings_rows` none was attached. `is_inherited`: the
+    statement altered a table or type from which this table has columns. `is_inferred`: no event trigger recorded the
+    statement; what the log describes and the catalogue has later tell the columns, with the pairs of old and new names
+    in `renames`, but not what became of values or constraints. `keys` are the columns, by number, of each index by
+    which rows differ at every moment: unique, not deferrable, of all rows, and of columns that are not null; None if
+    they are not known, as of one that was inferred.
+    """
+
+    source_id: int
+    schema: str
+    table: str
+    command: str
+    statement: str
+    rewrites_values: bool
+    columns: tuple[AlteredColumn, ...]
+    is_inherited: bool = False
+    renames: tuple[tuple[str, str], ...] = ()
+    is_inferred: bool = False
+    moves_rows: bool = False
+    brings_rows: bool = True
+    keys: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def casts_alone(self) -> bool:
+        """Whether the statement alters one table, and a type in it by the server's cast: without `using`.
+
+        A text that may not be all that ran (cut off, several statements, a function) says nothing.
+        """
+        text = self.statement
+        return len(text) < LONGEST_STATEMENT and bool(_ALTERS_ONE_TABLE.fullmatch(text)) and not _COMPUTES.search(text)
+
+
+_ALTERS_ONE_TABLE = re.compile(r"\s*alter\s+table\s[^;]*;?\s*", re.IGNORECASE)
+_COMPUTES = re.compile(r"\busing\b", re.IGNORECASE)
+
+_ALTERATION = JsonOf[Alteration](Alteration)
+
+
+def encode_alteration(alteration: Alteration) -> str:
+    """Return the content of a ddl announcement."""
+    return _ALTERATION.encode(alteration)
+
+
+def decode_alteration(content: str) -> Alteration:
+    """Read the content of a ddl announcement. Raises `JsonInvalid`."""
+    return _ALTERATION.decode(content)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.alterations import Alteration
+from rowtide.log.announcements import Alteration
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,16 @@ from sqlalchemy import Engine
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.batches import ReadingPace
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.pace import ReadingPace
 from rowtide.log.postgres import table_publications
-from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.provenance import verify_provenance, verify_slot_on
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
-from rowtide.log.store.exchange import EntryExchange
+from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_store
 from rowtide.log.store.maintenance import delete_orphans
 from rowtide.log.store.ownership import open_own_manifest

@@ -28,14 +28,14 @@ from rowtide.log.batches import (
     SMALL_BATCH_MESSAGES,
     WHOLE_BATCH_MESSAGES,
     Cut,
+    Messages,
     Part,
+    ReadingPace,
     Whole,
     cut_batch,
 )
 from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import Event, stamp
-from rowtide.log.messages import Messages
-from rowtide.log.pace import ReadingPace
 from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain

@@ -11,8 +11,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
+from rowtide.log.batches import Messages
 from rowtide.log.membership import Event
-from rowtide.log.messages import Messages
 
 if TYPE_CHECKING:
     import pyarrow as pa

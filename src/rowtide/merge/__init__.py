@@ -26,16 +26,19 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
-    from rowtide.merge.conflicts.listing import KeptConflict
+    from rowtide.merge.conflicts.records import KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
-    from rowtide.merge.fan_out.pending import Unreachable
-    from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome
-    from rowtide.merge.inspection.documented import DocumentedTable
+    from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.explaining import RowReplica
-    from rowtide.merge.inspection.identity_ranges import MergeIdentityRange
-    from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
+    from rowtide.merge.inspection.listings import (
+        DocumentedTable,
+        MergeArticle,
+        MergeFilter,
+        MergeIdentityRange,
+        MergePublication,
+        MergeSession,
+    )
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
-    from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node_tables import UnsentColumn
     from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
@@ -55,8 +58,7 @@ if TYPE_CHECKING:
         NewMergeSubscription,
     )
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
-    from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
-    from rowtide.merge.publishing.snapshots import SnapshotProgress
+    from rowtide.merge.publishing.snapshots import FileKind, PartitionSnapshot, SnapshotFile, SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.pending import PendingChanges, PendingRow
@@ -144,26 +146,26 @@ _HOMES = {
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
     "DeviceLimits": "rowtide.merge.articles",
-    "DocumentedTable": "rowtide.merge.inspection.documented",
+    "DocumentedTable": "rowtide.merge.inspection.listings",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "ExchangeType": "rowtide.merge.articles",
     "Existing": "rowtide.merge.publishing.requests",
     "ExistingRows": "rowtide.merge.publishing.requests",
     "ExistingSubscription": "rowtide.merge.publishing.requests",
-    "FileKind": "rowtide.merge.publishing.snapshot_files",
+    "FileKind": "rowtide.merge.publishing.snapshots",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
-    "KeptConflict": "rowtide.merge.conflicts.listing",
+    "KeptConflict": "rowtide.merge.conflicts.records",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
     "MergeFilter": "rowtide.merge.inspection.listings",
     "MergeGeneration": "rowtide.merge.inspection.procedures",
-    "MergeIdentityRange": "rowtide.merge.inspection.identity_ranges",
+    "MergeIdentityRange": "rowtide.merge.inspection.listings",
     "MergePublication": "rowtide.merge.inspection.listings",
     "MergePublicationChanges": "rowtide.merge.publishing.requests",
     "MergeRehearsal": "rowtide.merge.publishing.handle",
     "MergeReplication": "rowtide.merge.api",
-    "MergeSession": "rowtide.merge.inspection.sessions",
+    "MergeSession": "rowtide.merge.inspection.listings",
     "MergeStatus": "rowtide.merge.status",
     "NewMergeArticle": "rowtide.merge.publishing.requests",
     "NewMergePublication": "rowtide.merge.publishing.requests",
@@ -173,7 +175,7 @@ _HOMES = {
     "PartKind": "rowtide.merge.nodes.table_parts",
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
-    "PartitionSnapshot": "rowtide.merge.publishing.snapshot_files",
+    "PartitionSnapshot": "rowtide.merge.publishing.snapshots",
     "PendingChanges": "rowtide.merge.session.pending",
     "PendingRow": "rowtide.merge.session.pending",
     "Phase": "rowtide.merge.session.history",
@@ -190,7 +192,7 @@ _HOMES = {
     "RunAs": "rowtide.databases.run_as",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",
-    "SnapshotFile": "rowtide.merge.publishing.snapshot_files",
+    "SnapshotFile": "rowtide.merge.publishing.snapshots",
     "SnapshotProgress": "rowtide.merge.publishing.snapshots",
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",
@@ -198,7 +200,7 @@ _HOMES = {
     "SyncAllProgress": "rowtide.merge.fan_out.synchronising",
     "SyncOutcome": "rowtide.merge.fan_out.synchronising",
     "TombstoneType": "rowtide.merge.versions.changes",
-    "Unreachable": "rowtide.merge.fan_out.pending",
+    "Unreachable": "rowtide.merge.fan_out.synchronising",
     "UnseenChildren": "rowtide.merge.articles",
     "Unsent": "rowtide.merge.session.unsent",
     "UnsentColumn": "rowtide.merge.nodes.node_tables",

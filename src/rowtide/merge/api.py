@@ -14,18 +14,20 @@ from rowtide.core.words import member_of
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
-from rowtide.merge.conflicts.listing import get_conflict
+from rowtide.merge.conflicts.records import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
 from rowtide.merge.errors.inspection import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
-from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,
     SyncAllProgress,
     SyncOutcome,
+    Unreachable,
     counting,
+    list_pending_of,
+    list_pending_of_all,
     list_targets,
     synchronise_in_threads,
     synchronise_named,
@@ -35,8 +37,8 @@ from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
 from rowtide.merge.progress import generation_at, read_last_validation
+from rowtide.merge.publishing.following import move, require_partition
 from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
-from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
 from rowtide.merge.publishing.recovering import Recovered
 from rowtide.merge.publishing.requests import (
@@ -53,8 +55,7 @@ from rowtide.merge.publishing.schema_changes import (
     notice,
 )
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
-from rowtide.merge.publishing.snapshot_files import PartitionSnapshot
-from rowtide.merge.publishing.snapshots import SnapshotProgress
+from rowtide.merge.publishing.snapshots import PartitionSnapshot, SnapshotProgress
 from rowtide.merge.publishing.subscriptions import (
     add_subscription,
     compare_existing,

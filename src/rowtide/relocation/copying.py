@@ -13,16 +13,14 @@ from pathlib import Path
 
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
-from rowtide.lake.neighbours import require_not_nested
-from rowtide.lake.stores import prepare_lake
+from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.places import LakePlace, is_same, require_apart
 from rowtide.relocation.planning import Portion, Step, Steps, plan_portion
 from rowtide.relocation.survey import LOG_STORE, PUBLISHING, files_of, find_existing, in_parallel, open_files, survey
-from rowtide.relocation.transfer import Transfer, Vanished, Way
-from rowtide.relocation.verified import Verified
+from rowtide.relocation.transfer import Transfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
 
 _LOOKS = 10

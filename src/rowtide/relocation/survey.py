@@ -15,7 +15,7 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
-from rowtide.delta.log_files import LAST_CHECKPOINT, LogFiles, LogIncomplete
+from rowtide.delta.replay import LAST_CHECKPOINT, LogFiles, LogIncomplete
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
 from rowtide.lake.stores import open_folder
 from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt

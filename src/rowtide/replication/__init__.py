@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.articles.articles import ArticleType
     from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions, NewArticle
-    from rowtide.replication.articles.types import ArticleType
     from rowtide.replication.conflicts import Resolver
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.compare_options import CompareOptions, RowRepair, RowValidation
+    from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import RowPlace
-    from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.requests import NewPublication
     from rowtide.replication.publishing.restarting import DeliveryLoss
-    from rowtide.replication.publishing.whole_schemas import AddedArticle
+    from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripting import ScriptedChange
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
-    from rowtide.replication.subscribing.recovering import recover
+    from rowtide.replication.subscribing.pausing import recover
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import (
         Constraints,
@@ -57,9 +57,7 @@ if TYPE_CHECKING:
         SubscriptionRequest,
         SyncType,
     )
-    from rowtide.replication.targets.kept_conflicts import KeptConflict
-    from rowtide.replication.targets.recovered import RecoveredTransaction
-    from rowtide.replication.targets.sequences import SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import KeptConflict, RecoveredTransaction, SyncedSequence
 
 __all__ = [
     "AddedArticle",
@@ -125,11 +123,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AddedArticle": "rowtide.replication.publishing.whole_schemas",
+    "AddedArticle": "rowtide.replication.publishing.schema_articles",
     "ArticleChange": "rowtide.replication.articles.requests",
     "ArticleRequest": "rowtide.replication.articles.requests",
-    "ArticleType": "rowtide.replication.articles.types",
-    "ArticleValidation": "rowtide.replication.inspection.validating",
+    "ArticleType": "rowtide.replication.articles.articles",
+    "ArticleValidation": "rowtide.replication.inspection.comparing",
     "BeforeImages": "rowtide.core.tables",
     "BrowsedCommand": "rowtide.replication.inspection.browsing",
     "CallFormat": "rowtide.replication.articles.call_formats",
@@ -144,7 +142,7 @@ _HOMES = {
     "HistoricError": "rowtide.replication.distributor.history",
     "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.sync_types",
-    "KeptConflict": "rowtide.replication.targets.kept_conflicts",
+    "KeptConflict": "rowtide.replication.targets.subscriber_kind",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "MovedPartitions": "rowtide.replication.articles.requests",
     "ListedArticle": "rowtide.replication.inspection.listings",
@@ -155,7 +153,7 @@ _HOMES = {
     "NewPublication": "rowtide.replication.publishing.requests",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
-    "RecoveredTransaction": "rowtide.replication.targets.recovered",
+    "RecoveredTransaction": "rowtide.replication.targets.subscriber_kind",
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.distributor.repair_records",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
@@ -177,14 +175,14 @@ _HOMES = {
     "SubscriptionState": "rowtide.replication.distributor.definitions",
     "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",
-    "SyncedSequence": "rowtide.replication.targets.sequences",
+    "SyncedSequence": "rowtide.replication.targets.subscriber_kind",
     "Thresholds": "rowtide.replication.distributor.publication_records",
     "TracerArrival": "rowtide.replication.distributor.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",
     "Watchers": "rowtide.replication.distribution.watchers",
-    "recover": "rowtide.replication.subscribing.recovering",
+    "recover": "rowtide.replication.subscribing.pausing",
 }
 
 if not TYPE_CHECKING:

@@ -19,13 +19,13 @@ from rowtide.core.words import member_or_none
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange
-from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import publication_records, retention, tracers
-from rowtide.replication.distributor.claims import APPLICATION_NAME
 from rowtide.replication.distributor.custom_scripts import CustomScript
 from rowtide.replication.distributor.publication_records import Thresholds
+from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
 from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
-    from rowtide.replication.publishing.whole_schemas import AddedArticle
+    from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.spark.backlogs import DeliveredBacklog
-    from rowtide.replication.targets.sequences import SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import SyncedSequence
 
 _MOST_KEPT_CONNECTIONS = 2
 """What agents ask and record takes less time than opening a connection for it."""
@@ -85,7 +85,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Yields what became of each object while it goes on: one that fails does not stop the others. `excluding` are
         names and patterns of those left out. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
-        from rowtide.replication.publishing import whole_schemas
+        from rowtide.replication.publishing import schema_articles
 
         def add(name: str, article_type: ArticleType) -> None:
             if article_type is ArticleType.TABLE:
@@ -93,7 +93,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             else:
                 self.add_schema_article(publication, name, article_type)
 
-        return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
+        return schema_articles.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
     @takes(NewPublication)
     def add_publication(self, publication: NewPublication) -> OpenedSource:
@@ -124,16 +124,16 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         `module:function` of the agent's, which is given a `ScriptedChange` and returns statements. It replaces the one
         before for the changes that commit from now on, or from an LSN on.
         """
-        from rowtide.replication.publishing import custom_scripting
+        from rowtide.replication.publishing import changing
 
         script = CustomScript.of(sql=sql, python=python, name=name)
-        custom_scripting.register_script(self._engine, self._url, publication, table, script, from_lsn)
+        changing.register_script(self._engine, self._url, publication, table, script, from_lsn)
 
     def unregister_custom_scripting(self, publication: str, table: str) -> None:
         """Let no custom script run after later schema changes (SQL Server: sp_unregister_custom_scripting)."""
-        from rowtide.replication.publishing import custom_scripting
+        from rowtide.replication.publishing import changing
 
-        custom_scripting.register_script(self._engine, self._url, publication, table, None)
+        changing.register_script(self._engine, self._url, publication, table, None)
 
     def find_ending(self, name: str) -> LogEnding | None:
         """Return what `drop_publication` removes besides the publication; None if the log is still read afterwards."""
@@ -235,11 +235,11 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         With `article`, a table's name, that table alone, while the others are delivered. Raises what dropping and
         adding the subscription raise; if that fails in between, the subscription remains dropped.
         """
-        from rowtide.replication.subscribing import articles, subscriptions
+        from rowtide.replication.subscribing import joining, subscriptions
 
         existing = member_or_none(IfExists, if_exists, "if_exists")
         if article is not None:
-            return articles.reinitialize_article(self._engine, self._url, publication, article, subscriber, existing)
+            return joining.reinitialize_article(self._engine, self._url, publication, article, subscriber, existing)
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, existing)
 
     def change_subscription(
@@ -260,9 +260,9 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         For a switch-over: stop writing, deliver everything, then move them. Returns those that were moved. Raises what
         connecting to a subscriber raises.
         """
-        from rowtide.replication.subscribing import sequences
+        from rowtide.replication.subscribing import subscriptions
 
-        return sequences.sync_sequences(self._engine, self._url, publication, subscriber)
+        return subscriptions.sync_sequences(self._engine, self._url, publication, subscriber)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivery to one subscriber of a publication, or to all.
@@ -314,9 +314,9 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         for each transaction of a repair, and goes on. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
-        from rowtide.replication.inspection import validating
+        from rowtide.replication.inspection import comparing
 
-        wanted = validating.find_wanted(self._engine, self._url, options)
+        wanted = comparing.find_wanted(self._engine, self._url, options)
         return repairing.repair(self._engine, self._url, wanted, options)
 
     def deliver_backlogs(
@@ -366,8 +366,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """
         from rowtide.replication.distribution.context import DeliveryContext
         from rowtide.replication.distribution.watchers import Watchers
-        from rowtide.replication.running.run import run_replication
-        from rowtide.replication.running.scope import RunScope
+        from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)
         scope = RunScope.of(publication, subscribers)

@@ -1,4 +1,7 @@
-"""The publisher's record of how its log is read, which the first publication makes, or capture."""
+"""The publisher's record of how its log is read, which the first publication makes, or capture.
+
+A publisher, by its URL: what the parts of `rowtide.connect(url).replication` share.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from sqlalchemy import Connection
 
 from rowtide.core.formats import Format
 from rowtide.databases.format_views import Requirement
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import catalogue
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.source_definition import SourceDefinition
@@ -23,3 +27,11 @@ def read_source(
         return catalogue.read_source(connection, database, require)
     except DatabaseNotEnabled as error:
         raise DatabaseNotPublished(error.database) from None
+
+
+class ReplicationHandle:
+    """A PostgreSQL database that publishes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = open_engine(url)

@@ -43,9 +43,9 @@ from rowtide.replication.inspection.differences import (
 )
 from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.subscribing.other_databases import Ends
-from rowtide.replication.targets.fingerprints import Row
+from rowtide.replication.targets.compared_rows import Row
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.repairing import RepairRecord, RepairTransaction, RowChange
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RepairTransaction, RowChange
 
 _ROUND = 100_000
 """Keys of rows that differ, in memory at once; for more, the tables are compared again."""

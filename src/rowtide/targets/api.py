@@ -18,7 +18,7 @@ from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cdc.running.job_works import SharedSpark
+from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshots.administration import choose_instances
 from rowtide.core.formats import Format
 from rowtide.core.lsn import CommitLsn
@@ -32,10 +32,10 @@ from rowtide.lake.spark.jars import ICEBERG
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.targets import definitions
 from rowtide.targets.applying import SetApplier
-from rowtide.targets.custom_sets import CustomSetApplier
+from rowtide.targets.columns import require_fitting
+from rowtide.targets.custom import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
-from rowtide.targets.fitting import require_fitting
 from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables

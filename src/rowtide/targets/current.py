@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.rows.operations import INSERT, TRUNCATE
+from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes, reduce_changes
-from rowtide.lake.views import select_from
+from rowtide.lake.sql_text import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit, TargetValueUnknown
 from rowtide.targets.keeping import (
     Copy,
+    TargetWindow,
     key_misfits,
     range_columns,
     ranges,
@@ -30,7 +31,6 @@ from rowtide.targets.merging import (
 )
 from rowtide.targets.options import Truncation
 from rowtide.targets.table import FoundTable, TargetTable
-from rowtide.targets.windows import TargetWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.lake_tables import system_table_path
-from rowtide.cdc.rows.operations import INSERT, TRUNCATE
+from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake.sql_text import quote
+from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import read_table
-from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import TargetValueUnknown
 from rowtide.targets.keeping import (
     Copy,
+    TargetWindow,
     range_columns,
     ranges,
     require_fit,
@@ -40,7 +40,6 @@ from rowtide.targets.slices import (
     slices_statement,
 )
 from rowtide.targets.table import FoundTable, TargetTable
-from rowtide.targets.windows import TargetWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

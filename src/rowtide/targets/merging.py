@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.mask_expressions import is_marked
-from rowtide.cdc.rows.operations import DELETE
+from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import TableShape, TargetColumn
 

@@ -19,9 +19,8 @@ from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
-from rowtide.lake.compaction import COMPACTION_INTERVAL, Compacted, compact
-from rowtide.lake.deletion import delete_rows
 from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.table_upkeep import COMPACTION_INTERVAL, Compacted, compact, delete_rows
 from rowtide.targets.definitions import TableState, Target
 
 COLUMNS = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import HISTORY_NAMES, TableShape
 from rowtide.targets.merging import IS_DELETED, absent

@@ -20,10 +20,9 @@ from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
-from rowtide.lake.java import describe
 from rowtide.lake.session import for_reading, spark_watched
-from rowtide.lake.spark.failures import lack_named
-from rowtide.lake.views import select_from
+from rowtide.lake.spark.failures import describe, lack_named
+from rowtide.lake.sql_text import select_from
 from rowtide.targets.applying import Due
 from rowtide.targets.columns import TableShape, require_partitionable, shape_table
 from rowtide.targets.current import CurrentRows
@@ -33,12 +32,11 @@ from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing, T
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
 from rowtide.targets.history import HistoryRows
-from rowtide.targets.keeping import Copy, Keeper
+from rowtide.targets.keeping import Copy, Keeper, TargetWindow, find_drops, open_target_window
 from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify, order_renames
-from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rowtide.core.upgrades import PresentStore
+from rowtide.core.formats import PresentStore
 from rowtide.databases.urls import parse_url
 
 

@@ -12,7 +12,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind
-from rowtide.log.alterations import Alteration, as_altered
+from rowtide.log.announcements import Alteration, as_altered
 from rowtide.log.membership import Enabled
 
 _TYPE_CODES = {"integer": 23, "text": 25, "bigint": 20}

@@ -20,7 +20,7 @@ from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
-from rowtide.cdc.snapshots.limits import USUAL_LIMITS, CopyLimits
+from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits
 from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable

@@ -35,8 +35,8 @@ from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
 from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.recorded_snapshots import SnapshotState
+from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.cdc.snapshots.errors import SnapshotNotOpen, SnapshotOpen
-from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core import failpoints
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import Widened

@@ -12,14 +12,12 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.rows.change_columns import column_type
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places, key_places
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.lake.sql_text import quote
-from rowtide.lake.views import select_from
+from rowtide.lake.sql_text import quote, select_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER
 from rowtide.core.mask import is_bit_set, pack_mask
 
 _ORDER = ("__$start_lsn", "__$seqval", "__$operation")

@@ -18,7 +18,7 @@ from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.writing.deletion import Below
-from rowtide.lake.deletion import delete_rows
+from rowtide.lake.table_upkeep import delete_rows
 
 BEGIN = 100
 AGAIN = 0.15

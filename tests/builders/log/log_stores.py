@@ -16,11 +16,10 @@ from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.membership import Event, Member
 from rowtide.log.store.entries import LeaseTaken, Opened, RangeAppended, Segment, Source, TableGiven
 from rowtide.log.store.location import LocalStore, open_store
-from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.replay import apply
 from rowtide.log.store.segments import write_segment
 from rowtide.log.store.state import ManifestState
-from rowtide.log.store.store_format import LOG_STORE
 from rowtide.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -33,11 +33,19 @@ from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import Combine, Comparison, Conflict, Nothing, Take, compare
-from rowtide.merge.versions.composition import Composer, Contents, Tombstone
-from rowtide.merge.versions.lineage import Change, Lineage, include
+from rowtide.merge.versions.comparison import (
+    Change,
+    Combine,
+    Comparison,
+    Conflict,
+    Lineage,
+    Nothing,
+    Take,
+    compare,
+    include,
+)
+from rowtide.merge.versions.composition import Composer, Contents, Tombstone, append
 
 PRIORITY = 75.0
 """Of both subscriptions: the hub's own changes win, and among theirs those of the lower nickname."""

@@ -10,8 +10,8 @@ import json
 from typing import NamedTuple
 
 from rowtide.merge.versions.changes import Row, TombstoneType
+from rowtide.merge.versions.comparison import Change, Lineage
 from rowtide.merge.versions.composition import Contents, Tombstone
-from rowtide.merge.versions.lineage import Change, Lineage
 
 ONE, TWO, HUB = NODES = (1, 2, 3)
 SUBSCRIBERS = (ONE, TWO)

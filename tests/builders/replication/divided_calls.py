@@ -9,7 +9,7 @@ from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.distribution.calls.bitmaps import bitmap_length
+from rowtide.replication.distribution.calls.encoding import bitmap_length
 
 TABLE = source_table([("id", "integer"), ("code", "text"), ("parent", "integer")], name="orders")
 ORDERS = article(TABLE)

@@ -9,8 +9,7 @@ import pytest
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import records
 from rowtide.cdc.capture.change_files import convert_part, divide, select_records
-from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
-from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt

@@ -16,8 +16,7 @@ from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
-from rowtide.cdc.spark_source import slices, streams
-from rowtide.cdc.spark_source.batches import ChangeBatch
+from rowtide.cdc.spark_source import shapes, streams
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamColumnsChanged,
@@ -27,10 +26,10 @@ from rowtide.cdc.spark_source.errors import (
     StreamOffsetUnknown,
     StreamOvertaken,
 )
-from rowtide.cdc.spark_source.offsets import parse_offset
 from rowtide.cdc.spark_source.options import parse_options
-from rowtide.cdc.spark_source.slices import Planned, read_slices
-from rowtide.cdc.spark_source.streams import ChangeStream
+from rowtide.cdc.spark_source.shapes import Planned, read_slices
+from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
+from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import full_mask, pack_mask
@@ -387,7 +386,7 @@ def test_an_instance_that_joins_begins_behind_the_checkpoint(made: MadeLake) -> 
 
 
 def test_large_tables_are_read_by_several_tasks(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "_TASK_BYTES", 1)
+    monkeypatch.setattr(shapes, "_TASK_BYTES", 1)
     publish(made, ITEM, 130)
     publish(made, ITEM, 140)
     parsed = parse_options({"path": made.path, "instance": NAME, "startingLsn": "110", "endingLsn": "135"})

@@ -9,7 +9,7 @@ import pytest
 
 from builders.capture.event_rows import event_rows, lsn
 from rowtide.cdc.errors.consuming import EventsNotWritten
-from rowtide.cdc.following.files import Filing, Rotation
+from rowtide.cdc.following.sinks import Filing, Rotation
 
 LARGE, LONG = 1 << 30, 3600.0
 

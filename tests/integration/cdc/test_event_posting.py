@@ -11,10 +11,9 @@ from builders.capture.event_rows import event_rows, lsn
 from builders.capture.following import FakeReceiver, receiving
 from rowtide.agents import loop
 from rowtide.cdc.errors.consuming import EventsRefused
-from rowtide.cdc.following import posting
+from rowtide.cdc.following import sinks
 from rowtide.cdc.following.formats import EventFormat
-from rowtide.cdc.following.posting import Posting, Receiver
-from rowtide.cdc.following.sinks import Interrupted
+from rowtide.cdc.following.sinks import Interrupted, Posting, Receiver
 from rowtide.core.errors import RowtideError
 
 
@@ -36,7 +35,7 @@ class Posted:
 
 
 def test_events_are_posted_in_batches_over_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posting, "MOST_EVENTS", 2)
+    monkeypatch.setattr(sinks, "MOST_EVENTS", 2)
     with receiving(FakeReceiver()) as receiver:
         sink = Posted(receiver).sink
         durable = list(sink.deliver(event_rows(5, 5, 5, 6, 9), lsn(8)))
@@ -49,10 +48,10 @@ def test_events_are_posted_in_batches_over_one_connection(monkeypatch: pytest.Mo
 
 
 def test_large_events_are_posted_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posting, "MOST_BYTES", 300)
-    parts = [part.num_rows for part in posting.cut(event_rows(1, 2, 3, padding=100))]
+    monkeypatch.setattr(sinks, "MOST_BYTES", 300)
+    parts = [part.num_rows for part in sinks.cut_into_batches(event_rows(1, 2, 3, padding=100))]
     assert parts == [2, 1]
-    assert [part.num_rows for part in posting.cut(event_rows(1, 2, padding=400))] == [1, 1]
+    assert [part.num_rows for part in sinks.cut_into_batches(event_rows(1, 2, padding=400))] == [1, 1]
 
 
 @pytest.mark.parametrize("form", [EventFormat.DEBEZIUM, EventFormat.CLOUDEVENTS])

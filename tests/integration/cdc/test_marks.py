@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture.publications import transactions
-from rowtide.cdc.cleanup.marks import Marks
+from rowtide.cdc.cleanup.low_water_marks import Marks
 from rowtide.cdc.cleanup.retention import Mark
 from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables

@@ -14,7 +14,7 @@ import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.as_of import newest_first
+from rowtide.cdc.lake_readers.as_of import latest_rows
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.queries.as_of.errors import (
@@ -235,7 +235,7 @@ def test_key_was_widened_since_the_snapshot(made: MadeLake) -> None:
 def test_file_of_many_row_groups_is_read_backwards(
     made: MadeLake, monkeypatch: pytest.MonkeyPatch, *, is_ordered: bool
 ) -> None:
-    monkeypatch.setattr(newest_first, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(latest_rows, "_SMALL_BYTES", 0)
     monkeypatch.setattr(appends, "_GROUP_ROWS", 2)
     lsns = range(120, 130) if is_ordered else [125, 121, 129, 120, 124, 128, 126, 123, 127, 122]
     for lsn in sorted(lsns):

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import NOW, records
-from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
-from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position

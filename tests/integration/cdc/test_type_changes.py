@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from builders.lakes import type_change_oracle as oracle
-from rowtide.cdc.ddl.type_changes import convert, is_misfit
+from rowtide.cdc.ddl.retyping import convert, is_misfit
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.types.typed_values import typed_values

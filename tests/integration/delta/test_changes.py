@@ -24,9 +24,8 @@ from rowtide.delta.actions import Protocol
 from rowtide.delta.checkpoints import forget_checksums, write_checkpoint
 from rowtide.delta.errors import LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.delta.features import with_features
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.vacuum import vacuum
 from rowtide.delta.writing import compaction
 from rowtide.delta.writing.alteration import (
     empty_table,
@@ -41,7 +40,7 @@ from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
-from rowtide.delta.writing.deletion import Below, delete_below
+from rowtide.delta.writing.deletion import Below, delete_below, vacuum
 from rowtide.storage import freshness
 from rowtide.storage.local import LocalFolder
 
@@ -574,7 +573,7 @@ def test_a_vacuum_that_is_killed_is_completed_by_the_next(tmp_path: Path, failpo
 import sys
 from pathlib import Path
 from builders.lakes.delta_tables import locate
-from rowtide.delta.vacuum import vacuum
+from rowtide.delta.writing.deletion import vacuum
 location = locate(Path(sys.argv[1]))
 vacuum(location, location.store)
 """

@@ -34,7 +34,7 @@ from builders.lakes.delta_tables import (
 from rowtide.delta import checkpoints
 from rowtide.delta.checkpoints import forget_versions, maintain_log, write_checkpoint
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableMissing, TableUnwritable
-from rowtide.delta.log_files import LAST_CHECKPOINT, checkpoint_path, commit_path
+from rowtide.delta.replay import LAST_CHECKPOINT, checkpoint_path, commit_path
 from rowtide.delta.snapshot import Location, Tail, open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.appends import write_rows

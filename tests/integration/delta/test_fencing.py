@@ -8,11 +8,11 @@ import pytest
 
 from builders.lakes.delta_tables import locate, own
 from rowtide.delta.errors import LakeFenced, LakeReadFailed
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.alteration import set_properties
+from rowtide.delta.writing.commit_race import hold
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.fencing import fence_all
-from rowtide.delta.writing.held_lakes import hold
 
 SCHEMA = '{"type": "struct", "fields": [{"name": "id", "type": "integer", "nullable": true, "metadata": {}}]}'
 OLD, NEW = 100, 200

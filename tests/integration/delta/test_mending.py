@@ -18,8 +18,7 @@ from builders.lakes.delta_tables import SCHEMA, append, locate, own
 from builders.threads import in_thread
 from rowtide.delta.actions import AddFile, Protocol
 from rowtide.delta.features import WIDENINGS, without_features
-from rowtide.delta.log_files import commit_path
-from rowtide.delta.replay import read_commit
+from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.writing import mending
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.appends import write_rows

@@ -12,7 +12,7 @@ import pytest
 
 from builders.lakes.delta_tables import SCHEMA, make_table, metadata, write_commit, write_ids
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.storage.local import LocalFolder

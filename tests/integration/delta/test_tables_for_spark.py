@@ -12,7 +12,7 @@ import pytest
 
 from builders.lakes.delta_tables import append, create, locate, maintain_later, own
 from builders.lakes.delta_values import VALUES, require_same
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.creation import create_table
 from rowtide.lake.column_types import schema_text

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.demo.directory import Directory, open_directory
 from rowtide.demo.errors import DirectoryNotEmpty, ProcessEnded
-from rowtide.demo.processes import Child, last_line
+from rowtide.demo.processes import Child, Directory, last_line, open_directory
 
 WITH_GRANDCHILD = """
 import subprocess, sys, time

@@ -10,7 +10,7 @@ import rowtide
 from builders.lakes.relocated_lakes import NAME, FilledLake
 from builders.servers.object_servers import Bucket
 from rowtide.lake.errors import LakeNested
-from rowtide.lake.neighbours import require_not_nested
+from rowtide.lake.stores import require_not_nested
 
 
 @pytest.fixture(params=["disk", "bucket"])

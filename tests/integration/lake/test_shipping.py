@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rowtide.lake.spark.shipping import zip_package
+from rowtide.lake.spark.starting import zip_package
 
 _IMPORTS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import rowtide.cdc.capture.engines as engines
+import rowtide.cdc.capture.appends as engines
 import rowtide.replication.spark.backlogs
 import rowtide.tracking.spark.tasks
 print(engines.__file__)

@@ -12,8 +12,7 @@ from psycopg.pq.abc import PGconn
 
 from rowtide.log.postgres.stream import local_copy
 from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
-from rowtide.log.postgres.stream.local_copy import LocalCopy
-from rowtide.log.postgres.stream.protocol_frames import FRAME_HEAD
+from rowtide.log.postgres.stream.local_copy import FRAME_HEAD, LocalCopy
 from rowtide.log.source import Keepalive, Received
 
 HEADER = b"w" + bytes(24)

@@ -19,8 +19,8 @@ from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.errors.capturing import CleanupImplausible
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobMissing, JobNotRunning
+from rowtide.cdc.running import job_agent
 from rowtide.cdc.running import job_agent as agent_module
-from rowtide.cdc.running import job_works
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.errors import LeaseHeld
@@ -108,7 +108,7 @@ def test_capture_runs_without_jobs_and_survives_a_failing_job(
     def fail(*_arguments: object, **_options: object) -> None:
         raise CleanupImplausible("then", "now", "before")
 
-    monkeypatch.setattr(job_works, "clean_up", fail)
+    monkeypatch.setattr(job_agent, "clean_up", fail)
     captured.enable()
     with running_agent(captured) as agent:
         agent.wait_outcome("capture", RunOutcome.RUNNING)

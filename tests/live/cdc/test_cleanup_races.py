@@ -11,8 +11,7 @@ import rowtide
 from builders.capture.captured_databases import LoggedDatabase
 from builders.capture.following import capture, no_spark
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
-from rowtide.cdc.cleanup.marks import Marks
+from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.lake_lease import LakeLease

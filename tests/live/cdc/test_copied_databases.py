@@ -19,7 +19,7 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.servers.copied_databases import NOTHING, copied, dump, read_metadata, restored
 from fixtures.servers import fresh_database
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.enabling.disabling import Disabling
+from rowtide.cdc.enabling.administration import Disabling
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

@@ -23,8 +23,7 @@ from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.lake_tables import BASE_SUFFIX
 from rowtide.cdc.snapshots import chunk_copies
-from rowtide.cdc.snapshots.copies import TableCopy
-from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.copies import CopyLimits, TableCopy
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.copying import source
 from rowtide.copying.chunk_statements import locking_name

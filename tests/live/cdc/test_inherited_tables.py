@@ -9,7 +9,7 @@ from builders.commands.checks import only
 from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis.result import State
 from rowtide.handle import connect
-from rowtide.log.alterations import Alteration
+from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Altered, ChangesOmitted
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])

@@ -10,13 +10,13 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.faults.failpoints import SOURCE_REMOVAL_FAILPOINTS
-from rowtide.cdc.enabling.disabling import disable_database
+from rowtide.cdc.enabling.administration import disable_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.errors import DatabaseNotEnabled
 
 DISABLE = """
 import sys
-from rowtide.cdc.enabling.disabling import disable_database
+from rowtide.cdc.enabling.administration import disable_database
 from rowtide.databases.postgres.connect import open_engine
 disable_database(open_engine(sys.argv[1]), "shop", lambda source: None)
 """

@@ -30,9 +30,9 @@ from rowtide.cdc.enabling import instances
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.delta.checkpoints import maintain_log
-from rowtide.delta.vacuum import vacuum
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.deletion import vacuum
 from rowtide.storage.local import LocalFolder
 
 ODD = '''"a, b" text, "A, B" int, "it's ""q""" text, "ünï" text, "100%25" text, "select" text'''

@@ -11,7 +11,7 @@ from builders.lakes.base_tables import base_rows, snapshots_of
 from builders.servers.unsendable_changes import TABLES, open_western, unsendable
 from fixtures.captured import open_copied
 from rowtide.cdc.recorded_snapshots import SnapshotState
-from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

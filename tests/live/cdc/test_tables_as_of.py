@@ -21,7 +21,7 @@ from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of.errors import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
-from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import open_lake

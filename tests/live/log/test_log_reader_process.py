@@ -12,8 +12,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.log.log_reader_processes import is_streaming
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.agents.errors import LogReaderEnded
-from rowtide.agents.log_reader_process import LogReaderProcess
+from rowtide.agents.log_reader_process import LogReaderEnded, LogReaderProcess
 from rowtide.core.errors import RowtideError
 
 ORDERS = "create table orders (id int primary key, qty int)"

@@ -21,8 +21,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.versions.changes import TombstoneType, Write
-from rowtide.merge.versions.comparison import Presence
-from rowtide.merge.versions.lineage import Change, Lineage
+from rowtide.merge.versions.comparison import Change, Lineage, Presence
 
 pytestmark = pytest.mark.live
 

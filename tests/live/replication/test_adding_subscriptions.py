@@ -10,7 +10,7 @@ import pytest
 
 from builders.faults.cuts import acting_at
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
-from rowtide.replication.distributor import publication_locks
+from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.publishing import (
     PublicationBeingDropped,
     PublicationUnknown,
@@ -63,7 +63,7 @@ def test_articles_stay_as_they_are_meanwhile(
     replicated.publish(ITEMS, OTHERS, items={})
 
     def act() -> None:
-        monkeypatch.setattr(publication_locks, "PATIENCE_S", 0.1)
+        monkeypatch.setattr(publication_records, "PATIENCE_S", 0.1)
         with pytest.raises(SubscriptionBeingAdded):
             CHANGES[change](replicated)
 

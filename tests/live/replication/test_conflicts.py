@@ -17,7 +17,7 @@ from rowtide.replication.errors.conflicts import (
     ConflictsUndecided,
 )
 from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.targets.kept_conflicts import KeptConflict
+from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 ITEMS = "create table items (id int primary key, n int, code text unique)"
 

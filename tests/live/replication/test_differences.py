@@ -14,11 +14,10 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.inspection.compare_options import CompareOptions
-from rowtide.replication.inspection.comparing import Comparison, open_comparison
+from rowtide.replication.inspection.comparing import Comparison, find_wanted, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
 from rowtide.replication.inspection.moving import add_to_buckets
-from rowtide.replication.inspection.validating import find_wanted
-from rowtide.replication.targets.divisions import WHOLE, Hashed
+from rowtide.replication.targets.compared_rows import WHOLE, Hashed
 
 VALUES = (
     "create table things (place text, number numeric, ratio float8, small real, seen timestamptz, data jsonb, "

@@ -7,8 +7,8 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.call_formats import parse_command
-from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.errors.publishing import (
     ExecutionsNotLogged,
     ObjectNotFound,

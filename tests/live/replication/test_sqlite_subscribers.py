@@ -20,9 +20,9 @@ from builders.replication.replicated_databases import ReplicatedDatabase, open_o
 from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.errors import Remedy
 from rowtide.core.lsn import Position
-from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
+from rowtide.databases.urls import DatabaseKindUnknown, UrlNotRead
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.watchers import Trouble, Watchers
 from rowtide.replication.distributor.subscription_records import Subscription, list_subscriptions

@@ -34,7 +34,7 @@ from rowtide.log.errors import (
     SlotMissing,
     TransactionReadable,
 )
-from rowtide.log.postgres import waiting
+from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.replication.errors.delivery import ChangesLost
@@ -115,7 +115,7 @@ def test_a_publication_beside_capture_shares_its_log(replicated: ReplicatedDatab
 def test_it_says_which_transaction_it_waits_for(
     replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(slot, "PATIENCE_S", 0.05)
     replicated.publisher.execute(ORDERS)
     lake, is_told = str(replicated.publisher.lake), threading.Event()
     told: list[str] = []

@@ -14,9 +14,8 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.servers.types_elsewhere import CITEXT
 from fixtures.servers import fresh_database
-from rowtide.copying.chunks import Chunk
+from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn
 from rowtide.copying.source import PostgresCopySource
-from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.urls import parse_url

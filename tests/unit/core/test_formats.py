@@ -6,8 +6,16 @@ from functools import partial
 
 import pytest
 
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered, StoredFormat
-from rowtide.core.upgrades import MIGRATIONS, MigrationMissing, PresentStore
+from rowtide.core.formats import (
+    MIGRATIONS,
+    Format,
+    FormatNewer,
+    FormatOutdated,
+    FormatUnnumbered,
+    MigrationMissing,
+    PresentStore,
+    StoredFormat,
+)
 
 KNOWN = Format("test store", number=3, least_reader=2, least_writer=3)
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from rowtide.core.errors import RowtideError
-from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.databases.urls import DatabaseUrl, parse_url
+from rowtide.databases.urls import DatabaseKindUnknown, DatabaseUrl, UrlNotRead, parse_url
 
 SECRET = "s3cr3t"
 SERVERS = [

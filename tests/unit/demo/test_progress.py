@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from rowtide.demo.invariant import Read
 from rowtide.demo.progress import Lag, Progress, describe_run
+from rowtide.demo.proof import Read
 
 READ = Read(lsn=0x1A2B, accounts=5, tellers=5, branches=5, history=5, transactions=1200, delay_s=0.1, read_s=0.9)
 

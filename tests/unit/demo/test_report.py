@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.demo.directory import Directory
 from rowtide.demo.errors import RowsDiffer
 from rowtide.demo.figures import Figures, Span
-from rowtide.demo.invariant import Read
-from rowtide.demo.proof import Comparison, require_equal
+from rowtide.demo.processes import Directory
+from rowtide.demo.proof import Comparison, Read, require_equal
 from rowtide.demo.report import write_report
 from rowtide.demo.run import Run
 from rowtide.demo.story import DemoOutcome

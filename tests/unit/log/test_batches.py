@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 
 from builders.log.log_messages import PlainCommits, messages
 from rowtide.log import batches
-from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
+from rowtide.log.batches import MOST_HELD_S, BatchWanted, Cut, LastPart, Messages, Part, ReadingPace, Whole, cut_batch
 
 
 @dataclass(frozen=True)
@@ -85,3 +86,78 @@ def test_what_arrived_is_cut_at_commits(name: str) -> None:
     cuts, count = cut_batch(arrived, PlainCommits(), in_parts=case.in_parts, is_full=case.is_full)
 
     assert (tuple(cuts), arrived[count:]) == (case.cuts, messages(case.kept))
+
+
+def test_messages_are_a_sequence_of_bytes() -> None:
+    log = messages("B r C10")
+
+    assert list(log) == [b"B", b"r", b"C10"]
+    assert (len(log), log[-1], log[0]) == (3, b"C10", b"B")
+    assert (list(log.sizes()), log.size) == ([1, 1, 3], 5)
+
+
+def test_a_slice_shares_the_buffer() -> None:
+    log = messages("B r C10 B")
+
+    assert log[1:3] == messages("r C10")
+    assert log[1:3].buffer is log.buffer
+
+
+def test_a_copy_of_a_slice_has_only_its_own_bytes_and_grows() -> None:
+    copied = messages("B rr C10 B")[1:3].copy()
+    copied.append(b"x")
+
+    assert copied == messages("rr C10 x")
+    assert bytes(copied.buffer) == b"rrC10x"
+
+
+def test_an_empty_slice_can_be_copied() -> None:
+    assert messages("B r")[2:].copy() == Messages()
+
+
+CAPTURE = BatchWanted("cdc")
+
+
+def asked() -> ReadingPace:
+    """Return a pace whose reader has asked once, and got a batch; each look at the clock takes a second."""
+    seconds = count()
+    pace = ReadingPace(lambda: float(next(seconds)))
+    pace.ask(CAPTURE)
+    pace.hand_on()
+    return pace
+
+
+def test_nothing_waits_until_a_reader_has_asked() -> None:
+    pace = ReadingPace()
+    pace.hand_on()
+    assert not pace.holds({"cdc"})
+
+
+def test_a_batch_waits_until_it_is_asked_for() -> None:
+    pace = asked()
+    assert pace.holds({"cdc"})
+    pace.ask(CAPTURE)
+    assert not pace.holds({"cdc"})
+    pace.hand_on()
+    assert pace.holds({"cdc"})
+
+
+def test_a_wish_stands_until_there_is_a_batch() -> None:
+    pace = asked()
+    pace.ask(CAPTURE)
+    assert not any(pace.holds({"cdc"}) for _ in range(3))
+
+
+def test_nothing_waits_for_a_reader_that_does_not_ask() -> None:
+    pace = asked()
+    assert not pace.holds({"cdc", "subscription 1"})
+    assert not pace.holds({"subscription 1"})
+
+
+def test_a_batch_waits_no_longer_than_half_a_minute() -> None:
+    pace = asked()
+    held = [pace.holds({"cdc"}) for _ in range(int(MOST_HELD_S) + 1)]
+    assert held == [True] * int(MOST_HELD_S) + [False]
+    assert not pace.holds({"cdc"})
+    pace.hand_on()
+    assert pace.holds({"cdc"})

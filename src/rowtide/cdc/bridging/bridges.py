@@ -2,6 +2,8 @@
 
 The base is each table as of the last published LSN, the other side the table at the new slot's start. Nobody starts
 again: instances, consumers and what follows them read the difference like any transaction.
+
+The order of tables in which foreign keys lead back.
 """
 
 from __future__ import annotations
@@ -9,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, select, text
 
 from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
-from rowtide.cdc.bridging.references import order_by_references
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
 from rowtide.cdc.enabling.reinitialize import announce_instances
@@ -39,9 +41,9 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import LOG, members_table
 from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.bridging import BridgeHead, bridge_gap, verify_bridgeable
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import FULL_IDENTITY
+from rowtide.log.postgres.restarting import BridgeHead, bridge_gap, verify_bridgeable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_store
@@ -51,6 +53,29 @@ from rowtide.log.store.segments import write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def order_by_references(connection: Connection, source_ids: Collection[int]) -> list[int]:
+    """Return tables, given by their oids, after those that they refer to; in no such order if references form a
+    cycle.
+    """
+    found = connection.execute(text(_REFERENCES), {"tables": sorted(source_ids)}).all()
+    return order({one: {row.to_id for row in found if row.from_id == one} for one in sorted(source_ids)})
+
+
+def order(references: Mapping[int, set[int]]) -> list[int]:
+    """Return tables after those that they refer to, where that is possible. Pure."""
+    try:
+        return list(TopologicalSorter(references).static_order())
+    except CycleError:
+        return list(references)
+
+
+_REFERENCES = """
+select distinct conrelid::bigint as from_id, confrelid::bigint as to_id from pg_constraint
+where contype = 'f' and conrelid <> confrelid and conrelid::bigint = any(:tables) and confrelid::bigint = any(:tables)
+"""
+
 
 _SEGMENT_BYTES = 32 * 1024 * 1024
 

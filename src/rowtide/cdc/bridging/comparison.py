@@ -20,7 +20,7 @@ from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.log.postgres.bridging import XID, BridgeHead
+from rowtide.log.postgres.restarting import XID, BridgeHead
 
 _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)

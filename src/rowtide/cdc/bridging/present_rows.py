@@ -18,8 +18,7 @@ from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
 from rowtide.copying.chunk_statements import CopyForm, copying, locking_name
 from rowtide.copying.chunks import cut
 from rowtide.copying.errors import CopiedTableUnreadable
-from rowtide.copying.owned_tables import find_reader, with_reader
-from rowtide.copying.present_tables import find_present
+from rowtide.copying.present_tables import find_present, find_reader, with_reader
 from rowtide.copying.source import naming
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_by_id

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
-from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.capture.planning import (
     CyclePlan,
+    InstanceLifetime,
     find_too_large,
     is_heartbeat_due,
     last_gap,
@@ -49,7 +49,7 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.rows.row_sizes import find_most_row_bytes
+from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
@@ -57,7 +57,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import Widened
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.lake import tables
-from rowtide.lake.compaction import Compacted, compact
+from rowtide.lake.table_upkeep import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.object_urls import is_object_url

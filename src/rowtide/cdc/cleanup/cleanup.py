@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
-from rowtide.cdc.cleanup.marks import Marks
+from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
@@ -35,7 +34,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.delta.writing.deletion import Below
-from rowtide.lake.deletion import delete_rows, vacuum
+from rowtide.lake.table_upkeep import delete_rows, vacuum
 
 READER_GRACE_S = 10.0
 """From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by

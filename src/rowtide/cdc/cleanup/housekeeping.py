@@ -25,7 +25,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.deletion import vacuum
+from rowtide.lake.table_upkeep import vacuum
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance

@@ -24,7 +24,7 @@ from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.queries.as_of.bag_visibility import Counted, find_counted
+from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.errors import TypesDiffer
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
@@ -35,7 +35,7 @@ from rowtide.cdc.recorded_snapshots import (
     find_base,
     read_snapshots,
 )
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile, Metadata

@@ -5,6 +5,8 @@
             merge(window.net_changes(instance))
 
 Windows chain: each begins behind the last one that was acknowledged, without gap or overlap.
+
+Windows of named consumers: where a consumer's next one begins in each of its instances.
 """
 
 from __future__ import annotations
@@ -22,13 +24,19 @@ from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
-from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.definitions import READER, read_source
-from rowtide.cdc.errors.consuming import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
+from rowtide.cdc.errors.consuming import (
+    AcknowledgementDenied,
+    AcknowledgementRefused,
+    ConsumedInstanceEnded,
+    ConsumerContended,
+    ConsumerPassed,
+)
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_changes import Changes
@@ -40,6 +48,41 @@ from rowtide.databases.postgres.quoting import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def find_starts(consumer: Consumer, recorded: Mapping[str, RecordedInstance]) -> dict[str, CommitLsn]:
+    """Return the first LSN of the next window, by the instances that capture has read.
+
+    It is after the acknowledged LSN; for an instance that began later, its low endpoint; before the first
+    acknowledgement, the low endpoint of each. Raises `ConsumerPassed`, `ConsumedInstanceEnded`.
+    """
+    starts = {}
+    for consumed in consumer.instances:
+        if not consumed.is_enabled:
+            raise ConsumedInstanceEnded(consumer.name, consumed.name)
+        found = recorded.get(consumed.name)
+        if found is not None and found.instance.member_id == consumed.member_id:
+            starts[consumed.name] = _find_start(consumer, found)
+    return starts
+
+
+def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
+    """Return an instance's first LSN; a higher low endpoint was moved there by a cleanup or a gap."""
+    if consumer.acknowledged_lsn is None:
+        return recorded.lsn
+    start = consumer.acknowledged_lsn.increment()
+    is_whole = recorded.state == ENABLED and (recorded.lsn <= start or recorded.note is None)
+    if not is_whole:
+        raise ConsumerPassed(
+            consumer=consumer.name,
+            acknowledged=str(consumer.acknowledged_lsn),
+            instance=recorded.instance.capture_instance,
+            low=str(recorded.lsn),
+            before=str(recorded.lsn.decrement()),
+            reason=recorded.note or "capture has yet to go on behind a gap",
+        )
+    return max(start, recorded.lsn)
+
 
 _IDLE_NOTE = timedelta(minutes=1)
 """An empty window is recorded at most this often: it shows that the consumer is not behind, and is a write in the

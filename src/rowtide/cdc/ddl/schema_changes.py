@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.cdc.ddl.widenings import only_widens
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
@@ -19,7 +18,27 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.types import codes
-from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.databases.postgres.types.widening import is_wider_number
+from rowtide.log.announcements import Alteration, AlteredColumn
+
+_WIDER_BY_DATABASE = {"postgres": is_wider_number}
+
+
+def only_widens(before: Instance, after: Instance, alteration: Alteration) -> bool:
+    """Return whether a statement that rewrote an instance's table left the value of every captured column as it was.
+
+    Where the server casts by itself, from one type of numbers to a wider one, every value keeps its meaning.
+    """
+    pairs = zip(before.columns, after.columns, strict=True)
+    return alteration.casts_alone and all(_is_as_it_was(before, old, new) for old, new in pairs)
+
+
+def _is_as_it_was(instance: Instance, old: CapturedColumn, new: CapturedColumn) -> bool:
+    if (old.type_code, old.type_modifier) == (new.type_code, new.type_modifier):
+        return True
+    is_wider = _WIDER_BY_DATABASE[instance.database_kind]
+    return is_wider((old.type_code, old.value_type_text), (new.type_code, new.value_type_text))
+
 
 _TYPES_BY_CODE = {"postgres": codes.describe_code}
 

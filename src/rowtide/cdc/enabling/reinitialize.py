@@ -1,19 +1,26 @@
-"""Continues after a gap: opens the log's next epoch, with the gap recorded.
-
-What committed between the old position and the new slot's start is lost to the change tables. It is never skipped
-silently: every instance's low endpoint moves after the gap.
-"""
+"""Continues after a gap of the log, or with a database that was moved for good, in the log's next epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, select, update
 
-from rowtide.cdc.definitions import EnabledTable, are_made, list_catalogue, list_enabled, read_source
+from rowtide.cdc.definitions import (
+    FEATURE,
+    EnabledTable,
+    are_made,
+    captured_columns,
+    change_tables,
+    index_columns,
+    list_catalogue,
+    list_enabled,
+    read_source,
+)
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import register_reader, require_alone
+from rowtide.cdc.enabling.table_rules import reconsider_steps
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import read_publication
 from rowtide.core.lsn import Position, format_log_position
@@ -24,6 +31,7 @@ from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import find_own_manifest, open_own_manifest, require_timeline
@@ -106,3 +114,37 @@ def _announce_again(alterations: Alterations, source: SourceDefinition, enabled:
         return postgres.plan_announce_again(connection, source, enabled)
 
     run_membership_change(alterations, table, plan)
+
+
+def list_names(connection: Connection) -> tuple[str, ...]:
+    """Return the names of all instances, oldest first; none if capture is not enabled."""
+    return tuple(enabled.capture_instance for enabled in list_enabled(connection)) if are_made(connection) else ()
+
+
+def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
+    """Return the statements that record the present oids of tables and numbers of columns."""
+    ours = [member for member in rebound if member.feature == FEATURE]
+    return [*(step for member in ours for step in _rebind(connection, member)), *reconsider_steps(connection)]
+
+
+def announce_again(alterations: Alterations, source: SourceDefinition) -> None:
+    """Announce all instances again, each in a transaction."""
+    announce_instances(alterations, source)
+
+
+def _rebind(connection: Connection, member: Rebound) -> Iterator[Executable]:
+    yield (
+        update(change_tables)
+        .where(change_tables.c.member_id == member.member_id)
+        .values(source_object_id=member.source_id)
+    )
+    columns = member.table.columns if member.table is not None else ()
+    numbers = {column.name: column.number for column in columns}
+    for table, ordinal in ((captured_columns, "column_ordinal"), (index_columns, "index_ordinal")):
+        rows = (select(table).join(change_tables, change_tables.c.object_id == table.c.object_id)).where(
+            change_tables.c.member_id == member.member_id
+        )
+        for row in connection.execute(rows):
+            name = member.column_names.get(row.column_id, row.column_name)
+            place = (table.c.object_id == row.object_id, table.c[ordinal] == getattr(row, ordinal))
+            yield update(table).where(*place).values(column_id=numbers.get(name, NOWHERE))

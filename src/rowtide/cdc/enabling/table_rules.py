@@ -16,8 +16,7 @@ from rowtide.cdc.definitions import SCHEMA, read_source, require_complete, ruled
 from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.joining_triggers import Joining
 from rowtide.cdc.enabling.requests import InstanceRequest
-from rowtide.cdc.enabling.table_patterns import TablePattern, as_expression, is_pattern, parse_pattern
-from rowtide.cdc.enabling.table_sets import TableSet
+from rowtide.cdc.enabling.table_sets import TablePattern, TableSet, as_expression, is_pattern, parse_pattern
 from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.formats import Format

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.following.json_images import (
+from rowtide.cdc.following.row_events import (
+    Origin,
+    RowEvents,
     Texts,
     constant,
     list_absent,
+    lsn_texts,
     make_images,
     make_object,
     make_partial_images,
     take,
 )
-from rowtide.cdc.following.row_events import Origin, RowEvents, lsn_texts
-from rowtide.cdc.lake_readers.json_texts import as_json, quoted
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.presentation import PresentedColumn
+from rowtide.cdc.lake_readers.presentation import PresentedColumn, as_json, quoted
 from rowtide.cdc.lake_readers.value_texts import kernels
-from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
 from rowtide.core.lsn import EPOCH_SHIFT
 
 EVENT, EVENT_ID = "event", "id"

@@ -10,8 +10,7 @@ from typing import Protocol
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.consumers.consumers import Consumer, find_consumer
-from rowtide.cdc.consumers.consuming import acknowledge_from, is_worth_noting
-from rowtide.cdc.consumers.windows import find_starts
+from rowtide.cdc.consumers.consuming import acknowledge_from, find_starts, is_worth_noting
 from rowtide.cdc.errors.consuming import ConsumerContended, NotOfConsumer
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.lake_readers.lake import Lake

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.rows.operations import INSERT
+from rowtide.cdc.rows.change_columns import INSERT
 from rowtide.core.lsn import CommitLsn
 
 _LSN, _SEQVAL, _OPERATION = ORDER

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.errors.querying import QueryFailed
-from rowtide.cdc.rows.operations import DELETE, INSERT
+from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:

@@ -7,21 +7,19 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges, as_united, united_schema
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
-from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite
 from rowtide.cdc.queries.windows import Asked, Window, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.change_columns import shown_columns
-from rowtide.cdc.rows.operations import ROW_FILTERS
+from rowtide.cdc.rows.change_columns import ROW_FILTERS, shown_columns
 from rowtide.core.lsn import CommitLsn
 
 

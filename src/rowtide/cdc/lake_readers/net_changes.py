@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.bits import Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.completions import Completions, FindsValues
 from rowtide.cdc.lake_readers.grouping import Group, group_rows
@@ -27,11 +28,10 @@ from rowtide.cdc.lake_readers.last_rows import (
     fillable_ordinals,
 )
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.packed_bits import Bits
 from rowtide.cdc.queries.net_changes import MERGE, WITH_MASK, WITH_MERGE, net_columns
 from rowtide.cdc.queries.windows import Window
-from rowtide.cdc.rows.masks import as_binary
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.rows.exact_values import as_binary
 from rowtide.core.mask import mask_length
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 

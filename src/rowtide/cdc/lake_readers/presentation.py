@@ -1,4 +1,7 @@
-"""Change rows for programs outside Arrow: exact text where numbers or times would not be exact."""
+"""Change rows for programs outside Arrow: exact text where numbers or times would not be exact.
+
+Presented values as JSON, by the column.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ import pyarrow.parquet as pq
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
-from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
-from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
+from rowtide.cdc.lake_readers.value_texts import EXACT, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
 from rowtide.delta.data_files import CALENDAR
 
@@ -154,3 +156,34 @@ def _find_endless(values: Any) -> Any:
     """Return which numbers are infinite or none, which JSON lacks; None if all are finite."""
     is_endless = kernels.fill_null(kernels.invert(kernels.is_finite(values)), False)  # noqa: FBT003 - Arrow's own order
     return is_endless if kernels.any(is_endless).as_py() else None
+
+
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def as_json(column: PresentedColumn) -> Any:
+    """Return a column's values as JSON: numbers and flags as they are, other values quoted, `null` where it is null."""
+    texts = column.texts
+    if column.kind is Kind.TEXT:
+        texts = quoted(texts)
+    elif column.is_text is not None:
+        texts = kernels.if_else(column.is_text, quoted(texts), texts)
+    return kernels.fill_null(texts, "null")
+
+
+def quoted(texts: Any) -> Any:
+    """Return texts as JSON strings; null stays null."""
+    escaped = kernels.fill_null(kernels.match_substring_regex(texts, _ESCAPED), False)  # noqa: FBT003
+    found = kernels.binary_join_element_wise('"', texts, '"', "")
+    if not kernels.any(escaped).as_py():
+        return found
+    odd = [json.dumps(text, ensure_ascii=False) for text in texts.filter(escaped).to_pylist()]
+    return kernels.replace_with_mask(found, escaped, pa.array(odd, pa.string()))
+
+
+def joined(texts: Any) -> str:
+    """Return texts, none of them null, one after the other: they are so in memory."""
+    _, offsets, data = texts.buffers()
+    ends = memoryview(offsets).cast("i")
+    begin, end = ends[texts.offset], ends[texts.offset + len(texts)]
+    return str(memoryview(data)[begin:end], "utf-8") if data is not None else ""

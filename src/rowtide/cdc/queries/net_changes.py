@@ -15,8 +15,7 @@ from enum import Enum
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
-from rowtide.cdc.rows.change_columns import change_columns, column_type
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.mask import mask_length
 from rowtide.lake.sql_text import quote
 

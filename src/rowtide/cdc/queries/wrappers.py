@@ -12,7 +12,7 @@ from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
 from rowtide.cdc.queries.net_changes import MERGE, NET_ROW_FILTERS, Truncates, net_select
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.lake.sql_text import quote
 
 _OPERATIONS = {DELETE: "D", INSERT: "I", UPDATE_BEFORE: "UO", UPDATE_AFTER: "UN", MERGE: "M", TRUNCATE: "T"}

@@ -1,7 +1,11 @@
-"""The columns of a change table. Pure."""
+"""The columns of a change table.
+
+`__$operation` in change tables, and which operations queries for all changes return.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowtide.cdc.instances import CapturedColumn, Instance
@@ -46,3 +50,13 @@ def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
 def lake_type(instance: Instance, type_text: str) -> LakeType:
     """Return the type in the lake of a type of an instance's database."""
     return _LAKE_TYPES[instance.database_kind](type_text)
+
+
+DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE = 1, 2, 3, 4, 6
+"""SQL Server's, and 6, a truncate, which SQL Server refuses."""
+
+ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
+    "all": (DELETE, INSERT, UPDATE_AFTER, TRUNCATE),
+    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
+}
+"""Row filter options of all changes, and the operations that they return."""

@@ -1,13 +1,17 @@
-"""Converts log records into rows of change tables, in Arrow. Pure.
+"""Converts log records into rows of change tables, in Arrow.
 
 An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it;
 a truncate is one row, 6, without values.
+
+How large a row may be that is converted.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +19,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.change_columns import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    change_columns,
+    column_type,
+)
 from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places
-from rowtide.cdc.rows.exact_values import ExactValues
-from rowtide.cdc.rows.masks import Masks, as_binary, empty_masks, full_masks, set_bits
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.exact_values import ExactValues, Masks, as_binary, empty_masks, full_masks, set_bits
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
@@ -200,3 +210,19 @@ def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape
         columns.append(typed_values(texts, lake_type))
         exact.add(ordinal, texts, columns[-1])
     return [*columns, exact.as_maps()]
+
+
+ROW_COPIES = 10
+"""How often a large row is in memory while it is converted; measured."""
+_MOST_TEXT = 2**31 - 2**20
+"""Texts of both images of a row are joined, and Arrow's offsets end at 2 GiB."""
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def find_most_row_bytes() -> int:
+    """Return the size, in bytes of text, up to which half of this machine's memory is enough to convert a row."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for place in map(Path, _MEMORY_LIMITS):
+        said = place.read_text().strip() if place.is_file() else ""
+        limits += [int(said)] if said.isdigit() else []
+    return min(_MOST_TEXT, min(limits) // 2 // ROW_COPIES)

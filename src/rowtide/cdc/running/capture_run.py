@@ -47,9 +47,8 @@ from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log, mark_target
-from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.ownership import open_own_manifest

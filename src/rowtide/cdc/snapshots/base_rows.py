@@ -11,17 +11,16 @@ import pyarrow.csv as pa_csv
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.recorded_snapshots import SEQVAL
-from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.change_columns import INSERT, change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES
 from rowtide.cdc.rows.exact_values import ExactValues
-from rowtide.cdc.rows.operations import INSERT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
 from rowtide.databases.lake_values.casting import Column, Texts, kernels, where
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
+from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
 
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())
 """Types of which the reader of CSV takes exactly the texts that the server writes."""

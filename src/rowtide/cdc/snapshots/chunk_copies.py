@@ -17,11 +17,10 @@ from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.rows.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.snapshots.base_rows import BaseRows
-from rowtide.copying.chunks import Chunk, cut
+from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
-from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType
 from rowtide.delta.actions import AddFile

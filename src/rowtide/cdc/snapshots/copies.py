@@ -1,4 +1,4 @@
-"""The copy of one table that a runner works on: its chunks, its rate, and how much is done."""
+"""The copy of one table that a runner works on: its chunks, how many at once and how fast, and how much is done."""
 
 from __future__ import annotations
 
@@ -13,12 +13,63 @@ from dataclasses import dataclass, field
 from rowtide.agents.loop import pauses_s
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot
+from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import ChunkReport, CopiedSoFar
 from rowtide.cdc.snapshots.progress import SnapshotProgress
-from rowtide.cdc.snapshots.throttle import Throttle
+from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
+
+_LONGEST_WAIT_S = 0.5
+_PIECE_S = 0.25
+
+
+class CopyInterrupted(Exception):
+    """The present chunk is left as it is: its rows count for nothing, and are copied again."""
+
+
+class Throttle:
+    """The rate of one snapshot, shared by the threads that copy it; set by the runner of snapshots."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._rows_per_second: int | None = None
+        self._free_at = 0.0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether chunks are to be left."""
+        return self._stopped.is_set()
+
+    def set(self, rows_per_second: int | None, *, is_stopped: bool) -> None:
+        """Set the limit, None for none, and whether chunks are to be left."""
+        self._rows_per_second = rows_per_second
+        if is_stopped:
+            self._stopped.set()
+        else:
+            self._stopped.clear()
+
+    def divide(self, rows: int) -> Iterator[int]:
+        """Yield rows in pieces, each of which takes a moment at the rate."""
+        while rows > 0:
+            rate = self._rows_per_second
+            piece = rows if rate is None else min(rows, max(1, int(rate * _PIECE_S)))
+            yield piece
+            rows -= piece
+
+    def take(self, rows: int) -> None:
+        """Wait as long as so many rows take at the rate. Raises `CopyInterrupted`."""
+        with self._lock:
+            now = time.monotonic()
+            rate = self._rows_per_second
+            self._free_at = ends = max(self._free_at, now) + rows / rate if rate else now
+        while (wait_s := ends - time.monotonic()) > 0 and self._rows_per_second is not None:
+            if self._stopped.wait(min(wait_s, _LONGEST_WAIT_S)):
+                break
+        if self._stopped.is_set():
+            raise CopyInterrupted
 
 
 @dataclass(slots=True)
@@ -114,3 +165,44 @@ class TableCopy:
             rate,
             self.message,
         )
+
+
+WORKERS = 2
+LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
+"""Of a table, as the server stores it: so much is repeated after a kill."""
+CHUNKS_PER_WORKER = 8
+"""Of a table that allows it: the last ones end at about the same time."""
+CHUNK_S = 10
+"""At a limited rate, a chunk takes about so long: a transaction snapshot that lives long holds back vacuum."""
+LOCK_TIMEOUT_S = 2
+"""A thread that waits for a lock does not notice that it is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLimits:
+    """How tables are divided, by default by their sizes, how many chunks are copied at once, and how large a row is
+    copied whole (0: as memory allows).
+    """
+
+    chunk_bytes: int | None = None
+    workers: int = WORKERS
+    row_bytes: int = 0
+
+    @property
+    def most_row_bytes(self) -> int:
+        """Return the size, in bytes of text, up to which a row is copied whole."""
+        return self.row_bytes or find_most_row_bytes()
+
+    def choose_chunk_bytes(self, present: PresentTable, rows_per_second: int | None) -> int:
+        """Return the size of a table's chunks at a rate."""
+        usual = self.chunk_bytes
+        if usual is None:
+            even = present.size // (self.workers * CHUNKS_PER_WORKER)
+            usual = min(max(even, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES)
+        if rows_per_second is None or not present.rows:
+            return usual
+        row_bytes = max(present.size // present.rows, 1)
+        return max(min(usual, row_bytes * rows_per_second * CHUNK_S), row_bytes)
+
+
+USUAL_LIMITS = CopyLimits()

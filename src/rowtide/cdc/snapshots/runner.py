@@ -40,15 +40,12 @@ from rowtide.cdc.snapshots.chunk_copies import (
     find_copied,
     remove_void,
 )
-from rowtide.cdc.snapshots.copies import TableCopy
-from rowtide.cdc.snapshots.endings import SnapshotEndings
+from rowtide.cdc.snapshots.copies import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyInterrupted, CopyLimits, TableCopy
 from rowtide.cdc.snapshots.errors import CopyBroken
-from rowtide.cdc.snapshots.limits import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyLimits
-from rowtide.cdc.snapshots.planning import Beginning, SnapshotPlanner, describe, find_last
+from rowtide.cdc.snapshots.planning import Beginning, SnapshotEndings, SnapshotPlanner, describe, find_last
 from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.request_reports import RequestReports
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
-from rowtide.cdc.snapshots.throttle import CopyInterrupted
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.refused_rows import RowRefused
 from rowtide.copying.source import PostgresCopySource

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.windows import choose_option
-from rowtide.cdc.rows.operations import ROW_FILTERS
+from rowtide.cdc.rows.change_columns import ROW_FILTERS
 from rowtide.cdc.spark_source.errors import SourceOptionInvalid
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.paths import absolute_lake

@@ -1,25 +1,27 @@
-"""What rows of the source look like: the columns of one instance, of a table's instances, or values as JSON. Pure."""
+"""What rows of the source look like: the columns of one instance, of a table's instances, or values as JSON.
+
+Slices of change tables: what a Spark task reads of them, and reading it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.following.json_images import make_partial_images
-from rowtide.cdc.following.row_events import RowValues, find_absent
+from rowtide.cdc.following.row_events import RowValues, find_absent, make_partial_images
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.json_texts import as_json
-from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.presentation import pieces, present_values
-from rowtide.cdc.lake_readers.table_changes import as_united
+from rowtide.cdc.lake_readers.arrow_changes import as_united
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
+from rowtide.cdc.lake_readers.ordering import ORDER, Source, gather, merge
+from rowtide.cdc.lake_readers.presentation import as_json, pieces, present_values
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN, unite
-from rowtide.cdc.rows.change_columns import shown_columns
-from rowtide.cdc.rows.operations import TRUNCATE
+from rowtide.cdc.rows.change_columns import TRUNCATE, shown_columns
 from rowtide.cdc.spark_source.errors import StreamColumnsChanged
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
@@ -125,3 +127,53 @@ def _as_objects(rows: pa.RecordBatch, instance: Instance) -> Any:
     objects = make_partial_images([column.name for column in columns], [as_json(column) for column in columns], values)
     is_truncate = pa.array(np.asarray(rows.column(ORDER[2]).to_numpy() == TRUNCATE))
     return kernels.if_else(is_truncate, pa.scalar(None, pa.string()), objects)
+
+
+_TASK_BYTES = 32 * 1024 * 1024
+"""So much of files is read by a task: some seconds' work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some files of an instance's change table, and the rows that are read of them."""
+
+    instance: Instance
+    table: ChangeTable
+    part: Part
+
+    def read(self, shape: Shape) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order. Raises as `ChangeTable.stream`."""
+        columns = [name for name, _ in shown_columns(self.instance)]
+        return (shape.present(rows, self.instance) for rows in self.table.stream(self.part, columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is read: slices by task, and what their rows look like."""
+
+    shape: Shape
+    tasks: list[tuple[Slice, ...]]
+
+
+def cut(slices: Iterable[Slice]) -> list[tuple[Slice, ...]]:
+    """Divide slices into the tasks that read them: a large one among several, small ones together."""
+    tasks: list[tuple[Slice, ...]] = []
+    held: list[Slice] = []
+    held_bytes = 0
+    for whole in slices:
+        for table, size in whole.table.cut(whole.part, _TASK_BYTES):
+            if held and held_bytes + size > _TASK_BYTES:
+                tasks.append(tuple(held))
+                held, held_bytes = [], 0
+            held.append(Slice(whole.instance, table, whole.part))
+            held_bytes += size
+    return [*tasks, tuple(held)] if held else tasks
+
+
+def read_slices(slices: Iterable[Slice], shape: Shape) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's slices in one order over all of them, in batches of some megabytes."""
+    schema = arrow_schema(shape.columns)
+    sources = [Source(one.part.low.value, one.part.high.value, partial(one.read, shape)) for one in slices]
+    for rows in gather(merge(sources)):
+        columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

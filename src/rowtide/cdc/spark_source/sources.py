@@ -17,12 +17,10 @@ from pyspark.sql.types import StructType
 
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cdc.spark_source.batches import ChangeBatch
-from rowtide.cdc.spark_source.offsets import parse_offset
 from rowtide.cdc.spark_source.options import SourceOptions, parse_options
-from rowtide.cdc.spark_source.shapes import Columns, Shape
-from rowtide.cdc.spark_source.slices import Planned, Slice, read_slices
-from rowtide.cdc.spark_source.streams import ChangeStream
+from rowtide.cdc.spark_source.shapes import Columns, Planned, Shape, Slice, read_slices
+from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
+from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.column_types import schema_text
 from rowtide.storage.object_urls import VARIABLES

@@ -23,9 +23,8 @@ from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.formats import Format
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.postgres.backlog import Backlog, read_backlog
+from rowtide.log.postgres.backlog import Backlog, describe_reading, read_backlog, seconds_between
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.status import describe_reading, seconds_between
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.ownership import open_own_manifest

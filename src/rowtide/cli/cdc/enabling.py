@@ -140,7 +140,7 @@ def enable_table(
 
 def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
     """Return whether a single table is named: by its name, without anything else."""
-    from rowtide.cdc.enabling.table_patterns import is_pattern
+    from rowtide.cdc.enabling.table_sets import is_pattern
 
     return len(patterns) == 1 and not excluding and not is_pattern(patterns[0])
 

@@ -140,15 +140,14 @@ def _open_position(db: str, instances: list[str], consumer: str | None, start: s
 
 
 def _open_output(out: Path | None, file_mb: int, file_seconds: int) -> Sink:
-    from rowtide.cdc.following.files import Filing, Rotation
-    from rowtide.cdc.following.sinks import Printing
+    from rowtide.cdc.following.sinks import Filing, Printing, Rotation
 
     return Filing(out, Rotation(file_mb * _MEGABYTE, file_seconds)) if out is not None else Printing(sys.stdout)
 
 
 def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, stop: threading.Event) -> Sink:
     from rowtide.cdc.following.formats import EventFormat
-    from rowtide.cdc.following.posting import Posting, Receiver
+    from rowtide.cdc.following.sinks import Posting, Receiver
 
     return Posting(Receiver(url, headers), EventFormat(form), stop, _print_retry)
 

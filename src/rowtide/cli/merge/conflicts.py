@@ -41,7 +41,7 @@ def conflicts(
     """
     listed = connect(db).merge.list_conflicts(publication, article)
 
-    from rowtide.merge.conflicts.listing import KeptConflict
+    from rowtide.merge.conflicts.records import KeptConflict
 
     print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=_ROWS)
 

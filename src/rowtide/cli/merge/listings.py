@@ -58,7 +58,7 @@ def identity_ranges(db: AnyDb, publication: SomePublication = None, form: Listin
     """
     listed = connect(db).merge.list_identity_ranges(publication)
 
-    from rowtide.merge.inspection.identity_ranges import MergeIdentityRange
+    from rowtide.merge.inspection.listings import MergeIdentityRange
 
     print_listed(MergeIdentityRange, listed, form)
 

@@ -64,7 +64,7 @@ def history(
     """List past synchronisations by article, newest first (SQL Server: MSmerge_sessions)."""
     listed = connect(db).merge.list_history(publication)
 
-    from rowtide.merge.inspection.sessions import MergeSession
+    from rowtide.merge.inspection.listings import MergeSession
 
     print_listed(MergeSession, listed, form, _MERGE_SESSION, wide=wide)
 

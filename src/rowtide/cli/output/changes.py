@@ -9,8 +9,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_readers.json_texts import as_json, joined
-from rowtide.cdc.lake_readers.presentation import Kind, PresentedChanges, PresentedColumn, rows_of
+from rowtide.cdc.lake_readers.presentation import Kind, PresentedChanges, PresentedColumn, as_json, joined, rows_of
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cli.output.rows import Format, print_rows, width_of
 from rowtide.cli.output.tables import SAMPLE, Layout, Show, lay_out, write_table

@@ -18,8 +18,8 @@ from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions, DeleteExtra, RowRepair, RowValidation
 
 if TYPE_CHECKING:
+    from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
-    from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.repairing import Repair
 
 
@@ -117,7 +117,7 @@ def validate(
         listed = replication.validate(watched)
 
     from rowtide.replication.errors.comparing import ValidationFailed
-    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
+    from rowtide.replication.inspection.comparing import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     for row in listed:

@@ -12,8 +12,8 @@ from rowtide.cli.output.rows import Format, notes, print_child_tables, print_lis
 from rowtide.cli.output.statements import printed
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import NewArticle
-from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.sync_types import PublicationName
 
@@ -132,7 +132,7 @@ def add_schema(
     triggers are left out: subscribers' tables get no triggers.
     """
     from rowtide.replication.errors.publishing import ArticlesNotAdded
-    from rowtide.replication.publishing.whole_schemas import FAILED, AddedArticle
+    from rowtide.replication.publishing.schema_articles import FAILED, AddedArticle
 
     with notes.status("Publishing ..."):
         added = list(connect(db).replication.add_schema(publication, schema, excluding=excluding or ()))

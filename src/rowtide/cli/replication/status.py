@@ -160,7 +160,7 @@ def conflicts(
     """
     listed = connect(db).replication.list_conflicts(publication, subscriber)
 
-    from rowtide.replication.targets.kept_conflicts import KeptConflict
+    from rowtide.replication.targets.subscriber_kind import KeptConflict
 
     rows = ("old_row", "new_row", "present_rows", "present_times")
     print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=rows)

@@ -75,7 +75,7 @@ def sync_sequences(
     """
     moved = connect(db).replication.sync_sequences(publication, subscriber)
 
-    from rowtide.replication.targets.sequences import SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import SyncedSequence
 
     print_listed(SyncedSequence, moved, form, _SYNCED_SEQUENCE)
 
@@ -160,7 +160,7 @@ def recover(
 
     Each batch is committed or rolled back as a whole. An agent does the same when it starts.
     """
-    from rowtide.replication.subscribing.recovering import recover
+    from rowtide.replication.subscribing.pausing import recover
 
     recovered = recover(subscriber)
     for transaction in recovered:

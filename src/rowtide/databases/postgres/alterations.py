@@ -1,6 +1,8 @@
 """Alter tables in use: in short transactions, with slow steps outside of them.
 
 A rehearsal runs the same actions and rolls them back; a dry run prints its statements.
+
+Build indexes concurrently.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from functools import lru_cache, partial
 from typing import Any, Protocol, Self, TypeVar
 
 import psycopg
-from sqlalchemy import Connection, Engine, Executable, MetaData, create_mock_engine, inspect
+from sqlalchemy import Connection, Engine, Executable, MetaData, create_mock_engine, inspect, text
 from sqlalchemy.schema import ExecutableDDLElement
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import limit_wait, retry_locked
-from rowtide.databases.postgres.quoting import statement
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.source_table import SourceTable, TableKind
 
 Result = TypeVar("Result")
 Action = Callable[[Connection], Result]
@@ -248,3 +251,28 @@ def _session_of(connection: Connection) -> psycopg.Connection[Any]:
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)
     return session
+
+
+def build_index(
+    alterations: Alterations, table: SourceTable, index: tuple[str, str], definition: str, *, is_unique: bool = False
+) -> None:
+    """Build an index on a table or one of its metadata tables if it does not exist; rebuild an invalid one.
+
+    `index` is its schema and name; `definition` starts with `on`. A partitioned table is locked during the build:
+    PostgreSQL cannot build its indexes concurrently.
+    """
+    validity = alterations.run(table.qualified_name, lambda connection: is_valid(connection, index))
+    beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
+    if validity is False:
+        alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
+    if not validity:
+        kind = "unique index" if is_unique else "index"
+        alterations.tell(f"Building an index of {table.qualified_name} ...")
+        alterations.run_alone(statement(f"create {kind} {beside}{quote(index[1])} {definition}"))
+
+
+def is_valid(connection: Connection, index: tuple[str, str]) -> bool | None:
+    """Return whether an index is valid; None if it does not exist."""
+    asked = text("select indisvalid from pg_index where indexrelid = to_regclass(:name)")
+    found = connection.execute(asked, {"name": quote_qualified(*index)}).scalar()
+    return None if found is None else bool(found)

@@ -16,13 +16,12 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.search_path import PATH
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
-from rowtide.databases.urls import DatabaseUrl, parse_url
+from rowtide.databases.urls import DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.alterations import Alterations, Around
+from rowtide.databases.postgres.alterations import Alterations, Around, build_index
 from rowtide.databases.postgres.catalogue import read_table
-from rowtide.databases.postgres.indexes import build_index
 from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.postgres.search_path import OWN_PATH

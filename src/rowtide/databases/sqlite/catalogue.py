@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, replace
 
-from rowtide.databases.sqlite.index_text import IndexText, parse_index
+from rowtide.databases.sqlite.ddl_text import IndexText, parse_index
 from rowtide.databases.sqlite.quoting import quote
 
 _EXPRESSION = -2

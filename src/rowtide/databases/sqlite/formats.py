@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
-from rowtide.core.formats import Format, StoredFormat
-from rowtide.core.upgrades import PresentStore
+from rowtide.core.formats import Format, PresentStore, StoredFormat
 from rowtide.databases.format_views import format_row, parse_definition
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of

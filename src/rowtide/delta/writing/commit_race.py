@@ -2,11 +2,14 @@
 
 The loser reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
 changes (`changes`) race alike.
+
+The lakes whose lease this process has, each with its number: commits to tables with a higher one are refused.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,14 +17,45 @@ from typing import Any, TypeAlias
 from rowtide.core.failpoints import failpoint
 from rowtide.delta import formats
 from rowtide.delta.actions import format_commit
-from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
+from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
-from rowtide.delta.log_files import LOG, LogFiles, commit_path
-from rowtide.delta.replay import read_commit
+from rowtide.delta.replay import LOG, LogFiles, commit_path, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
-from rowtide.delta.writing.held_lakes import require_fence, require_unfenced
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing
+
+FENCE = "rowtide.lease"
+"""The application of Delta's `txn` actions that have a holder's number as their version."""
+
+_numbers: dict[str, int] = {}
+_unfenced: dict[str, frozenset[str]] = {}
+_changing = threading.Lock()
+
+
+def hold(lake: str, number: int, unfenced: Iterable[str] = ()) -> None:
+    """Note that this process has taken the lease of a lake.
+
+    It commits nothing to the tables with the paths `unfenced`, until it takes the lease again: a former holder may.
+    """
+    with _changing:
+        _numbers[lake.rstrip("/")] = number
+        _unfenced[lake.rstrip("/")] = frozenset(unfenced)
+
+
+def require_fence(location: Location) -> None:
+    """Raise `LakeReadFailed` if a table could not be fenced when this process took its lake, but can be read now."""
+    if any(location.path in paths for paths in list(_unfenced.values())):
+        raise LakeReadFailed(location.path, "it could not be read when the lake was taken, and is fenced first")
+
+
+def require_unfenced(location: Location, cycles: Mapping[str, int]) -> None:
+    """Raise `LakeFenced` if a table has a later holder's number among its versions of applications."""
+    fence = cycles.get(FENCE)
+    if fence is not None and _numbers:
+        number = next((own for lake, own in _numbers.items() if location.path.startswith(f"{lake}/")), None)
+        if number is not None and fence > number:
+            raise LakeFenced(location.path)
+
 
 log = logging.getLogger("rowtide.delta")
 

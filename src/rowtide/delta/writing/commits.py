@@ -16,7 +16,7 @@ from types import MappingProxyType
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
 from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
-from rowtide.delta.log_files import LOG, LogFiles, checkpoint_path
+from rowtide.delta.replay import LOG, LogFiles, checkpoint_path
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing.commit_race import (
@@ -27,9 +27,9 @@ from rowtide.delta.writing.commit_race import (
     load_tail,
     load_writable,
     put_commit,
+    require_unfenced,
     sum_up,
 )
-from rowtide.delta.writing.held_lakes import require_unfenced
 from rowtide.storage import freshness
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing

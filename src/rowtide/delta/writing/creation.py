@@ -11,7 +11,7 @@ from typing import Any
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import Protocol, commit_info, format_commit
 from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
-from rowtide.delta.log_files import commit_path
+from rowtide.delta.replay import commit_path
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME
 from rowtide.delta.snapshot import Location
 

@@ -15,8 +15,7 @@ from functools import partial
 from rowtide.delta.actions import commit_info
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
-from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, put_commit
-from rowtide.delta.writing.held_lakes import FENCE
+from rowtide.delta.writing.commit_race import FENCE, CommitLost, Entry, Last, put_commit
 from rowtide.storage.freshness import read_clock
 
 log = logging.getLogger("rowtide.delta")

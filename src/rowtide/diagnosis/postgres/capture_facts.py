@@ -32,10 +32,9 @@ from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
-from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.partition_truncates import NewPartition
-from rowtide.log.postgres.provenance import find_difference
+from rowtide.log.postgres.provenance import find_difference, verify_history, verify_seen_slot
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store

@@ -25,8 +25,7 @@ from rowtide.diagnosis.postgres.table_facts import TableFacts, read_table_facts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
-from rowtide.log.postgres.backlog import read_backlog
-from rowtide.log.postgres.status import describe_reading
+from rowtide.log.postgres.backlog import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     list_delivered_here,

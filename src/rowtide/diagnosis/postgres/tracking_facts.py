@@ -9,8 +9,8 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.alterations import is_valid
 from rowtide.databases.postgres.catalogue import read_tables
-from rowtide.databases.postgres.indexes import is_valid
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
@@ -21,8 +21,7 @@ from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
 from rowtide.tracking.postgres.new_partitions import find_known
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
-from rowtide.tracking.postgres.subjects import find_present, is_trackable, with_key
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, Subject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, list_tracked, read_as_made
 from rowtide.tracking.postgres.verification import GROWN, find_damage
 

@@ -18,7 +18,7 @@ from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
 from rowtide.tracking.sqlite.subjects import key_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, find_refusal, list_tracked
-from rowtide.tracking.sqlite.verification import find_loss
+from rowtide.tracking.sqlite.triggers import find_loss
 
 _TABLE = "table"
 _VIRTUAL = "virtual"

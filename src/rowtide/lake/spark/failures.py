@@ -1,14 +1,20 @@
-"""What Spark lacks, by what its errors say."""
+"""What errors of Spark and its JVM say, and what Spark lacks by them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import JarMissing, WorkerModuleMissing
 from rowtide.lake.spark.jars import DELTA, ICEBERG, USUAL_HADOOP, Library, azure_library, gcs_library, s3_library
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from py4j.protocol import Py4JJavaError
+
 
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _CLASS = re.compile(
@@ -64,3 +70,20 @@ def lack_named() -> Iterator[None]:
 
 def _missing(library: Library | None, class_name: str | None) -> JarMissing | None:
     return JarMissing(class_name or library.class_name, library.package) if library is not None else None
+
+
+def describe(error: Py4JJavaError) -> str:
+    """Return the first line of an error's message, and of its root cause if that says more.
+
+    Without Java class names.
+    """
+    said = _first_line(error.java_exception)
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    reason = _first_line(cause)
+    return said if reason in said else f"{said} ({reason})"
+
+
+def _first_line(exception: JavaObject) -> str:
+    return str(exception.getMessage() or exception.toString()).strip().splitlines()[0]

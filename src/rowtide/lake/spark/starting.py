@@ -1,25 +1,50 @@
-"""Starting an application of Spark: its settings are gathered, its JVM started, and its executors sent the package."""
+"""Starting an application of Spark: its settings are gathered, its JVM started, and its executors sent the package.
+
+The package as a zip, which executors put on Python's path: they run the driver's version, installed or not.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowtide.lake.errors import SparkNotStarted
-from rowtide.lake.java import describe
-from rowtide.lake.spark.jars import JARS, Library, find_hadoop_version, find_libraries, jar_settings
+from rowtide.lake.spark.failures import describe
+from rowtide.lake.spark.jars import JARS, Library, ResolvedJars, find_hadoop_version, find_libraries, jar_settings
 from rowtide.lake.spark.jvm import connect_submitted, interrupts_kept, is_submitted, launch_jvm, read_submitted
-from rowtide.lake.spark.resolved_jars import ResolvedJars
 from rowtide.lake.spark.settings import MASTER, USUAL_MASTER, SparkRequest, is_local, settle
-from rowtide.lake.spark.shipping import ship_package
 from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
 from rowtide.storage.object_urls import hadoop_settings
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf, SparkContext
+
+
+_PACKAGE = Path(__file__).parents[2]
+
+
+def ship_package(context: SparkContext) -> None:
+    """Give the package to an application's executors; the file is there as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="rowtide-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    context.addPyFile(str(zip_package(folder / "rowtide.zip")))
+
+
+def zip_package(file: Path) -> Path:
+    """Write the package's modules into a zip; return it."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in sorted(_PACKAGE.rglob("*.py")):
+            archive.write(module, module.relative_to(_PACKAGE.parent))
+    return file
+
 
 _PYTHON = "spark.pyspark.python"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"

@@ -21,8 +21,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
-from rowtide.log.alterations import LONGEST_STATEMENT
-from rowtide.log.announcements import Announcement
+from rowtide.log.announcements import LONGEST_STATEMENT, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 from rowtide.log.postgres import partition_truncates
 

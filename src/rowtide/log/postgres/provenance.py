@@ -1,20 +1,22 @@
-"""Checks whether this server wrote what its log store holds, and finds the log store's owner if not.
-
-A server started on a copy of another's files has the same system identifier, and on the same timeline its history does
-not differ. But it lacks what the original wrote since: rows of `rowtide.control`, which are kept from the last one that
-the log store has (see `control`), and the log itself up to the position.
-"""
+"""Checks that the server's log continues what was read: its timeline, its slot, and who wrote the log store."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, text
 
+from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.formats import FormatUnnumbered
-from rowtide.core.lsn import format_log_position
+from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
-from rowtide.databases.postgres.errors import ServerIsStandby
+from rowtide.databases.postgres.errors import ServerIsStandby, UnexpectedSqlError, translated
 from rowtide.log.announcements import ControlRow
-from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
+from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ManifestCorrupt, ServerPromoted, SlotInUse
+from rowtide.log.membership import Heartbeat
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -114,3 +116,102 @@ select not exists (select from rowtide.control where xid = cast(cast(:xid as tex
                    and xmin::text::bigint = xid::text::bigint & 4294967295)
 """
 """Rows restored from a dump prove nothing: other transactions wrote them than those that they name."""
+
+
+def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
+    """Return the server's timeline. Raises `HistoryDiverged` unless its history contains everything below the
+    position.
+    """
+    identity = stream.identify()
+    forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
+    difference = find_history_difference(identity, forks, state)
+    if difference is not None:
+        is_promoted = identity.system_identifier == state.source.system_identifier and bool(forks)
+        way = {"way": WAY_AFTER_PROMOTION} if is_promoted else {}
+        raise HistoryDiverged(difference, str(state.position), **way)
+    return identity.timeline
+
+
+def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> slot.SlotState:
+    """Verify the slot's present state, as `verify_seen_slot` does: for the log reader, whose position only it moves."""
+    return verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
+
+
+def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> slot.SlotState:
+    """Verify a slot's state; on another timeline than the one that was read, raise an error that says so.
+
+    A promoted standby, or a copy of the server, lacks the slot or has it at another position. Beside a running log
+    reader, read the slot before `state`: see `slot.require_usable`.
+    """
+    try:
+        return slot.require_usable(seen, name, state.position.log)
+    except RowtideError as error:
+        if timeline == state.source.timeline or error.remedy is not Remedy.STOP:
+            raise
+        raise ServerPromoted(timeline, state.source.timeline, error.filled_fact) from error
+
+
+def find_history_difference(
+    identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState
+) -> str | None:
+    """Return how the server's history differs from the one that was read, None if it continues it. Pure."""
+    if identity.system_identifier != state.source.system_identifier:
+        return f"system {identity.system_identifier}, not {state.source.system_identifier}"
+    if identity.flushed < state.position.log:
+        return f"its log ends at {format_log_position(identity.flushed)}"
+    if identity.timeline == state.source.timeline:
+        return None
+    ends = {fork.timeline: fork.end for fork in forks}
+    end = ends.get(state.source.timeline)
+    if end is None:
+        return f"timeline {identity.timeline} does not come from timeline {state.source.timeline}"
+    if end < state.position.log:
+        return f"timeline {state.source.timeline} ended at {format_log_position(end)}"
+    return None
+
+
+log = logging.getLogger("rowtide.log")
+
+_IN_USE = "55006"
+
+
+def find_last_stored(state: ManifestState) -> CommitLsn | None:
+    """Return the last transaction of the present epoch in the log store, None if it is not known. Pure."""
+    heartbeats = (event.commit_lsn for event in state.events if isinstance(event, Heartbeat))
+    stored = [lsn for lsn in (*(segment.last for segment in state.segments), *heartbeats) if lsn.epoch == state.epoch]
+    return max(stored, default=None)
+
+
+def verify_resent(connection: Connection, definition: SourceDefinition, confirmed: int, state: ManifestState) -> None:
+    """Verify that the server would send again what is stored and not confirmed, without moving the slot.
+
+    Raises `HistoryDiverged`, `SlotInUse`.
+    """
+    last = find_last_stored(state)
+    if last is None or last.log < confirmed:
+        return
+    asked = {
+        "slot": definition.slot,
+        "end": last.log + 1,
+        "publication": definition.publication,
+        "begin": b"B" + last.log.to_bytes(8),
+    }
+    try:
+        with translated():
+            is_sent = connection.execute(text(_IS_SENT), asked).scalar_one()
+    except UnexpectedSqlError as error:
+        if error.sqlstate == _IN_USE:
+            raise SlotInUse(definition.slot, error.reason) from error
+        # Too much for the server to hold at once, for one: nothing is known then.
+        log.warning("resent_transactions_not_verified: %s", error)
+        return
+    if not is_sent:
+        raise HistoryDiverged(f"it has no transaction at {last}, which was read", str(state.position))
+
+
+_IS_SENT = """
+select exists (
+    select from pg_logical_slot_peek_binary_changes(
+        :slot, '0/0'::pg_lsn + cast(:end as numeric), null, 'proto_version', '1', 'publication_names', :publication)
+    where substring(data from 1 for 9) = :begin)
+"""

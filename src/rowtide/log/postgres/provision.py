@@ -37,12 +37,10 @@ from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import FORMAT, SourceDefinition
 from rowtide.log.store.entries import Opened, Source
 from rowtide.log.store.location import open_store, probe_store
-from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.ownership import require_own
-from rowtide.log.store.store_format import LOG_STORE
-from rowtide.storage.bulk import delete_all
 from rowtide.storage.object_urls import is_object_url, parse_object_url
-from rowtide.storage.store import Store
+from rowtide.storage.store import Store, delete_all
 
 _LEASE_PATIENCE_S = 10.0
 _MANIFEST = "manifest/"

@@ -3,23 +3,64 @@
 The publication is always created before the slot. On PostgreSQL 18 a publication dropped under a running stream is no
 error: its changes are silently missing. Hence its oid and the oids of its tables' entries (pg_publication_rel) are
 compared with those recorded, before each range becomes durable.
+
+Reports the transaction that blocks a statement while the statement runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, text
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.connect import require_replication_right
-from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical
+from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
-from rowtide.log.postgres.waiting import reporting_blocker
+from rowtide.log.postgres.backlog import find_oldest
 from rowtide.log.source_definition import SourceDefinition
+
+log = logging.getLogger("rowtide.log")
+
+PATIENCE_S = 2.0
+"""A wait is reported after this time, and again when another transaction blocks."""
+
+
+@contextmanager
+def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Report, while the block runs, the oldest transaction that writes, if the block takes long. Calls from a
+    thread.
+    """
+    is_over = threading.Event()
+    thread = threading.Thread(target=_tell, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _tell(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
+    reported = None
+    while not is_over.wait(PATIENCE_S):
+        try:
+            with translated(), engine.connect() as connection:
+                oldest = find_oldest(connection)
+        except RowtideError as error:
+            log.warning("wait_not_reported: %s", error)
+            return
+        if oldest is not None and oldest != reported:
+            on_wait(f"waiting until this ends: {oldest}")
+            reported = oldest
+
 
 FAILOVER_SLOTS_SINCE = 17
 """The first version with slots that standbys keep a copy of."""

@@ -2,10 +2,13 @@
 
 An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease; its `lake_token`
 that of the lake lease, None if the entry's reader needs none.
+
+Entries of a manifest that two processes of one agent tell each other once they are durable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
@@ -302,3 +305,39 @@ def decode_entry(found: Any, *, is_newer: bool = False) -> Entry:
     `JsonInvalid`.
     """
     return (_NEWER_ENTRY if is_newer else _ENTRY).decode_loaded(found)
+
+
+_MOST_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWritten:
+    """An entry that is durable, by its number, and its file's content."""
+
+    number: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntryExchange:
+    """One process's side: `tell` sends an entry to the other one. Told by one thread, used by another."""
+
+    tell: Callable[[EntryWritten], None]
+    _heard: dict[int, bytes] = field(default_factory=dict)
+
+    def hear(self, entry: EntryWritten) -> None:
+        """Note an entry of the other process; the oldest are forgotten if nobody takes them."""
+        while len(self._heard) >= _MOST_KEPT:
+            self._heard.pop(next(iter(self._heard)), None)
+        self._heard[entry.number] = entry.content
+
+    def take(self, number: int) -> bytes | None:
+        """Return an entry that was heard of, once; forget those before it."""
+        for earlier in [known for known in list(self._heard) if known < number]:
+            self._heard.pop(earlier, None)
+        return self._heard.pop(number, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that was heard of and not taken."""
+        return not self._heard

@@ -20,8 +20,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_lease
 from rowtide.log.store.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.store.state import ManifestState
-from rowtide.storage.bulk import delete_all
-from rowtide.storage.store import Store
+from rowtide.storage.store import Store, delete_all
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
 """Measured in memory: a few bytes on disk may be a row of many megabytes."""

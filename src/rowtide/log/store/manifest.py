@@ -2,6 +2,8 @@
 
 `manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the
 entry of that number. Entries are deleted an hour after the second checkpoint that has them.
+
+The log store's format, which is the first thing that is read of a manifest, and of a segment.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from typing import Any
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import StoredFormat
-from rowtide.core.json_records import JsonInvalid, load_json
+from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.json_records import JsonInvalid, JsonOf, load_json
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
 from rowtide.log.store.entries import (
     KINDS,
     Entry,
+    EntryExchange,
+    EntryWritten,
     FormatRaised,
     LeaseName,
     LeaseTaken,
@@ -28,13 +32,31 @@ from rowtide.log.store.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.store.exchange import EntryExchange, EntryWritten
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
-from rowtide.log.store.store_format import LOG_STORE, find_format
-from rowtide.storage.bulk import delete_all, get_all
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
-from rowtide.storage.store import Missing, Store
+from rowtide.storage.store import Missing, Store, delete_all, get_all
+
+LOG_STORE = Format("log store")
+
+_FORMAT = JsonOf[StoredFormat](StoredFormat)
+
+
+def find_format(found: Any) -> StoredFormat | None:
+    """Return the format that the JSON of an entry or of a checkpoint records, None if it records none.
+
+    Raises `JsonInvalid`.
+    """
+    if type(found) is not dict:
+        raise JsonInvalid("an object")
+    recorded = found.get("format")
+    if recorded is None:
+        return None
+    try:
+        return _FORMAT.decode_loaded(recorded)
+    except (JsonInvalid, ValueError) as error:
+        raise JsonInvalid("a format", ("format",)) from error
+
 
 ENTRIES_PER_CHECKPOINT = 100
 KEPT_FOR = timedelta(hours=1)

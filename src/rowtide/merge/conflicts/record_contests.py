@@ -14,8 +14,7 @@ from rowtide.merge.conflicts.records import ConflictType, type_of
 from rowtide.merge.conflicts.resolution import Contest, Winner, decide, weight_of, withdrawal
 from rowtide.merge.conflicts.resolvers import find_resolver, priority_of
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import Conflict, Presence, compare
-from rowtide.merge.versions.lineage import Change
+from rowtide.merge.versions.comparison import Change, Conflict, Presence, compare
 
 
 @dataclass(frozen=True, slots=True)

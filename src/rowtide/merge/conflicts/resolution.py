@@ -12,8 +12,7 @@ from enum import Enum
 
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Presence, concurrent_columns
-from rowtide.merge.versions.lineage import encode_columns
+from rowtide.merge.versions.comparison import Presence, concurrent_columns, encode_columns
 
 
 class Winner(Enum):

@@ -1,4 +1,7 @@
-"""Change the outcome of stored conflicts afterwards."""
+"""Change the outcome of stored conflicts afterwards.
+
+What a resolution writes of a row that may have changed since its conflict was decided.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,17 @@ from sqlalchemy import or_, select, update
 
 from rowtide.merge.articles import INTEGERS, Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
-from rowtide.merge.conflicts.later_changes import Restored, Values, restore
-from rowtide.merge.conflicts.listing import KeptConflict, as_kept, get_conflict
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, encode_presence, identify, record
+from rowtide.merge.conflicts.records import (
+    ConflictRecord,
+    ConflictType,
+    KeptConflict,
+    as_kept,
+    encode_presence,
+    get_conflict,
+    identify,
+    record,
+)
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
 from rowtide.merge.errors.inspection import (
@@ -27,12 +37,55 @@ from rowtide.merge.errors.inspection import (
     StillReferenced,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.retry import transact_at
-from rowtide.merge.nodes.roles.reach import read_known
+from rowtide.merge.nodes.roles.rows import read_known
+from rowtide.merge.nodes.roles.transactions import transact_at
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import Known, Row, TombstoneType, Write
-from rowtide.merge.versions.comparison import Presence
-from rowtide.merge.versions.lineage import Lineage, encode_columns
+from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
+
+Values = Mapping[str, str | None]
+"""A row by column name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The row to write, None for its absence; the columns that it changes; and what has changed since, if anything."""
+
+    row: Values | None
+    columns: frozenset[str]
+    later: str | None
+
+
+def restore(
+    wanted: Values | None, present: Values | None, settled: Values | None, columns: Collection[str]
+) -> Restored:
+    """Return what a version makes of a row.
+
+    `wanted` is the version, `present` the row as it is, `settled` the row as it was left; `columns` are those that the
+    version changed, none if it counts as a whole.
+    """
+    if wanted is None:
+        return Restored(None, frozenset(present or ()), _later(present, settled, present or {}))
+    brought = {name: value for name, value in wanted.items() if not columns or name in columns}
+    if present is None:
+        row = {**settled, **brought} if settled is not None else wanted
+        return Restored(row, frozenset(row), None if settled is None else "it was deleted")
+    brought = {name: value for name, value in brought.items() if name in present}
+    row = {**present, **brought}
+    if row == present:
+        return Restored(row, frozenset(brought), None)
+    replaced = {name: present[name] for name in brought if present[name] != row[name]}
+    return Restored(row, frozenset(brought), _later(present, settled, replaced))
+
+
+def _later(present: Values | None, settled: Values | None, replaced: Values) -> str | None:
+    if present is None:
+        return None
+    if settled is None:
+        return "it is there again"
+    names = [name for name, value in replaced.items() if name in settled and settled[name] != value]
+    return f"{', '.join(names)} changed" if names else None
+
 
 _SETTLED = (
     ConflictType.UPDATE_CONFLICT,

@@ -1,4 +1,7 @@
-"""Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone."""
+"""Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone.
+
+What is pending for all subscribers of a publication, also for those that cannot be reached.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.synchronising import synchronise_following
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
 from rowtide.merge.session.synchronisation import Progress
 
 DEFAULT_WORKERS = 4
@@ -161,3 +166,33 @@ def _retried(work: Callable[[], Summary]) -> Summary:
 def _pauses() -> Iterator[float]:
     for attempt in range(_MOST_TRIES - 1):
         yield _FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311 - nothing secret
+
+
+Unreachable = Callable[[str, RowtideError], None]
+"""Called with a subscriber and the reason why only the hub was asked about it."""
+
+
+def list_pending_of(
+    hub_url: str, publication: str, subscriber: str, *, finds_conflicts: bool = False
+) -> list[PendingChanges]:
+    """Return what is pending for one subscriber, in both directions."""
+    with open_node(hub_url) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
+        pairing = pair(hub, node, publication, address(subscriber))
+        return list_pending(hub, node, pairing, finds_conflicts=finds_conflicts)
+
+
+def list_pending_of_all(
+    hub_url: str, publication: str, *, finds_conflicts: bool, on_unreachable: Unreachable
+) -> list[PendingChanges]:
+    """Return what is pending for all subscribers; of those that cannot be asked, what the hub has for them."""
+    with open_node(hub_url) as hub:
+        pubid = get_publication(hub.connection, publication).pubid
+        subscribers = [subscription.subscriber for subscription in list_subscriptions(hub.connection, pubid)]
+        found: list[PendingChanges] = []
+        for subscriber in subscribers:
+            try:
+                found += list_pending_of(hub_url, publication, subscriber, finds_conflicts=finds_conflicts)
+            except RowtideError as error:
+                on_unreachable(subscriber, error)
+                found += list_downloads(hub, publication, subscriber)
+        return found

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
-from rowtide.merge.nodes.retry import transact_at
-from rowtide.merge.nodes.roles.metadata import RowMetadata
+from rowtide.merge.nodes.roles.rows import RowMetadata
+from rowtide.merge.nodes.roles.transactions import transact_at
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions
 from rowtide.merge.versions.changes import Known
 from rowtide.merge.versions.comparison import Presence

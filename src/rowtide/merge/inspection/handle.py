@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.merge.articles import DEFAULT_LIMITS
-from rowtide.merge.conflicts.listing import KeptConflict, list_conflicts
+from rowtide.merge.conflicts.records import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.handle import MergeHandle, knows
-from rowtide.merge.inspection.documented import DocumentedTable, read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
-from rowtide.merge.inspection.identity_ranges import MergeIdentityRange, list_identity_ranges
 from rowtide.merge.inspection.listings import (
+    DocumentedTable,
     MergeArticle,
     MergeFilter,
+    MergeIdentityRange,
     MergePublication,
+    MergeSession,
+    list_identity_ranges,
     list_merge_articles,
     list_merge_filters,
     list_merge_publications,
+    list_sessions,
+    read_table,
 )
 from rowtide.merge.inspection.procedures import (
     EnumeratedChange,
@@ -27,7 +31,6 @@ from rowtide.merge.inspection.procedures import (
     get_metadata,
     make_generation,
 )
-from rowtide.merge.inspection.sessions import MergeSession, list_sessions
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.status import MergeStatus, list_status

@@ -12,18 +12,16 @@ from sqlalchemy import select
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.definitions import genhistory
-from rowtide.merge.documented.names import CONTENTS_VIEW, TOMBSTONE_VIEW
-from rowtide.merge.inspection.documented import read_rows
-from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
+from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
+from rowtide.merge.inspection.listings import read_rows
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.sending import ChangeSource
-from rowtide.merge.nodes.sending import Enumeration, Request
+from rowtide.merge.nodes.sending import EnumeratedSending, Enumeration, Request
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.spooling import Outgoing
 from rowtide.merge.versions.changes import RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Combine, Conflict, Nothing, compare
-from rowtide.merge.versions.lineage import Lineage
+from rowtide.merge.versions.comparison import Combine, Conflict, Lineage, Nothing, compare
 
 
 @dataclass(frozen=True, slots=True)

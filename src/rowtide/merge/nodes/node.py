@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rowtide.merge.nodes.roles.metadata import MetadataUpkeep, RowMetadata
-from rowtide.merge.nodes.roles.numbering import NumberedKeys
-from rowtide.merge.nodes.roles.reach import ReachReader
-from rowtide.merge.nodes.roles.rows import LinkedRows, RowReader
+from rowtide.merge.nodes.roles.rows import LinkedRows, MetadataUpkeep, ReachReader, RowMetadata, RowReader
 from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.nodes.roles.sending import ChangeSource
 from rowtide.merge.nodes.roles.transactions import Sessions
-from rowtide.merge.nodes.roles.writing import RowWriter
+from rowtide.merge.nodes.roles.writing import NumberedKeys, RowWriter
 
 
 class Node(

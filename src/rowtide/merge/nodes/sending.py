@@ -1,4 +1,7 @@
-"""What a node sends: the request, and the readers of what answers it."""
+"""What a node sends: the request, and the readers of what answers it.
+
+Changes that a node sends, read part by part from an enumeration.
+"""
 
 from __future__ import annotations
 
@@ -119,3 +122,37 @@ class Enumeration(Protocol):
 
     def included(self, article: Article) -> bytes:
         """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnumeratedSending:
+    """See `Sending`."""
+
+    enumeration: Enumeration
+    request: Request
+    blocks_writers: bool = True
+
+    @property
+    def generation(self) -> int:
+        return self.enumeration.generation
+
+    def upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        return self.enumeration.upserts(article, self.request.since, self.request.destination)
+
+    def deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        return self.enumeration.deletes(article, self.request.since, self.request.destination)
+
+    def asked(self, article: Article) -> Sequence[RowChange]:
+        return self.enumeration.again(article, self._asked(article))
+
+    def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
+        row_filter = self.request.filters[article.nickname]
+        since, destination = self.request.since, self.request.destination
+        for batch in self.enumeration.candidates(row_filter, since, destination, self._asked(article)):
+            concerned = [each for each in batch if each.belongs or each.membership is not None or each.is_asked]
+            found = self.enumeration.again(article, [each.rowguid for each in concerned])
+            changes = {change.rowguid: change for change in found}
+            yield [(each, changes.get(each.rowguid)) for each in concerned]
+
+    def _asked(self, article: Article) -> Sequence[str]:
+        return self.request.again.get(article.nickname, ())

@@ -2,12 +2,16 @@
 
 Where no article follows itself, a condition is nested once for each level; in a circle of articles it is a recursive
 query over the rows that a row follows.
+
+Chains of parents by which a subscriber has rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
@@ -152,3 +156,34 @@ def _fitting(row_filter: RowFilter, join: BoundJoin, dialect: FilterDialect) -> 
 
 def _rowguid(name: str) -> str:
     return f"cast({quoted(name)}.{ROWGUID} as text)"
+
+
+Subject = TypeVar("Subject", bound=Hashable)
+
+
+def choose_parents(parents: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return for each row the one of its parents that is nearest to a row that has none here."""
+    followers: dict[str, list[str]] = {}
+    chosen: dict[str, str] = {}
+    for row, listed in parents.items():
+        outside = next((parent for parent in listed if parent not in parents), None)
+        if outside is not None:
+            chosen[row] = outside
+        for parent in listed:
+            followers.setdefault(parent, []).append(row)
+    reached = deque(chosen)
+    while reached:
+        parent = reached.popleft()
+        for row in followers.get(parent, ()):
+            if row not in chosen:
+                chosen[row] = parent
+                reached.append(row)
+    return chosen
+
+
+def link_members(
+    found: Mapping[Subject, Sequence[tuple[str, Sequence[str]]]],
+) -> dict[Subject, list[tuple[str, str | None]]]:
+    """Return all rows of a partition, by article, each with the parent that is stored with it; None if it has none."""
+    chosen = choose_parents({row: parents for rows in found.values() for row, parents in rows if parents})
+    return {subject: [(row, chosen.get(row)) for row, _ in rows] for subject, rows in found.items()}

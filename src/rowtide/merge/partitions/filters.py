@@ -2,20 +2,23 @@
 
 Only the hub's database evaluates a filter, as SQL written from the parsed expression. The values of `host_name()` and
 `suser_name()` are literals in it, from the subscription: where the agent runs, and under which user, does not matter.
+
+Filters whose columns were renamed: the same conditions with the new names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowtide.databases.filters.tokens import FilterUnreadable
+from rowtide.databases.filter_words import FilterUnreadable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
 from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
 from rowtide.merge.errors.subscribing import PartitionValueMissing, PartitionValueUnfit
 from rowtide.merge.partitions.expressions import (
     Cast,
+    Column,
     Expression,
     Scope,
     ScopeTable,
@@ -26,6 +29,7 @@ from rowtide.merge.partitions.expressions import (
     literal,
     parts_of,
     read_expression,
+    rename_columns,
 )
 
 PARENT = "parent"
@@ -248,3 +252,42 @@ def _followed(levels: Mapping[int, Level], nickname: int) -> set[int]:
         found |= following
         following = {join.parent.nickname for each in following for join in levels[each].joins} - found
     return found
+
+
+def follow_renames(
+    article: Article, before: Mapping[str, Article], altered: Article, renamed: Mapping[str, str]
+) -> Article:
+    """Return an article whose filters call the columns of `altered` by their new names.
+
+    `before` has the publication's articles as the filters were written for them, by name. A filter that cannot be read
+    stays as it is.
+    """
+    own = before[article.name]
+    condition = article.subset_filter
+    if condition is not None and own.nickname == altered.nickname:
+        condition = _renamed(condition, {own.table: own}, {Column(own.table, old): new for old, new in renamed.items()})
+    joins = tuple(_follow_join(join, own, before, altered, renamed) for join in article.join_filters)
+    return replace(article, subset_filter=condition, join_filters=joins)
+
+
+def _follow_join(
+    join: JoinFilter, child: Article, before: Mapping[str, Article], altered: Article, renamed: Mapping[str, str]
+) -> JoinFilter:
+    parent = before.get(join.parent)
+    if parent is None:
+        return join
+    tables = {child.table: child, parent_name(child, parent): parent}
+    names = {
+        Column(table, old): new
+        for table, each in tables.items()
+        if each.nickname == altered.nickname
+        for old, new in renamed.items()
+    }
+    return replace(join, condition=_renamed(join.condition, tables, names))
+
+
+def _renamed(condition: str, tables: Mapping[str, Article], names: Mapping[Column, str]) -> str:
+    try:
+        return rename_columns(condition, scope_of(*tables.items()), names) if names else condition
+    except FilterUnreadable:
+        return condition

@@ -2,12 +2,14 @@
 
 All is one transaction at the subscriber: its tables, the publisher's values of new columns, its definitions, and the
 version of the schema. Killed at any point, it has all of it or nothing, and the next synchronisation repeats it.
+
+Move a subscriber to another partition (SQL Server: sp_changemergesubscription, hostname).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import delete, insert, select
@@ -17,18 +19,21 @@ from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer
-from rowtide.merge.errors.subscribing import SubscriberHasTable
+from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
-from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.belonging import link_members
+from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
+from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
-from rowtide.merge.publishing.moves import hold_all, move
 from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
 from rowtide.merge.publishing.snapshots import Snapshot, fill_articles, hold
+from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import (
     BATCH_ROWS,
@@ -42,6 +47,65 @@ from rowtide.merge.row_hashes import (
     rowguid_of,
 )
 from rowtide.merge.session.pairing import Pairing
+
+Parents = Mapping[str, str | None]
+"""Rows of an article, each with its parent's rowguid."""
+
+
+def require_partition(pairing: Pairing, given: Partition) -> Partition:
+    """Return the given values that the filters use. Raises `PartitionUnused`, `PartitionValueMissing`."""
+    if not any(article.is_filtered for article in pairing.articles):
+        raise PartitionUnused(pairing.publication.name)
+    return require_values(pairing.publication, pairing.articles, given)
+
+
+def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
+    """Give a subscription another partition; its next synchronisation brings the rows there. Idempotent.
+
+    A synchronisation that is running ends with `SessionReplaced`. Raises `SessionReplaced`.
+    """
+    subscription = pairing.at_hub
+    filtered = [article for article in pairing.articles if article.is_filtered]
+    filters = bind_articles(pairing.articles, partition)
+    with hub.enumerating() as enumeration:
+        generation = enumeration.generation
+        belonging = link_members(
+            {
+                article: [pair for batch in enumeration.members(filters[article.nickname]) for pair in batch]
+                for article in filtered
+            }
+        )
+    with hub.transaction():
+        hub.require_session(subscription)
+        number = take_partition(hub, pairing.articles, subscription, partition)
+        set_subscription(hub.connection, subscription.subid, partition_id=number, session=subscription.session + 1)
+        for article, rows in belonging.items():
+            _mark(hub, subscription.nickname, article, dict(rows), generation)
+        drop_unused_partitions(hub.connection, pairing.publication.pubid)
+
+
+def hold_all(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
+    """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
+    for article in articles:
+        with hub.enumerating() as enumeration:
+            rows = [(rowguid, None) for batch in enumeration.rows(replace(article, columns=())) for rowguid, _ in batch]
+            generation = enumeration.generation
+        with hub.transaction():
+            add_members(hub.connection, pairing.at_hub.nickname, article, rows, generation)
+
+
+def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, generation: int) -> None:
+    known = list_members(hub.connection, subscriber, article)
+    entering = [(rowguid, parent) for rowguid, parent in belonging.items() if rowguid not in known]
+    marks = Marks(
+        entering=entering,
+        relinked=[pair for pair in belonging.items() if known.get(pair[0], pair[1]) != pair[1]],
+        leaving=[rowguid for rowguid in known if rowguid not in belonging],
+    )
+    mark(hub.connection, subscriber, article, marks, generation)
+    # A row that is marked is judged by the next synchronisation, whether it was changed or not.
+    mark(hub.connection, subscriber, article, Marks(leaving=[rowguid for rowguid, _ in entering]), generation)
+
 
 _CONSTANT = re.compile(
     r"\(*(?:'(?:[^']|'')*'|-?\d+(?:\.\d+)?|true|false)(?:::[a-z][\w .]*(?:\([\d, ]+\))?(?:\[\])?)?\)*", re.IGNORECASE

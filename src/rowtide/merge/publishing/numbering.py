@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles
 from rowtide.merge.errors.rows import IdentityRangeMissing
-from rowtide.merge.nodes.roles.numbering import NumberedKeys
+from rowtide.merge.nodes.roles.writing import NumberedKeys
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.session.identity_ranges import adjust_publisher, restore_pool
 

@@ -23,7 +23,7 @@ from rowtide.merge.row_hashes import HashBatch, hash_rows
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.lineage import Change
+from rowtide.merge.versions.comparison import Change
 
 _BATCH_ROWS = 2000
 _NUMBERS = ("numeric", "real", "double precision")

@@ -38,7 +38,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import list_subscriptions, set_subscription
-from rowtide.merge.publishing.filter_checks import check_filter, check_join
+from rowtide.merge.publishing.filter_checks import check_filter, check_join, require_record_options, require_records
 from rowtide.merge.publishing.new_articles import (
     define_new,
     find_merged,
@@ -51,7 +51,6 @@ from rowtide.merge.publishing.new_articles import (
     require_server,
 )
 from rowtide.merge.publishing.ordering import order_articles
-from rowtide.merge.publishing.record_links import require_record_options, require_records
 from rowtide.merge.publishing.requests import (
     ArticleRequest,
     MergeArticleChanges,

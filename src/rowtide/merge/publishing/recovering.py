@@ -21,8 +21,7 @@ from rowtide.merge.row_hashes import GONE, hash_rows, key_of, read_hashes, rowgu
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Known, Row, RowChange
-from rowtide.merge.versions.comparison import Presence
-from rowtide.merge.versions.lineage import Lineage
+from rowtide.merge.versions.comparison import Lineage, Presence
 
 _BATCH_ROWS = 2000
 _UNTRACKED = "untracked"

@@ -34,9 +34,9 @@ from rowtide.merge.errors.schema_changes import ColumnNeeded, KeyChanged, Schema
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.roles.transactions import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
-from rowtide.merge.partitions.renaming import follow_renames
+from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.vertical_partitions import restrict

@@ -37,16 +37,20 @@ from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import put_subscription, read_purge
 from rowtide.merge.publishing.ordering import find_cycles
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshot_files import (
+from rowtide.merge.publishing.snapshots import (
     FileKind,
     PartitionSnapshot,
+    Snapshot,
     SnapshotFile,
+    SnapshotProgress,
+    copying,
+    hold,
+    put_at_subscriber,
     read_members,
     read_snapshot,
     read_write,
     write_snapshot,
 )
-from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, copying, hold, put_at_subscriber
 from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import HashBatch

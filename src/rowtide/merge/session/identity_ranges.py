@@ -17,8 +17,8 @@ from rowtide.merge.articles import Article, Publication, SubscriberType, Subscri
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
-from rowtide.merge.nodes.retry import transact_at
-from rowtide.merge.nodes.roles.numbering import NumberedKeys
+from rowtide.merge.nodes.roles.transactions import transact_at
+from rowtide.merge.nodes.roles.writing import NumberedKeys
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 
 _columns = identity_ranges.c

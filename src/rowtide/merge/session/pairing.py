@@ -40,8 +40,8 @@ from rowtide.merge.progress import (
     read_subscription,
     select_subscriptions,
 )
-from rowtide.merge.session.bridging import Bridge, bridges_of
 from rowtide.merge.session.purging import expiry
+from rowtide.merge.session.spooling import Bridge, bridges_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from functools import partial
 from rowtide.merge.articles import Publication, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
 from rowtide.merge.conflicts.records import forget_conflicts
-from rowtide.merge.nodes.retry import transact_at
-from rowtide.merge.nodes.roles.metadata import MetadataUpkeep
+from rowtide.merge.nodes.roles.rows import MetadataUpkeep
+from rowtide.merge.nodes.roles.transactions import transact_at
 from rowtide.merge.progress import (
     Purge,
     forget_generations,
@@ -28,7 +28,7 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.row_hashes import compact_hashes
 from rowtide.merge.session.history import forget_sessions
-from rowtide.merge.versions.lineage import Change, Lineage
+from rowtide.merge.versions.comparison import Change, Lineage
 
 CHUNK_ROWS = 10_000
 _EVERY = timedelta(days=1)

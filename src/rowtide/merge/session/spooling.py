@@ -1,26 +1,79 @@
 """Changes that a node sends in one synchronisation, read once: upserts parents first, then deletes children first.
 
 They are read part by part: where the receiver is a server, while it writes the parts before.
+
+Changes of a subscriber that has earlier definitions of articles than the hub, brought to the hub's.
 """
 
 from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 from rowtide.merge.nodes.sending import Request, Sending
+from rowtide.merge.partitions.belonging import choose_parents
 from rowtide.merge.partitions.candidates import Marks, Move, judge
-from rowtide.merge.partitions.chains import choose_parents
-from rowtide.merge.session.bridging import Bridge
-from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
-from rowtide.merge.versions.lineage import Change, Lineage
+from rowtide.merge.versions.comparison import Change, Lineage, in_all_columns, move_columns
+from rowtide.merge.versions.composition import append
+
+_PRIORITY = "priority"
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """An article as its sender defines it, and as the receiver writes it; `kept` are the sender's places of columns."""
+
+    sender: Article
+    receiver: Article
+    kept: tuple[int, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether changes are to be carried over at all."""
+        is_moved = self.kept != tuple(range(len(self.sender.columns)))
+        return is_moved or self.sender.column_tracking != self.receiver.column_tracking
+
+    def carry(self, changes: Sequence[RowChange]) -> list[RowChange]:
+        """Return changes with the receiver's columns."""
+        return [
+            change._replace(
+                row=None if change.row is None else tuple(change.row[place] for place in self.kept),
+                columns=self._columns(change),
+            )
+            for change in changes
+        ]
+
+    def _columns(self, change: RowChange) -> bytes | None:
+        if not self.receiver.column_tracking:
+            return None
+        if not self.sender.column_tracking:
+            return in_all_columns(change.last, len(self.kept))
+        return None if change.columns is None else move_columns(change.columns, self.kept)
+
+
+def bridge(sender: Article, receiver: Article) -> Bridge:
+    """Return what carries changes from one definition of an article to a later one."""
+    columns = tuple(column for column in receiver.columns if sender.same_column(column) is not None)
+    common = replace(receiver, columns=columns)
+    column = receiver.resolver.partition(":")[2].partition(":")[0]
+    if column and receiver.place_of(column) is not None and common.place_of(column) is None:
+        # Its column is new: the subscriber has no value of it.
+        common = replace(common, resolver=_PRIORITY)
+    return Bridge(sender, common, tuple(common.places_in(sender)))
+
+
+def bridges_of(known: Iterable[Article], published: Iterable[Article]) -> Mapping[int, Bridge]:
+    """Return the bridges of all articles that both have, by nickname."""
+    there = {article.nickname: article for article in published}
+    return {each.nickname: bridge(each, there[each.nickname]) for each in known if each.nickname in there}
+
 
 _BATCH_ROWS = 2000
 

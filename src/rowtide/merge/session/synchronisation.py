@@ -2,6 +2,8 @@
 
 Each end stores how far it has sent and received. If the two differ, something was lost in transit, and the exchange
 continues from the lower one.
+
+Synchronisations in one direction (SQL Server: -ExchangeType).
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from sqlalchemy import Connection, select
+
 from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
-from rowtide.merge.definitions import retries
+from rowtide.merge.definitions import retries, subscriptions
 from rowtide.merge.errors.reading import reading
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
@@ -31,6 +35,7 @@ from rowtide.merge.progress import (
     SELECT_NODE,
     SELECT_RETRIES,
     Purge,
+    as_utc,
     group_retries,
     list_retries,
     purge_of,
@@ -42,11 +47,10 @@ from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub.cascades import Cascades
-from rowtide.merge.session.hub.claims import SELECT_GENERATIONS, Claims, read_generations
+from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, Claims, read_generations
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
-from rowtide.merge.session.one_way import exchanged
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
 from rowtide.merge.session.purging import is_due, purge
 from rowtide.merge.session.receiving import SubscriberReceiver
@@ -55,6 +59,21 @@ from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.stored import require_uuids
+
+
+def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dict[str, datetime | None]:
+    """Return the dates to store of a subscription, at the hub, after a synchronisation."""
+    now = datetime.now(UTC)
+    if exchange is ExchangeType.BOTH:
+        return dict.fromkeys(("last_upload_date", "last_download_date", "last_sync_date"), now)
+    found = select(subscriptions.c.last_upload_date, subscriptions.c.last_download_date, subscriptions.c.last_sync_date)
+    row = connection.execute(found.where(subscriptions.c.subid == subid)).one()
+    uploaded, downloaded, synchronised = (None if date is None else as_utc(date) for date in row)
+    uploaded = now if exchange.uploads else uploaded or synchronised
+    downloaded = now if exchange.downloads else downloaded or synchronised
+    both = None if uploaded is None or downloaded is None else min(uploaded, downloaded)
+    return {"last_upload_date": uploaded, "last_download_date": downloaded, "last_sync_date": both}
+
 
 Progress = Callable[[str, int, int], None]
 """Called with the direction, the number of changes done, and that of all that have been read."""

@@ -8,8 +8,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rowtide.merge.versions.comparison import Presence, RowVersion
-from rowtide.merge.versions.lineage import Change, Lineage, decode_columns
+from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, decode_columns
 
 Row = tuple[str | None, ...]
 """The values of an article's columns, each as PostgreSQL writes it; None is NULL."""

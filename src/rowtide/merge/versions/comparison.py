@@ -3,15 +3,149 @@
 (SQL Server: sp_MSgetmetadata.) A version is identified by the change that made it, and has a lineage: all changes that
 it includes or has overridden. A row without metadata, from the snapshot or after a purge, has no such change: any
 change that its lineage does not include is newer.
+
+Lineages: the changes of a row that a version includes or has overridden (SQL Server: lineage).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+from typing import ClassVar
 
-from rowtide.merge.versions.lineage import Change, Lineage
+_ENTRY = struct.Struct(">HII")
+"""A nickname of 48 bits, in two parts, and a version."""
+_PLACE = struct.Struct(">H")
+_LOW_BITS = 32
+_LOW = (1 << _LOW_BITS) - 1
+MOST_VERSIONS = 1 << 32
+"""A version is a number below."""
+_MOST_NODES = 1 << 14
+"""More nodes than ever change one row."""
+_MOST_COLUMNS = 1 << 12
+
+
+class Malformed(ValueError):
+    """Metadata that no node has written."""
+
+
+def _require_size(encoded: bytes, size: int, most: int, name: str) -> None:
+    if len(encoded) % size or len(encoded) > size * most:
+        raise Malformed(f"its {name} has {len(encoded):,} bytes: no multiple of {size}, or more than {size * most:,}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """A node's change of a row, or of a column of it; the version is the node's generation."""
+
+    nickname: int
+    version: int
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Change:
+        """Read what `encode` wrote."""
+        return _decode_change(encoded)
+
+    def encode(self) -> bytes:
+        """Return it in 10 bytes, big-endian."""
+        return _ENTRY.pack(self.nickname >> _LOW_BITS, self.nickname & _LOW, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The last change of each node that a version of a row includes; by nickname, ascending."""
+
+    changes: tuple[Change, ...] = ()
+    _versions: dict[int, int] = field(init=False, compare=False, repr=False)
+
+    EMPTY: ClassVar[Lineage]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_versions", {change.nickname: change.version for change in self.changes})
+
+    @classmethod
+    def of(cls, changes: Iterable[Change]) -> Lineage:
+        """Return the lineage of changes in any order; of each node only the last counts."""
+        last: dict[int, int] = {}
+        for change in changes:
+            last[change.nickname] = max(change.version, last.get(change.nickname, 0))
+        return cls(tuple(Change(nickname, last[nickname]) for nickname in sorted(last)))
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Lineage:
+        """Read what `encode` wrote."""
+        return _decode_lineage(encoded)
+
+    def encode(self) -> bytes:
+        """Return it in 10 bytes for each node, by nickname."""
+        return b"".join(change.encode() for change in self.changes)
+
+    def version_of(self, nickname: int) -> int:
+        """Return the number of a node's last included change, 0 if there is none."""
+        return self._versions.get(nickname, 0)
+
+    def includes(self, change: Change) -> bool:
+        """Return whether a change is included."""
+        return self._versions.get(change.nickname, 0) >= change.version
+
+    def joined(self, other: Lineage) -> Lineage:
+        """Return the union of two lineages."""
+        return Lineage.of((*self.changes, *other.changes))
+
+    def with_change(self, change: Change) -> Lineage:
+        """Return the lineage with a change added."""
+        return Lineage.of((*self.changes, change))
+
+
+Lineage.EMPTY = Lineage()
+
+
+# Thousands of rows that were changed between the same synchronisations have the same ones.
+@lru_cache(maxsize=1 << 14)
+def _decode_change(encoded: bytes) -> Change:
+    if len(encoded) != _ENTRY.size:
+        raise Malformed(f"a change has {len(encoded):,} bytes instead of {_ENTRY.size}")
+    high, low, version = _ENTRY.unpack(encoded)
+    return Change(high << _LOW_BITS | low, version)
+
+
+@lru_cache(maxsize=1 << 14)
+def _decode_lineage(encoded: bytes) -> Lineage:
+    _require_size(encoded, _ENTRY.size, _MOST_NODES, "lineage")
+    entries = _ENTRY.iter_unpack(encoded)
+    return Lineage(tuple(Change(high << _LOW_BITS | low, version) for high, low, version in entries))
+
+
+def include(lineage: bytes, change: Change) -> bytes:
+    """Return an encoded lineage with a change added."""
+    return Lineage.decode(lineage).with_change(change).encode()
+
+
+def encode_columns(columns: Mapping[int, Change]) -> bytes:
+    """Return the last changes of columns (SQL Server: colvl): for each, its position in 2 bytes, and the change."""
+    return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))
+
+
+def move_columns(encoded: bytes, kept: Sequence[int]) -> bytes:
+    """Return the last changes of the columns at some positions, at their places among these."""
+    found = decode_columns(encoded)
+    return encode_columns({place: found[was] for place, was in enumerate(kept) if was in found})
+
+
+def in_all_columns(last: bytes, columns: int) -> bytes:
+    """Return the last changes of columns that one change has all written."""
+    return encode_columns(dict.fromkeys(range(columns), Change.decode(last)))
+
+
+def decode_columns(encoded: bytes) -> dict[int, Change]:
+    """Read what `encode_columns` wrote."""
+    size = _PLACE.size + _ENTRY.size
+    _require_size(encoded, size, _MOST_COLUMNS, "columns' changes")
+    pieces = (encoded[start : start + size] for start in range(0, len(encoded), size))
+    return {_PLACE.unpack(piece[: _PLACE.size])[0]: Change.decode(piece[_PLACE.size :]) for piece in pieces}
 
 
 class Presence(Enum):

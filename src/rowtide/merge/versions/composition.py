@@ -2,18 +2,21 @@
 
 A tombstone counts only while no row has its rowguid, a row's metadata only while the row exists. So a trigger need not
 maintain both, and changes that bypass triggers are still reported correctly.
+
+Earlier values of an additive column, from which the changes of two nodes can be added up.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Presence, RowVersion
-from rowtide.merge.versions.lineage import Change, Lineage, decode_columns, encode_columns
+from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, decode_columns, encode_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +120,34 @@ def _compose(own: int, version: int, base: bytes) -> tuple[bytes, bytes]:
     """Return the encoded lineage and last change of a row that a node changed on top of a lineage."""
     last = Change(own, version)
     return Lineage.decode(base).with_change(last).encode(), last.encode()
+
+
+_MOST = 10
+"""Number of sent values that are kept: that many interrupted synchronisations in a row can be added up."""
+
+
+def append(bases: str, version: int, value: str | None) -> str:
+    """Return bases with the value about to be sent. Idempotent."""
+    pairs: list[list[int | str | None]] = json.loads(bases)
+    if pairs[-1][0] == version:
+        return bases
+    later = [*pairs[1:], [version, value]]
+    return json.dumps([pairs[0], *later[-_MOST:]])
+
+
+def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: str | None) -> str | None:
+    """Return the local value plus the sender's changes since; of NULL and a number, the number.
+
+    `lineage` is what the receiver includes. None if the sum cannot be computed.
+    """
+    if sent is None or known is None:
+        return known if sent is None else sent
+    included = [value for version, value in json.loads(bases) if lineage.includes(Change(sender, version))]
+    base = included[-1] if included else None
+    if base is None:
+        return None
+    try:
+        total = Decimal(known) + Decimal(sent) - Decimal(base)
+    except InvalidOperation:
+        return None
+    return format(total, "f") if total.is_finite() else None

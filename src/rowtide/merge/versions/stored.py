@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from rowtide.merge.versions.changes import TombstoneType
-from rowtide.merge.versions.lineage import MOST_VERSIONS, Change, Lineage, Malformed, decode_columns
+from rowtide.merge.versions.comparison import MOST_VERSIONS, Change, Lineage, Malformed, decode_columns
 
 _NICKNAMES = 1 << 48
 _PLACES = 1 << 16

@@ -1,15 +1,18 @@
-"""Articles: a table in a publication, with its columns, and how each operation is propagated. Pure.
+"""Articles: a table in a publication, with its columns, and how each operation is propagated.
 
 (SQL Server: sp_addarticle.)
+
+What an article publishes (SQL Server: @type of sp_addarticle).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 
-from rowtide.copying.tables import CopiedTable, KeyColumn
+from rowtide.copying.chunks import CopiedTable, KeyColumn
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
@@ -392,3 +395,16 @@ def _name_procedures(table: SourceTable, article_id: str, taken: set[str]) -> di
     suffix = f"_{article_id.replace('-', '')[:8]}"
     room = MAX_NAME_BYTES - len(suffix)
     return {operation: name.encode()[:room].decode(errors="ignore") + suffix for operation, name in documented.items()}
+
+
+class ArticleType(StrEnum):
+    """A table's rows, or the text of another object."""
+
+    TABLE = "table"
+    """The rows of a table."""
+    VIEW = "view"
+    MATERIALIZED_VIEW = "materialized-view"
+    FUNCTION = "function"
+    PROCEDURE = "procedure"
+    PROCEDURE_EXECUTION = "procedure-execution"
+    """Refused: the log has what a procedure did, not that it was called."""

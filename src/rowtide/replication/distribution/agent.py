@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.reading.altered_tables import has_values_of_before
+from rowtide.log.postgres.reading.unreported_changes import has_values_of_before
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
@@ -26,9 +26,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.batch_counts import BatchCounts
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
-from rowtide.replication.distribution.commit_times import microseconds
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -40,10 +38,10 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
-from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions
+from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
 from rowtide.replication.distribution.mended_identities import require_intact
 from rowtide.replication.distribution.reader_entry import ReaderEntry
-from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
+from rowtide.replication.distribution.watchers import BatchCounts, DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors.delivery import (
@@ -54,7 +52,7 @@ from rowtide.replication.errors.delivery import (
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
-from rowtide.replication.snapshot.copies import HandOver
+from rowtide.replication.snapshot.agent import HandOver
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000

@@ -1,13 +1,18 @@
-"""Reads the log store's records as the calls of a subscription's articles."""
+"""Reads the log store's records as the calls of a subscription's articles.
+
+Commit times at the publisher of the transactions in the segments that a step reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.core.lsn import CommitLsn, Position
@@ -20,10 +25,39 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Block, Call, in_blocks
 from rowtide.replication.distribution.calls.encoding import Calls, encode, filtered
-from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.snapshot.copies import ArticleCopy
+from rowtide.replication.snapshot.agent import ArticleCopy
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_Times = npt.NDArray[np.int64]
+
+
+class CommitTimes:
+    """Commit times by LSN, in microseconds since 1970, by the publisher's clock."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[_Times, _Times]] = []
+
+    def add(self, records: pa.Table) -> None:
+        """Add the transactions of a segment."""
+        lsns, places = np.unique(records["commit_lsn"].to_numpy(), return_index=True)
+        times = records["commit_time"].cast(pa.int64()).to_numpy()
+        self._known.append((lsns, times[places]))
+
+    def find(self, lsn: int) -> int | None:
+        """Return a transaction's commit time; None if none of the segments has it."""
+        for lsns, times in reversed(self._known):
+            place = int(np.searchsorted(lsns, lsn))
+            if place < len(lsns) and lsns[place] == lsn:
+                return int(times[place])
+        return None
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time in microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
 
 ArticleVersions = Sequence[tuple[Article, TableVersion]]
 """Articles, each with every version of its table."""

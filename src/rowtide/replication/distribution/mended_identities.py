@@ -12,15 +12,15 @@ from rowtide.core.tables import ImageKind
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.postgres.current_shapes import shape_of
+from rowtide.log.postgres.reading.unreported_changes import shape_of
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.alterations import CopyNeeded
-from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.events import find_lost_identity
+from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.errors.delivery import IdentityLost
 
 

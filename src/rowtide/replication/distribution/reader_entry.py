@@ -1,18 +1,29 @@
-"""A subscription's entry in the log store: from where delivery goes on, and what may be removed behind it."""
+"""A subscription's entry in the log store: from where delivery goes on, and what may be removed behind it.
+
+Waits until the log store has the log up to a position, for work that nobody may be reading the log for.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
+
+from sqlalchemy import Engine
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.errors import LeaseHeld
+from rowtide.log.opening import open_log_reader
+from rowtide.log.postgres.lease import find_holder
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Progress, resume_position
 from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.errors.comparing import LogNotRead
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
 
 _ADVANCE_S = 10.0
@@ -69,3 +80,28 @@ class ReaderEntry:
         failpoint("reader_advance.before")
         self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
         failpoint("reader_advance.after")
+
+
+_PATIENCE_S = 60
+_POLL_S = 0.03
+
+
+def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:
+    """Wait until the log store has the log beyond a position; read it here if no process does. Raises `LogNotRead`."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while manifest.refresh().position.log <= target:
+        _require_time(manifest, deadline)
+        with translated(), engine.connect() as connection:
+            is_read = find_holder(connection, "log") is not None
+        if is_read:
+            time.sleep(_POLL_S)
+            continue
+        with suppress(LeaseHeld), open_log_reader(url) as reader:
+            while manifest.refresh().position.log <= target:
+                _require_time(manifest, deadline)
+                reader.step()
+
+
+def _require_time(manifest: Manifest, deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise LogNotRead(str(manifest.state.position), _PATIENCE_S)

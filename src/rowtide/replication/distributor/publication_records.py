@@ -1,11 +1,17 @@
-"""Publications and articles as the distribution database records them."""
+"""Publications and articles as the distribution database records them.
+
+A publication's articles stay as they are while a subscription to it is added: it begins with all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Engine, Executable, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Executable, Select, delete, insert, select, text, update
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
@@ -20,7 +26,12 @@ from rowtide.replication.distributor.definitions import (
 )
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.distribution import PublicationThresholdInvalid
-from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
+from rowtide.replication.errors.publishing import (
+    ArticleUnknown,
+    PublicationBeingDropped,
+    PublicationUnknown,
+    SubscriptionBeingAdded,
+)
 from rowtide.replication.publisher import read_source
 
 MOST_PERCENT = 100
@@ -221,3 +232,56 @@ def list_procedures(connection: Connection) -> Sequence[str]:
     columns = articles.c
     rows = distributor(connection).execute(select(columns.ins_proc, columns.upd_proc, columns.del_proc)).all()
     return [name for row in rows for name in row]
+
+
+PATIENCE_S = 10.0
+_PAUSE_S = 0.1
+_CLASS = 0x726F7776
+
+
+def keep_articles(connection: Connection, publication: str) -> None:
+    """Let no article be added to a publication, changed or dropped until the transaction ends."""
+    distributor(connection).execute(_row_of(publication).with_for_update(read=True))
+
+
+def begin_changing(connection: Connection, publication: str) -> None:
+    """Let no subscription be added to a publication until the transaction ends. Raises `SubscriptionBeingAdded`."""
+    deadline = time.monotonic() + PATIENCE_S
+    locking = _row_of(publication).with_for_update(key_share=True, skip_locked=True)
+    while distributor(connection).execute(locking).first() is None:
+        if time.monotonic() >= deadline:
+            raise SubscriptionBeingAdded(publication)
+        time.sleep(_PAUSE_S)
+
+
+def keep_publication(connection: Connection, publication: str) -> None:
+    """Let nobody drop a publication until the transaction ends. Raises `PublicationBeingDropped`."""
+    kept = "select pg_try_advisory_xact_lock_shared(:class, :key)"
+    if not connection.execute(text(kept), _key_of(publication)).scalar_one():
+        raise PublicationBeingDropped(publication)
+
+
+@contextmanager
+def begin_dropping(engine: Engine, publication: str) -> Iterator[None]:
+    """Let nobody add anything to a publication meanwhile. Raises `SubscriptionBeingAdded`."""
+    deadline = time.monotonic() + PATIENCE_S
+    with engine.connect() as opened:
+        connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+        taken = "select pg_try_advisory_lock(:class, :key)"
+        while not connection.execute(text(taken), _key_of(publication)).scalar_one():
+            if time.monotonic() >= deadline:
+                raise SubscriptionBeingAdded(publication)
+            time.sleep(_PAUSE_S)
+        try:
+            yield
+        finally:
+            # The lock ends with its session, which an engine may keep.
+            connection.invalidate()
+
+
+def _key_of(publication: str) -> dict[str, int]:
+    return {"class": _CLASS, "key": zlib.crc32(publication.encode()) >> 1}
+
+
+def _row_of(publication: str) -> Select[tuple[int]]:
+    return select(publications.c.publication_id).where(publications.c.publication == publication)

@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.distributor.definitions import metadata, publications
 from rowtide.replication.distributor.location import distributor
 

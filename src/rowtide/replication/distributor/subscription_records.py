@@ -1,8 +1,11 @@
-"""Subscriptions as the distribution database records them, with the articles as their subscribers have them."""
+"""Subscriptions as the distribution database records them, with the articles as their subscribers have them.
+
+Which process delivers a subscription: session-level advisory locks in the distribution database.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import (
@@ -13,10 +16,12 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     update,
 )
 
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.heartbeat import Heartbeat
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,
@@ -258,3 +263,53 @@ def count_resumption(connection: Connection, agent_id: int) -> None:
 def drop_subscription(connection: Connection, agent_id: int) -> None:
     """Delete a subscription's record."""
     distributor(connection).execute(delete(agents).where(agents.c.id == agent_id))
+
+
+_CLASS = 0x726F7776
+
+APPLICATION_NAME = "rowtide replication on"
+"""Prefix of the application_name of a run's session at the distribution database."""
+
+
+class Claims:
+    """The claims of one run, whose connection to the publisher commits each statement by itself."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = distributor(connection)
+        # A run that is stopped would have its subscriptions for ever.
+        self._heartbeat = Heartbeat(self._connection)
+        self._held: set[int] = set()
+
+    def are_at(self, connection: Connection) -> bool:
+        """Whether they are in the distribution database to which a connection to the publisher leads now."""
+        return distributor(connection) is self._connection
+
+    def take(self, agent_ids: Iterable[int]) -> frozenset[int]:
+        """Claim the subscriptions of these agents that no other session has; return those that this one has."""
+        wanted = frozenset(agent_ids)
+        free = sorted(wanted - self._held)
+        if free:
+            query = "select id from unnest(cast(:ids as int[])) id where pg_try_advisory_lock(:class, id)"
+            self._held.update(self._connection.execute(text(query), {"ids": free, "class": _CLASS}).scalars())
+        return wanted & self._held
+
+    def keep(self, agent_ids: Iterable[int]) -> None:
+        """Give up all claims but those of these agents."""
+        for agent_id in self._held.difference(agent_ids):
+            query = "select pg_advisory_unlock(:class, :id)"
+            self._connection.execute(text(query), {"class": _CLASS, "id": agent_id})
+            self._held.discard(agent_id)
+
+
+def list_claims(connection: Connection) -> dict[int, str]:
+    """Return the host and process that deliver each claimed subscription, by agent id."""
+    rows = distributor(connection).execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
+    return {row.agent_id: row.holder for row in rows}
+
+
+_CLAIMS = """
+select l.objid::bigint::int as agent_id, substr(a.application_name, :place) as holder
+from pg_locks l join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and l.classid = :class
+  and l.database = (select oid from pg_database where datname = current_database())
+"""

@@ -1,13 +1,59 @@
-"""Row filters as trees of conditions on columns of one table. Pure."""
+"""Row filters as trees of conditions on columns of one table. Pure.
+
+Row filters as SQL, with which PostgreSQL selects the same rows. Literals of row filters as written, before a column's
+type gives them a value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
-from rowtide.replication.filters.literals import Key, Literal
+from rowtide.databases.postgres.quoting import quote, quote_literal
+
+Key = int | bool | bytes | Decimal
+"""A value in comparisons: two keys of a type compare as the server compares the values."""
+
+TYPE_WORDS: Mapping[str, str] = {
+    "date": "date",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "uuid": "uuid",
+    "bool": "boolean",
+    "boolean": "boolean",
+}
+"""The types that may precede a text, as in `date '2024-01-01'`, and their names."""
+
+_BLANKS = " \t\n\v\f\r"
+
+
+class Form(Enum):
+    """How a literal is written, from which the server derives its type."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    TRUTH = "truth"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal without its quotes; `type_word` is the type name before a text, if any."""
+
+    form: Form
+    text: str
+    type_word: str | None = None
+
+
+class LiteralUnfit(Exception):
+    """The server would refuse the literal for a type, or read it differently; gives the reason."""
+
+
+def trim(literal: Literal) -> str:
+    """Return a text without surrounding blanks, which the server ignores when it reads most types."""
+    return literal.text.strip(_BLANKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +178,48 @@ def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
             return replace(condition, operands=tuple(renamed(operand, names) for operand in operands))
         case _:
             assert_never(condition)
+
+
+def as_sql(condition: Condition) -> str:
+    """Return a filter as a condition with unqualified columns, for use after `where` or in parentheses.
+
+    Literals are written as the user wrote them: their types come from the columns, as when the filter was bound.
+    """
+    match condition:
+        case Comparison(column, comparator, constant):
+            return f"{quote(column.name)} {comparator.value} {_literal(constant)}"
+        case Membership(column, constants):
+            return f"{quote(column.name)} in ({', '.join(map(_literal, constants))})"
+        case Range(column, low, high):
+            return f"{quote(column.name)} between {_literal(low)} and {_literal(high)}"
+        case NullTest(column):
+            return f"{quote(column.name)} is null"
+        case Negation(operand):
+            return f"not ({as_sql(operand)})"
+        case Conjunction(operands):
+            return _join(" and ", operands)
+        case Disjunction(operands):
+            return _join(" or ", operands)
+        case _:
+            assert_never(condition)
+
+
+def _join(word: str, operands: Iterable[Condition]) -> str:
+    return word.join(f"({as_sql(operand)})" for operand in operands)
+
+
+def _literal(constant: Constant) -> str:
+    literal = constant.literal
+    match literal.form:
+        case Form.NUMBER | Form.TRUTH:
+            return literal.text
+        case Form.TEXT:
+            return f"{literal.type_word} {_text(literal.text)}" if literal.type_word else _text(literal.text)
+        case _:
+            assert_never(literal.form)
+
+
+def _text(text: str) -> str:
+    """Quote a text; backslashes are escaped so that `standard_conforming_strings` does not matter."""
+    quoted = quote_literal(text)
+    return "e" + quoted.replace("\\", "\\\\") if "\\" in text else quoted

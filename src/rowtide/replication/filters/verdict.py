@@ -1,4 +1,7 @@
-"""Evaluates a row filter on logged rows, in SQL's three-valued logic. Pure."""
+"""Evaluates a row filter on logged rows, in SQL's three-valued logic. Pure.
+
+Filter transitions: what a change is to a subscriber that has only the rows of a filter.
+"""
 
 from __future__ import annotations
 
@@ -118,3 +121,20 @@ def _all_of(verdicts: Sequence[_Verdict]) -> _Verdict:
 
 def _invert(verdict: _Verdict) -> _Verdict:
     return _Verdict(verdict.is_false, verdict.is_true)
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """Which updates remain updates, become deletes because the row left the filter, or inserts because it entered.
+
+    Other updates are not sent to the subscriber.
+    """
+
+    updates: _Facts
+    deletes: _Facts
+    inserts: _Facts
+
+
+def find_transitions(before: _Facts, after: _Facts) -> Transitions:
+    """Classify updates by whether their rows match the filter before and after."""
+    return Transitions(updates=before & after, deletes=before & ~after, inserts=~before & after)

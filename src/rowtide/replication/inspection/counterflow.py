@@ -18,13 +18,13 @@ from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import Reader
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
-from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
+from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.moving import Move, NotComparable
 from rowtide.replication.publisher import read_source
-from rowtide.replication.targets.fingerprints import Row, key_of
+from rowtide.replication.targets.compared_rows import Row, key_of
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
 

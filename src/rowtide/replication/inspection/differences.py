@@ -24,9 +24,7 @@ from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing
-from rowtide.replication.targets.compared_rows import HashedRow
-from rowtide.replication.targets.divisions import bucket_of
-from rowtide.replication.targets.fingerprints import Row, hash_row, key_of
+from rowtide.replication.targets.compared_rows import HashedRow, Row, bucket_of, hash_row, key_of
 
 _KEYS_READ = 200
 """Rows of so many keys are in memory at once."""

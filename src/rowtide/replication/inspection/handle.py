@@ -19,19 +19,19 @@ from rowtide.log.catalogue import find_source
 from rowtide.replication.distributor import definitions, history, publication_records, tracers
 from rowtide.replication.distributor.history import HistoricError, HistoricState
 from rowtide.replication.distributor.tracers import TracerArrival
-from rowtide.replication.handle import ReplicationHandle
 from rowtide.replication.inspection import listings
 from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+from rowtide.replication.publisher import ReplicationHandle
 from rowtide.replication.status import SubscriptionStatus, read_status
 
 if TYPE_CHECKING:
     from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.row_places import RowPlace
-    from rowtide.replication.inspection.validating import ArticleValidation
-    from rowtide.replication.targets.kept_conflicts import KeptConflict
+    from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 
 class ReplicationInspection(ReplicationHandle):
@@ -42,9 +42,9 @@ class ReplicationInspection(ReplicationHandle):
 
         Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to the subscribers raises.
         """
-        from rowtide.replication.inspection import conflicts
+        from rowtide.replication.inspection import listings
 
-        return conflicts.list_conflicts(self._engine, self._url, publication, subscriber)
+        return listings.list_conflicts(self._engine, self._url, publication, subscriber)
 
     def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
         """Return the statements that prepare a subscriber; without a subscriber, those for PostgreSQL.
@@ -121,10 +121,10 @@ class ReplicationInspection(ReplicationHandle):
         (SQL Server: sp_publication_validation.) Both may change meanwhile: the published rows are compared as they were
         at the subscriber's position.
         """
-        from rowtide.replication.inspection import validating
+        from rowtide.replication.inspection import comparing
 
-        wanted = validating.find_wanted(self._engine, self._url, options)
-        return validating.validate(self._engine, self._url, wanted, options)
+        wanted = comparing.find_wanted(self._engine, self._url, options)
+        return comparing.validate(self._engine, self._url, wanted, options)
 
     @takes(CompareOptions)
     def find_differences(self, options: CompareOptions) -> Iterator[RowDifference]:
@@ -132,9 +132,9 @@ class ReplicationInspection(ReplicationHandle):
 
         They are yielded as they are found, in any number.
         """
-        from rowtide.replication.inspection import differences, validating
+        from rowtide.replication.inspection import comparing, differences
 
-        wanted = validating.find_wanted(self._engine, self._url, options)
+        wanted = comparing.find_wanted(self._engine, self._url, options)
         return differences.find_differences(self._engine, self._url, wanted, options)
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:

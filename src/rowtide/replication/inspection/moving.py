@@ -27,9 +27,16 @@ from rowtide.replication.distribution.calls.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SchemaChanged
-from rowtide.replication.targets.compared_rows import EMPTY, Buckets, Fingerprint
-from rowtide.replication.targets.divisions import Division, bucket_of
-from rowtide.replication.targets.fingerprints import Row, hash_row, key_of
+from rowtide.replication.targets.compared_rows import (
+    EMPTY,
+    Buckets,
+    Division,
+    Fingerprint,
+    Row,
+    bucket_of,
+    hash_row,
+    key_of,
+)
 
 _CALL, _XCALL = Command(CallFormat.CALL), Command(CallFormat.XCALL)
 

@@ -36,7 +36,7 @@ from rowtide.replication.inspection.differences import (
 )
 from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.publisher import read_source
-from rowtide.replication.targets.fingerprints import Row, key_of
+from rowtide.replication.targets.compared_rows import Row, key_of
 from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
 
 PUBLISHER = "publisher"

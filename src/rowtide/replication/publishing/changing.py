@@ -2,36 +2,110 @@
 
 (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Other articles are not touched. Subscribers that
 lack rows or values afterwards copy the article again.
+
+Changes of articles in the log and the distribution database: one transaction, or two where they are two databases.
+Register the script that runs at subscribers after schema changes of an article.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, select, text
 
-from rowtide.core.lsn import Position
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import open_own_manifest
-from rowtide.replication.articles.articles import Article, as_member
+from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.changes import call_change, changed, needs_copy
 from rowtide.replication.articles.requests import ArticleChange
-from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
-from rowtide.replication.distributor.publication_locks import begin_changing
+from rowtide.replication.distributor import (
+    custom_scripts,
+    definitions,
+    joining,
+    publication_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.custom_scripts import CustomScript
+from rowtide.replication.distributor.location import distributor, is_elsewhere
+from rowtide.replication.distributor.publication_records import begin_changing
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.publishing import ArticleUnknown
+from rowtide.replication.errors.publishing import ArticleExists, ArticleUnknown
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
-from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.sync_types import IfExists
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """What a change of an article does to the log's members, to its records, and last, to announce it in the log."""
+
+    article: Article
+    members: Sequence[Executable]
+    records: Sequence[Executable]
+    announcing: Sequence[Executable]
+
+
+@keeping_sessions()
+def run_recorded_change(
+    alterations: Alterations, table: str, plan: Callable[[Connection], RecordedChange | None]
+) -> RecordedChange | None:
+    """Plan and run a change; retry if a lock was not obtained in time. Raises `LockNotObtained`, and as `plan`."""
+    planned: list[RecordedChange | None] = []
+
+    def plan_members(connection: Connection) -> Sequence[Executable]:
+        change = plan(connection)
+        planned[:] = [change]
+        if change is None:
+            return []
+        records = () if is_elsewhere(connection) else change.records
+        return [*change.members, *records, *change.announcing]
+
+    run_membership_change(alterations, table, plan_members)
+    (change,) = planned
+    if change is not None:
+        alterations.transact(partial(_record_elsewhere, change))
+    return change
+
+
+def list_unrecorded(connection: Connection) -> dict[str, int]:
+    """Return the members that are articles without a record, with their tables: what a killed command left."""
+    if not is_elsewhere(connection):
+        return {}
+    recorded = {article.article_id for article in publication_records.list_all_articles(connection)}
+    return {member: table for member, table in _list_members(connection).items() if member not in recorded}
+
+
+def _record_elsewhere(change: RecordedChange, connection: Connection) -> None:
+    if not is_elsewhere(connection):
+        return
+    failpoint("article_record.before")
+    # A process that publishes the same table meanwhile has removed the member, or finds the record.
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), membership.SERIALIZE)
+    article = change.article
+    if article.article_id not in _list_members(connection):
+        raise ArticleExists(article.qualified_name, article.publication)
+    for step in change.records:
+        distributor(connection).execute(step)
+
+
+def _list_members(connection: Connection) -> dict[str, int]:
+    columns = members_table.c
+    query = select(columns.member_id, columns.source_table_id).where(columns.feature == FEATURE)
+    return {row.member_id: row.source_table_id for row in connection.execute(query)}
 
 
 def find_copying(engine: Engine, database: str, change: ArticleChange) -> tuple[str, ...]:
@@ -132,3 +206,26 @@ def _change_subscription(
             yield from joining.detach_steps(subscription, holder, held)
     usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
     yield from joining.join_steps(subscription, article_id, if_exists or usual, held)
+
+
+def register_script(
+    engine: Engine,
+    database: str,
+    publication: str,
+    table: str,
+    script: CustomScript | None,
+    from_lsn: CommitLsn | None = None,
+) -> Position:
+    """Register an article's script, or that it has none any more, from an LSN or from now on; return from where.
+
+    Raises `DatabaseNotPublished`, `PublicationUnknown`, `ArticleUnknown`.
+    """
+    with translated(), engine.begin() as connection:
+        source = read_source(connection, database)
+        article = publication_records.get_article(connection, publication, table)
+        if from_lsn is not None:
+            start = Position(from_lsn.value)
+        else:
+            start = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
+        custom_scripts.register(connection, article.article_id, script, start)
+    return start

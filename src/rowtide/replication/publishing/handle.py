@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from rowtide.core.options import takes
 from rowtide.core.words import member_or_none
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewArticle
-from rowtide.replication.articles.types import ArticleType
-from rowtide.replication.handle import ReplicationHandle
+from rowtide.replication.publisher import ReplicationHandle
 
 
 class ArticlePublishing(ReplicationHandle, ABC):

@@ -38,8 +38,7 @@ def ensure_source(
         if folder is None:
             raise NothingReadsLog(name_of(database))
         # Only here: they read Delta tables, which a run does not.
-        from rowtide.lake.neighbours import require_not_nested
-        from rowtide.lake.stores import prepare_lake
+        from rowtide.lake.stores import prepare_lake, require_not_nested
 
         require_not_nested(folder, log_store)
         return Place(prepare_lake(folder, for_group=for_group), log_store, for_group)

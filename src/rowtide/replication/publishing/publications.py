@@ -35,7 +35,7 @@ from rowtide.replication.distributor import (
     subscription_records,
 )
 from rowtide.replication.distributor.location import distributor, is_elsewhere, record_place, schema_of
-from rowtide.replication.distributor.publication_locks import begin_changing, begin_dropping, keep_publication
+from rowtide.replication.distributor.publication_records import begin_changing, begin_dropping, keep_publication
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleUnknown,
@@ -44,9 +44,9 @@ from rowtide.replication.errors.publishing import (
 )
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
+from rowtide.replication.publishing.changing import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
-from rowtide.replication.publishing.recording import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.sync_types import IfExists
 

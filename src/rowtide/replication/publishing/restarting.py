@@ -1,12 +1,14 @@
 """Restart the log after a gap, if only publications read it (SQL Server: sp_replrestart).
 
 Articles stay. A subscription cannot continue across the gap; `reinitialize` copies its tables again.
+
+Adopting a moved database: articles are bound to their tables' new oids, and announced again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, Executable
 
@@ -19,11 +21,13 @@ from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import find_own_manifest, require_timeline
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.location import distributor, is_elsewhere
 from rowtide.replication.errors.publishing import CaptureReadsLog
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
@@ -118,3 +122,51 @@ def _plan_announcement(connection: Connection, source: SourceDefinition, article
     join = membership.join_steps(source, table, member, article.before_images, publishing=publishing)
     refusing = truncates.refusal_steps(connection, table, article)
     return [*steps, *join, *refusing, membership.announce_enabled(member)]
+
+
+def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
+    """Return the statements that record the tables' oids, and the columns' numbers and types.
+
+    In a distribution database that is elsewhere they run at once, and are committed before the caller's transaction.
+    """
+    members = {member.member_id: member for member in rebound}
+    newest = [
+        publication_records.rebind_article_step(_rebind(article, members[article.article_id]))
+        for article in list_all_articles(connection)
+        if article.article_id in members
+    ]
+    held = [
+        subscription_records.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
+        for agent_id, article in subscription_records.list_held(connection)
+        if article.article_id in members
+    ]
+    if not is_elsewhere(connection):
+        return newest + held
+    for step in (*newest, *held):
+        distributor(connection).execute(step)
+    return []
+
+
+def announce_again(alterations: Alterations, source: SourceDefinition) -> None:
+    """Announce all articles again, each in its own transaction."""
+    announce_articles(alterations, source)
+
+
+def _rebind(article: Article, member: Rebound) -> Article:
+    """Return an article with its new oids.
+
+    Without one of its columns it counts as without its table, and is not announced.
+    """
+    present = {column.name: column for column in member.table.columns} if member.table is not None else {}
+    if not all(column.name in present for column in article.columns):
+        return replace(article, source_id=NOWHERE)
+    columns = tuple(
+        replace(
+            column,
+            number=present[column.name].number,
+            type_code=present[column.name].type_code,
+            type_modifier=present[column.name].type_modifier,
+        )
+        for column in article.columns
+    )
+    return replace(article, source_id=member.source_id, columns=columns)

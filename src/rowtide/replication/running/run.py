@@ -1,10 +1,14 @@
-"""Running replication: the log reader, and an agent for each subscription, unless another process has them."""
+"""Running replication: the log reader, and an agent for each subscription, unless another process has them.
+
+Which subscriptions a run delivers.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
@@ -31,20 +35,49 @@ from rowtide.replication.distributor import (
     subscription_records,
     tracers,
 )
-from rowtide.replication.distributor.claims import Claims, list_claims
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
 from rowtide.replication.distributor.retention import deactivate_expired
-from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Claims, Subscription, list_claims
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
+from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
-from rowtide.replication.running.scope import EVERYTHING, RunScope
 from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
+from rowtide.replication.targets.kinds import kind_of
 from rowtide.storage.object_urls import is_object_url
+
+
+@dataclass(frozen=True, slots=True)
+class RunScope:
+    """The subscriptions of a publication, or of all (None), to some subscribers, by address, or to all (none named)."""
+
+    publication: str | None = None
+    subscribers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, publication: str | None, subscribers: Sequence[str]) -> RunScope:
+        """Return the scope of subscribers' URLs. Raises `DatabaseKindUnknown`."""
+        return cls(publication, frozenset(kind_of(url).address(url) for url in subscribers))
+
+    def includes(self, subscription: Subscription) -> bool:
+        """Whether the run delivers a subscription of its publications."""
+        return not self.subscribers or subscription.subscriber in self.subscribers
+
+    def require_known(self, present: Sequence[Subscription]) -> None:
+        """Require that each named subscriber has a subscription. Raises `SubscriptionUnknown`, `SubscriberUnknown`."""
+        unknown = self.subscribers - {subscription.subscriber for subscription in present}
+        if unknown and self.publication is not None:
+            raise SubscriptionUnknown(self.publication, min(unknown))
+        if unknown:
+            raise SubscriberUnknown(min(unknown))
+
+
+EVERYTHING = RunScope()
+
 
 _POLL_S = 0.5
 _READ_POLL_S = 0.05

@@ -54,10 +54,8 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
-from rowtide.replication.running.allowed_nulls import find_allowed
-from rowtide.replication.running.custom_scripting import CustomScripting
-from rowtide.replication.snapshot.agent import SnapshotAgent
-from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
+from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
+from rowtide.replication.snapshot.agent import ArticleCopy, HandOver, SnapshotAgent
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining

@@ -1,19 +1,24 @@
-"""The snapshot agent: copies a publication's tables to a subscriber while they change (SQL Server: Snapshot Agent)."""
+"""The snapshot agent: copies a publication's tables to a subscriber while they change (SQL Server: Snapshot Agent).
+
+Which changes a subscriber's copy of a table lacks, and must be delivered.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk, OpenChunk, is_torn
-from rowtide.copying.tables import CopiedTable
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, OpenChunk, is_torn
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.replication.articles.articles import Article, as_copied
@@ -169,3 +174,51 @@ class SnapshotAgent:
 def _by_article(state: SnapshotState) -> Iterator[tuple[str, Sequence[CopiedChunk]]]:
     for article_id, copied in groupby(state.copied, key=lambda copied: copied.chunk.member_id):
         yield article_id, tuple(copied)
+
+
+_Xids = npt.NDArray[np.int64]
+_Facts = npt.NDArray[np.bool_]
+_Keys = npt.NDArray[np.object_]
+"""Keys' values by row and key column, as bytes."""
+
+Locate = Callable[[CopiedTable, Sequence[CopiedChunk], _Keys], _Xids]
+"""Returns the numbers of the chunks that contain keys; only the publisher knows the keys' order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleCopy:
+    """An article's rows at a subscriber, by chunks in the order of their numbers."""
+
+    article: Article
+    chunks: tuple[CopiedChunk, ...]
+    locate: Locate
+
+    def lacks(self, xids: _Xids, keys: _Keys) -> _Facts:
+        """Return, for changes given by transaction and key, whether the copy lacks them."""
+        known, places = np.unique(xids, return_inverse=True)
+        seen = np.array([chunk.snapshot.sees(known) for chunk in self.chunks])
+        is_in_all: _Facts = np.logical_and.reduce(seen)
+        is_in_some: _Facts = np.logical_or.reduce(seen)
+        lacking: _Facts = ~is_in_all[places]
+        # Of a transaction that is in some chunks and not in others, each key tells in which it is.
+        differs = np.flatnonzero((is_in_some & ~is_in_all)[places])
+        if differs.size:
+            numbers = self.locate(as_copied(self.article), self.chunks, keys[differs])
+            lacking[differs] = ~seen[numbers, places[differs]]
+        return lacking
+
+    def lacks_all(self, xids: _Xids) -> _Facts:
+        """Return whether the copy lacks changes to the whole table, such as truncates: its chunks agree on these."""
+        return ~self.chunks[0].snapshot.sees(xids)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The transition from copying to delivery: `copies` by article id; no chunk contains commits at `until` or later.
+
+    `finish` is called once, when everything below `until` is delivered.
+    """
+
+    until: Position
+    copies: Mapping[str, ArticleCopy]
+    finish: Callable[[], None]

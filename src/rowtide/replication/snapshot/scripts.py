@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 
 from sqlalchemy import Connection, text
 
-from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.snapshot.needs import names_in_full
 

@@ -28,9 +28,8 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distributor.claims import Claims
 from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Claims, Subscription
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import SettingsChanges

@@ -12,8 +12,8 @@ from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
-from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.postgres.membership import FULL_IDENTITY
+from rowtide.log.postgres.reading.unreported_changes import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE, Article
 from rowtide.replication.distribution.events import find_lost_identity

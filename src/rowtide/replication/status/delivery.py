@@ -17,12 +17,11 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor import history, publication_records, subscription_records
-from rowtide.replication.distributor.claims import list_claims
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.history import HistoricState
 from rowtide.replication.distributor.publication_records import BY_DEFAULT, Thresholds
 from rowtide.replication.distributor.retention import read_max_retention
-from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 from rowtide.storage.store import Store
 

@@ -21,10 +21,9 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import history, publication_records, subscription_records
-from rowtide.replication.distributor.claims import list_claims
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.history import HistoricState, RunStatus
-from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, IdentityUnfit, PublishedTableDropped
 from rowtide.replication.publisher import read_source
 from rowtide.replication.status.articles import find_unidentified

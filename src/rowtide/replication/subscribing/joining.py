@@ -1,4 +1,7 @@
-"""Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then."""
+"""Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
+
+Copy one article of a subscription again, while the others go on (SQL Server: sp_reinitsubscription, @article).
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,8 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import open_own_manifest
-from rowtide.replication.articles.articles import Article, as_member
+from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
-from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import (
     definitions,
@@ -34,7 +36,7 @@ from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
+from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import find_used
@@ -46,7 +48,7 @@ from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.subscriber_kind import NewSubscription
 
 
 def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
@@ -289,3 +291,38 @@ def read_joining(
         details = read_table_details(connection, article) if is_made else None
         known = tuple((other, read_table_details(connection, other)) for other in others)
         return JoiningArticle(ready.guid, since, article, details, known)
+
+
+def reinitialize_article(
+    engine: Engine, database: str, publication: str, table: str, subscriber: str | None, if_exists: IfExists | None
+) -> tuple[str, ...]:
+    """Copy a table again to one subscriber or all; return which. `if_exists`: what becomes of the table there; None: it
+    is dropped, or emptied where the subscription kept what was there.
+
+    Its article leaves the subscription and joins it again: the agents do that, when they run. Raises
+    `PublicationUnknown`, `ArticleUnknown`, `PublishedTableDropped`, `SubscriptionUnknown`.
+    """
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        definitions.require_writable(connection)
+        article = publication_records.get_article(connection, publication, table)
+        if article in publication_records.list_dropped(connection):
+            raise PublishedTableDropped(article.qualified_name)
+        article_id = article.article_id
+        joining.lock_articles(connection, publication)
+        known = subscription_records.list_subscriptions(connection, publication)
+        chosen = [one for one in known if one.joins is None]
+        if subscriber is not None:
+            address = kind_of(subscriber).address(subscriber)
+            chosen = [subscription_records.get_subscription(connection, publication, address)]
+        for subscription in chosen:
+            held = None
+            for holder in known:
+                if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
+                    held = subscription_records.get_held(connection, holder.agent_id, article_id)
+                    for step in joining.detach_steps(subscription, holder, held):
+                        distributor(connection).execute(step)
+            usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
+            for step in joining.join_steps(subscription, article_id, if_exists or usual, held):
+                distributor(connection).execute(step)
+    return tuple(one.subscriber for one in chosen)

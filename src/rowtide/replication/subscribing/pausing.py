@@ -1,6 +1,8 @@
 """Pause subscriptions: their agents, wherever they run, stop until the subscriptions are resumed.
 
 Undelivered changes of a paused subscription are kept within the retention, as for any other.
+
+Complete at a subscriber what an agent that was killed left prepared, without the publisher.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.subscriber_kind import RecoveredTransaction
 
 
 def pause(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
@@ -52,3 +55,12 @@ def _find(connection: Connection, publication: str, subscriber: str | None) -> S
         return known
     wanted = subscription_records.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))
     return [one for one in known if wanted.agent_id in (one.agent_id, one.joins)]
+
+
+def recover(subscriber: str) -> Sequence[RecoveredTransaction]:
+    """Commit or roll back what agents left prepared at a subscriber, each batch as a whole; return that.
+
+    An agent that is at work there stops, as another has taken over (7113); start it again. Nothing is left prepared by
+    one stream, nor in a SQLite file. Raises `DatabaseKindUnknown`, and what connecting to the subscriber raises.
+    """
+    return kind_of(subscriber).recover(subscriber)

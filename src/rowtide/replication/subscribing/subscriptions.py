@@ -1,12 +1,16 @@
-"""Create and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription)."""
+"""Create and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription).
+
+Move subscribers' sequences to where the publisher's are, before programs write to a subscriber instead.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine, literal_column, select, text
 
 from rowtide.copying.chunks import Key, cut
 from rowtide.copying.source import PostgresCopySource
@@ -16,6 +20,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.membership import Enabled
 from rowtide.log.postgres.control import mark_log
@@ -36,7 +41,7 @@ from rowtide.replication.distributor import (
     subscription_records,
 )
 from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.publication_locks import keep_articles, keep_publication
+from rowtide.replication.distributor.publication_records import keep_articles, keep_publication
 from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable
@@ -51,8 +56,7 @@ from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
-from rowtide.replication.subscribing.other_databases import Ends, plan_originators
-from rowtide.replication.subscribing.promoted_copies import find_promotion, remove_copied
+from rowtide.replication.subscribing.other_databases import Ends, find_promotion, plan_originators, remove_copied
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (
     choose_resolver,
@@ -63,8 +67,14 @@ from rowtide.replication.subscribing.resolvers import (
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.postgres.origins import carry_onward
+from rowtide.replication.targets.subscriber_kind import (
+    COLUMN_SEQUENCE,
+    NewSnapshot,
+    NewSubscription,
+    PublishedSequence,
+    SyncedSequence,
+)
 
 
 def add_subscription(
@@ -358,3 +368,45 @@ def reinitialize(
         drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)
+
+
+def sync_sequences(
+    engine: Engine, database: str, publication: str, subscriber: str | None
+) -> tuple[SyncedSequence, ...]:
+    """Move the sequences of a publication's columns at one subscriber or all; return those that were moved.
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to a subscriber raises.
+    """
+    with translated(), engine.connect() as connection:
+        read_source(connection, database)
+        publication_records.get_publication(connection, publication)
+        known = tuple(
+            one for one in subscription_records.list_subscriptions(connection, publication) if one.joins is None
+        )
+        if subscriber is not None:
+            address = kind_of(subscriber).address(subscriber)
+            known = (subscription_records.get_subscription(connection, publication, address),)
+        articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in known]
+        published = [list(_read(connection, subscribed)) for subscribed in articles]
+    return tuple(
+        one
+        for found, sequences in zip(known, published, strict=True)
+        for one in kind_of(found.subscriber).move_sequences(found.subscriber, sequences)
+    )
+
+
+def _read(connection: Connection, articles: Sequence[Article]) -> Iterator[PublishedSequence]:
+    for article in articles:
+        for column in article.columns:
+            named = {"table": quote_qualified(article.schema, article.table), "column": column.name}
+            sequence = connection.execute(text(_SEQUENCE), named).scalar()
+            if sequence is not None:
+                columns: list[ColumnElement[Any]] = [literal_column("last_value"), literal_column("is_called")]
+                values = select(*columns).select_from(text(sequence))
+                last_value, is_called = connection.execute(values).one()
+                step = connection.execute(text(_INCREMENT), {"sequence": sequence}).scalar_one()
+                yield PublishedSequence(article.schema, article.table, column.name, last_value, is_called, step)
+
+
+_SEQUENCE = COLUMN_SEQUENCE.format(table=":table", column=":column")
+_INCREMENT = "select seqincrement from pg_sequence where seqrelid = cast(:sequence as regclass)"

@@ -1,24 +1,202 @@
-"""What a kind of subscriber database offers."""
+"""What a kind of subscriber database offers.
+
+What an agent that was killed left prepared at a subscriber, and what became of it. What a subscriber receives when it
+subscribes. Sequences of published columns, as the publisher and a subscriber have them. Conflicts as `replication
+conflicts` lists them. The interface of a subscriber to repairs, one implementation per database.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
+from rowtide.copying.chunks import Chunk
+from rowtide.core.lsn import Position
+from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
-from rowtide.replication.targets.compared_rows import SubscribedRows
-from rowtide.replication.targets.identity import DatabaseIdentity
-from rowtide.replication.targets.kept_conflicts import KeptConflict
-from rowtide.replication.targets.new_subscription import NewSubscription
-from rowtide.replication.targets.recovered import RecoveredTransaction
-from rowtide.replication.targets.repairing import RepairOutbox, RepairTransaction
-from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
+from rowtide.replication.subscription_settings import SubscriptionSettings
+from rowtide.replication.sync_types import Constraints, IfExists
+from rowtide.replication.targets.compared_rows import Row, SubscribedRows
+from rowtide.replication.targets.identity import DatabaseIdentity, Originators
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredTransaction:
+    """A prepared transaction, by its name at the subscriber (PostgreSQL: gid); `outcome` is what was done with it."""
+
+    name: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """Tables to be created and copied; `details` are each article's, `scripts` those of schema-only articles."""
+
+    if_exists: IfExists
+    details: tuple[TableDetails, ...]
+    chunks: tuple[Chunk, ...]
+    scripts: tuple[Script, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """A subscription whose changes start at `position` of the publisher's log.
+
+    `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
+    types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
+    subscription that it joins, None if none; `replaced` is what the subscriber has of the article that joins, whose
+    table may have another name there, and `altered` is what it is brought through if it is kept, emptied.
+    """
+
+    guid: str
+    publication: str
+    publisher_system: str
+    position: Position
+    articles: tuple[Article, ...]
+    originators: Originators
+    has_procedures: bool = False
+    settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
+    constraints: Constraints | None = None
+    snapshot: NewSnapshot | None = None
+    needs: tuple[Need, ...] = ()
+    beside: tuple[Article, ...] | None = None
+    replaced: Article | None = None
+    altered: tuple[Followed, ...] = ()
+
+    @property
+    def renamed(self) -> tuple[tuple[str, str], Article] | None:
+        """The schema and name that the joining article's table has at the subscriber, if it has others by now."""
+        if self.replaced is None:
+            return None
+        (article,) = self.articles
+        before = (self.replaced.schema, self.replaced.table)
+        return None if before == (article.schema, article.table) else (before, article)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSequence:
+    """The sequence of a published column: its last value, whether it has given it out, and its step."""
+
+    schema: str
+    table: str
+    column: str
+    last_value: int
+    is_called: bool
+    increment: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedSequence:
+    """A subscriber's sequence that was moved: what it would have given next, and what it gives now."""
+
+    subscriber: str
+    table: str
+    column: str
+    before: int
+    now: int
+
+
+COLUMN_SEQUENCE = """
+select coalesce(pg_get_serial_sequence({table}, {column}), (
+    select quote_ident(n.nspname) || '.' || quote_ident(s.relname)
+    from pg_attribute a
+    join pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
+    join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid
+    join pg_class s on d.refclassid = 'pg_class'::regclass and s.oid = d.refobjid and s.relkind = 'S'
+    join pg_namespace n on n.oid = s.relnamespace
+    where a.attrelid = to_regclass({table}) and a.attname = {column} and a.attgenerated = ''
+    order by s.oid limit 1))
+where to_regclass({table}) is not null
+"""
+"""SQL of the sequence that numbers a column: its own, or the one in its default. Parameters are to be filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptConflict:
+    """A conflict at a subscriber: rows as JSON objects of texts, null for none.
+
+    `present_rows` are those that the change met, `present_times` when and where each was written last, where that is
+    known.
+    """
+
+    logged_at: datetime
+    publication: str
+    subscriber: str
+    article: str
+    kind: str
+    resolution: str
+    operation: str
+    xact_seqno: str
+    command_id: int
+    old_row: str | None
+    new_row: str | None
+    present_rows: str
+    commit_time: datetime | None
+    present_times: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What brings a row to what is published: `row` has all its values, of which an update sets `columns`."""
+
+    article: Article
+    operation: Operation
+    key: Row
+    row: Row
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRecord:
+    """What a repair did to a row, as JSON; `repair_id` and `ordinal` are its identity."""
+
+    repair_id: str
+    ordinal: int
+    record: str
+
+
+class RepairTransaction(Protocol):
+    """A transaction at a subscriber that repairs rows at the position that it has; delivery waits for its end.
+
+    It is a batch under the epoch of the subscription's agent, who goes on after it: neither epoch nor position change.
+    """
+
+    @property
+    def subscribed(self) -> SubscribedRows:
+        """The subscriber's rows, which nobody else writes once they are read."""
+
+    def try_change(self, change: RowChange) -> str | None:
+        """Make a change; return why the subscriber refuses it, and then it is undone."""
+
+    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+        """Make changes that need each other, all or none; return why the subscriber refuses some.
+
+        Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that
+        they lose, for others of them.
+        """
+
+    def commit(self, records: Sequence[RepairRecord]) -> None:
+        """Commit the changes, with what they were."""
+
+
+class RepairOutbox(Protocol):
+    """What repairs did at a subscriber and the publisher does not have yet."""
+
+    def read(self) -> Sequence[RepairRecord]:
+        """Return the records, in the order of their identities."""
+
+    def forget(self, records: Sequence[RepairRecord]) -> None:
+        """Delete records that the publisher has. Idempotent."""
 
 
 class Forget(Protocol):

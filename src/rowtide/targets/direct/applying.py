@@ -17,13 +17,12 @@ from rowtide.targets.columns import TableShape, require_partitionable, shape_tab
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.current import DirectCurrent
 from rowtide.targets.direct.history import DirectHistory
-from rowtide.targets.direct.rows import ShownColumns
-from rowtide.targets.direct.tables import MOST_BYTES, DirectTable
+from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, ShownColumns
 from rowtide.targets.formats.delta import as_found
+from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
 from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import Verify
-from rowtide.targets.windows import TargetWindow, find_drops, open_target_window
 
 log = logging.getLogger("rowtide.targets")
 

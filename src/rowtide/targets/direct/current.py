@@ -11,17 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.rows.operations import DELETE, TRUNCATE
+from rowtide.cdc.rows.change_columns import DELETE, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.edits import Places
-from rowtide.targets.direct.keys import KeySet
-from rowtide.targets.direct.rows import ShownColumns
-from rowtide.targets.direct.tables import DirectTable
+from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit
-from rowtide.targets.windows import TargetWindow
+from rowtide.targets.keeping import TargetWindow
 
 _OPERATION = "__$operation"
 

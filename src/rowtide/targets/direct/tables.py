@@ -1,4 +1,4 @@
-"""Delta tables of targets at a path, made, read and edited by our own committer."""
+"""Delta tables of targets at a path, without Spark: made, read and edited by our own committer; rows in Arrow."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.last_rows import comparable
+from rowtide.cdc.lake_readers.value_texts import EXACT, read_exact_texts
+from rowtide.cdc.rows.change_columns import column_type
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.statistics import Between, bounds_of
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.creation import create_table
-from rowtide.delta.writing.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.edits import Edit, MakeRows, Places, Stamp, edit_rows, replace_rows
 from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.errors import TargetOccupied
+from rowtide.targets.columns import TableShape
+from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table import Verify
 
@@ -94,3 +102,101 @@ class DirectTable:
 
     def _stamp(self, lsn: CommitLsn, found: Snapshot) -> Stamp:
         return Stamp(self.target_id, lsn.value, found.get_transaction(self.target_id))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownColumns:
+    """The columns of a target's table, each of which is one of the instance's as readers know it."""
+
+    target: str
+    shape: TableShape
+    instance: Instance
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        """Their names, and their types in the lake."""
+        types = [column_type(self.instance, column).name for column in self.instance.columns]
+        return [(name, types[ordinal - 1]) for name, ordinal in self._ordinals]
+
+    @property
+    def keys(self) -> list[str]:
+        """Their names, of those that identify a row."""
+        return [column.name for column in self.shape.keys]
+
+    @property
+    def sources(self) -> list[str]:
+        """The instance's columns that they are made of."""
+        return [self._source(ordinal) for _, ordinal in self._ordinals]
+
+    def show(self, rows: pa.RecordBatch, kept: Sequence[str] = ()) -> pa.RecordBatch:
+        """Return rows, which have `__$exact`, in these columns, after some that stay as they are. Raises `KeyUnfit`."""
+        self._require_fit(rows)
+        names = [*kept, *(name for name, _ in self._ordinals)]
+        columns = [*kept, *self.sources]
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in columns], names=names)
+
+    def _require_fit(self, rows: pa.RecordBatch) -> None:
+        """Raise `KeyUnfit` if a value of the key does not fit its type."""
+        texts = read_exact_texts(rows.column(EXACT))
+        if any(ordinal in texts for name, ordinal in self._ordinals if name in self.keys):
+            raise KeyUnfit(self.instance.capture_instance, self.target)
+
+    @property
+    def _ordinals(self) -> list[tuple[str, int]]:
+        return [(column.name, column.sources[0]) for column in self.shape.columns]
+
+    def _source(self, ordinal: int) -> str:
+        return self.instance.columns[ordinal - 1].lake_name
+
+
+_kernels: Any = pc
+_NOWHERE = -1
+
+
+class KeySet:
+    """Keys, each of one row; a row with a null in its key is never found, as in a join."""
+
+    def __init__(self, rows: pa.Table, columns: Sequence[str]) -> None:
+        """`columns` are those of the key."""
+        self.columns = tuple(columns)
+        self._rows = rows
+        # From the second column on: what is known of a key so far and the column's value are a pair of numbers.
+        self._values = [_kernels.unique(_comparable(rows[name])) for name in columns]
+        self._pairs: list[Any] = []
+        known = self._known(rows, 0)
+        for place in range(1, len(self._values)):
+            pairs = self._pair(rows, known, place)
+            self._pairs.append(_kernels.unique(pairs))
+            known = _kernels.index_in(pairs, value_set=self._pairs[-1], skip_nulls=True)
+
+    def find(self, rows: pa.Table) -> Places:
+        """Return for each row the number of the row with its key, -1 where none has."""
+        known = self._known(rows, 0)
+        for place, pairs in enumerate(self._pairs, 1):
+            known = _kernels.index_in(self._pair(rows, known, place), value_set=pairs, skip_nulls=True)
+        places: Places = known.fill_null(_NOWHERE).to_numpy().astype(np.int32, copy=False)
+        return places
+
+    def ranges(self, physical: Sequence[str]) -> Iterator[Between]:
+        """Yield the ranges in which all keys are, of integers and texts; `physical` are the columns' names in files.
+
+        Writers do not agree on how statistics have times, and dates of far years.
+        """
+        for name, in_files in zip(self.columns, physical, strict=True):
+            values = self._rows[name]
+            if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
+                low, high = (bound if isinstance(bound, int | str) else None for bound in bounds_of(values))
+                yield Between(in_files, low, high)
+
+    def _known(self, rows: pa.Table, place: int) -> Any:
+        values = _comparable(rows[self.columns[place]])
+        return _kernels.index_in(values, value_set=self._values[place], skip_nulls=True)
+
+    def _pair(self, rows: pa.Table, known: Any, place: int) -> Any:
+        width = pa.scalar(len(self._values[place]), pa.int64())
+        return _kernels.add(_kernels.multiply(known.cast(pa.int64()), width), self._known(rows, place).cast(pa.int64()))
+
+
+def _comparable(values: pa.ChunkedArray[Any]) -> Any:
+    chunks = [comparable(chunk) for chunk in values.chunks]
+    return pa.chunked_array(chunks) if chunks else comparable(pa.nulls(0, values.type))

@@ -9,19 +9,18 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.formats import Format
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import Alterations, execute_all
+from rowtide.databases.postgres.alterations import Alterations, build_index, execute_all, is_valid
 from rowtide.databases.postgres.catalogue import read_table
-from rowtide.databases.postgres.indexes import build_index, is_valid
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingRequest
 from rowtide.tracking.postgres import system_tables
-from rowtide.tracking.postgres.side_stamps import find_blocker
-from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
+from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
 from rowtide.tracking.postgres.subjects import (
+    CHANGE_BSN,
+    Subject,
     find_present,
     find_trackable,
     find_tracked,

@@ -30,8 +30,7 @@ from rowtide.tracking.postgres.queries import (
     written,
 )
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.subjects import require_own_plans
+from rowtide.tracking.postgres.subjects import Subject, require_own_plans
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,

@@ -14,8 +14,7 @@ from rowtide.databases.postgres.clock import unseen
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
-from rowtide.tracking.postgres.subjects import subject_of
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, Subject, subject_of
 from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_as_made
 from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
 from rowtide.tracking.postgres.verification import find_damage, put_as_it_is

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
-from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
+from rowtide.tracking.postgres import enabling, enumeration, purge, queries, system_tables
 
 
 class Tracking:
@@ -52,7 +52,7 @@ class Tracking:
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
         with self._reading() as own:
-            packed = keys.pack_texts(own, table, key)
+            packed = queries.pack_texts(own, table, key)
             query = enumeration.find_touched(own, table, packed, anchor, self.transaction_bsn)
         with translated():
             row = self._connection.execute(query.encode()).fetchone()
@@ -76,11 +76,11 @@ class Tracking:
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
         with self._reading() as own:
-            return keys.pack_key(own, table, key)
+            return queries.pack_key(own, table, key)
 
     def unpack_tombstone_key(self, table: str, packed: str) -> tuple[object, ...]:
         with self._reading() as own:
-            return keys.unpack_key(own, table, packed)
+            return queries.unpack_key(own, table, packed)
 
     def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
         with translated():

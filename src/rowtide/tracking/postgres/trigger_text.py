@@ -14,7 +14,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
 from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subjects import Subject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
 PREFIX = "__sysTracking_"

@@ -11,8 +11,7 @@ from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.subjects import with_key, with_operators
+from rowtide.tracking.postgres.subjects import Subject, with_key, with_operators
 from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as_made
 
 

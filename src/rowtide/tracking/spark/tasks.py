@@ -1,17 +1,80 @@
-"""A Spark task: enumerates some devices, one after the other. Runs in Spark's Python workers."""
+"""A Spark task: enumerates some devices, one after the other. Runs in Spark's Python workers.
+
+The databases of a call, each a device with a name under which its anchor is stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import RowtideError
+from rowtide.core.places import local_path
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.tracking.changes import Changes
 from rowtide.tracking.connecting import open_tracking
-from rowtide.tracking.spark.devices import Device
+from rowtide.tracking.errors import NoDatabaseFound
 from rowtide.tracking.spark.records import DeviceOutcome, Record, Shape, change_record
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A database; `name` is the path of a file, or a URL without its password."""
+
+    name: str
+    url: DatabaseUrl
+
+    @property
+    def kind(self) -> DatabaseKind:
+        """The kind of database."""
+        return self.url.kind
+
+
+def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
+    """Return the databases of URLs, and of the SQLite files that paths and patterns (`/data/devices/*.db`) match now.
+
+    Each is returned once, in name order. Raises `NoDatabaseFound` for a path or pattern that matches no file.
+    """
+    named = [databases] if isinstance(databases, str) else databases
+    if not named:
+        raise NoDatabaseFound("")
+    found = {device.name: device for text in named for device in _find(text)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _find(text: str) -> list[Device]:
+    path = local_path(text)
+    if path is None:
+        return [_of_url(parse_url(text))]
+    files = [path] if Path(path).is_file() else [file for file in glob(path, recursive=True) if Path(file).is_file()]
+    if not files:
+        raise NoDatabaseFound(text)
+    return [_of_file(file) for file in files]
+
+
+def _of_url(url: DatabaseUrl) -> Device:
+    return _of_file_url(url) if url.kind.is_file else _of_server(url)
+
+
+def _of_file_url(url: DatabaseUrl) -> Device:
+    if url.database is None:
+        raise NoDatabaseFound(str(url))
+    return _of_file(url.database)
+
+
+def _of_file(path: str) -> Device:
+    """Return the device of a file, by its absolute path, under which workers find it too."""
+    absolute = str(Path(path).absolute())
+    return Device(absolute, DatabaseUrl(DatabaseKind.SQLITE, database=absolute))
+
+
+def _of_server(url: DatabaseUrl) -> Device:
+    return Device(str(url.without_secrets()), url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ from rowtide.tracking.sqlite.system_tables import (
     put_tracked,
     remove_tracked,
 )
-from rowtide.tracking.sqlite.triggers import trigger_names, trigger_statements
-from rowtide.tracking.sqlite.verification import find_loss, find_renamed
+from rowtide.tracking.sqlite.triggers import find_loss, find_renamed, trigger_names, trigger_statements
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""

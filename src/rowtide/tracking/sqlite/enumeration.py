@@ -30,7 +30,7 @@ from rowtide.tracking.sqlite.system_tables import (
     list_tracked,
     put_tracked,
 )
-from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, mend
+from rowtide.tracking.sqlite.triggers import changed_triggers, find_loss, mend
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rowtide.databases.sqlite.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
-from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
+from rowtide.tracking.sqlite import enabling, enumeration, purge, queries, system_tables
 from rowtide.tracking.sqlite.system_tables import require_tracking
 
 
@@ -47,7 +47,7 @@ class Tracking:
             return system_tables.get_tracked(own, table)
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
-        packed = keys.pack_key(self._connection, table, key)
+        packed = queries.pack_key(self._connection, table, key)
         return enumeration.changed_since(self._connection, table, packed, anchor, self.transaction_bsn)
 
     @contextmanager
@@ -65,11 +65,11 @@ class Tracking:
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
         with self._own() as own:
-            return keys.pack_key(own, table, key)
+            return queries.pack_key(own, table, key)
 
     def unpack_tombstone_key(self, table: str, packed: str) -> tuple[object, ...]:
         with self._own() as own:
-            return keys.unpack_key(own, table, packed)
+            return queries.unpack_key(own, table, packed)
 
     def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
         with self._own() as own:

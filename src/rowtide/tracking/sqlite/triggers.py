@@ -1,17 +1,19 @@
-"""The triggers of a tracked SQLite table.
-
-They run in any program that writes to the file: with SQLite's built-in functions and tables of the main schema only,
-and without statements that a unique key could stop, since a program's `insert or fail` also applies to every statement
-within a trigger.
-"""
+"""The triggers of a tracked SQLite table, and the check that it still has them: other programs may rebuild a table."""
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from collections.abc import Sequence, Set
+
+from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
+from rowtide.tracking.options import TrackedTable, TrackingOptions
 from rowtide.tracking.sqlite.stamps import Stamps
 from rowtide.tracking.sqlite.subject import CONTEXT, Subject
+from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES
 
 _KINDS = ("insert", "update", "key", "delete", "insert_displaces", "update_displaces")
@@ -105,3 +107,89 @@ def _tombstones(subject: Subject, stamps: Stamps, row: str, context: str, source
         f"select {subject.literal}, __sysBsn, {stamps.insert_bsn(row)}, {subject.packed_key(row)}, julianday('now'), "
         f"{context} from {source}"
     )
+
+
+_UPDATE_OF = re.compile(r'( (?:after|before) update of )((?:"(?:[^"]|"")*"|\w+)(?:, (?:"(?:[^"]|"")*"|\w+))*)( on )')
+_HOLDER = "select tbl_name from sqlite_schema where type = 'trigger' and name = :trigger"
+_NAME = re.compile(r'"(?:[^"]|"")*"|\w+')
+
+
+def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> TrackingLost | None:
+    """Return what of a table's tracking was altered; added or dropped columns do not count."""
+    is_gone = find_table(connection, tracked.name) is None
+    if tracked.lost_time is not None and not is_gone:
+        return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
+    what = _say_gone(connection, tracked) if is_gone else _find_difference(connection, tracked)
+    if what is None:
+        return None
+    lost_time = tracked.lost_time or str(connection.execute("select datetime('now')").fetchone()[0])
+    return (TrackedTableGone if is_gone else TrackingLost)(tracked.name, lost_time, what)
+
+
+def _say_gone(connection: sqlite3.Connection, tracked: TrackedTable) -> str:
+    renamed = find_renamed(connection, tracked)
+    return "there is no such table any more" if renamed is None else f"the table is called {renamed} now"
+
+
+def find_renamed(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
+    """Return the name that a tracked table has now: a table that is renamed keeps its triggers, which keep theirs."""
+    found = connection.execute(_HOLDER, {"trigger": update_trigger_name(tracked.name)}).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _find_difference(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
+    try:
+        subject = subject_of(connection, tracked)
+    except TrackingKeyMissing:
+        return f"it has no {tracked.key_type} any more"
+    stamps = stamps_of(subject, tracked)
+    if not stamps.is_there(connection):
+        return "the stamps of its rows are gone"
+    found = read_triggers(connection, subject.name)
+    for name, statement in trigger_statements(subject, stamps).items():
+        if name not in found:
+            return f"the trigger {name} is gone"
+        if _without_columns(found[name]) != _without_columns(statement):
+            return f"the trigger {name}, or a unique key that it watches, was changed"
+    return None
+
+
+def _without_columns(statement: str) -> str:
+    return _UPDATE_OF.sub(r"\1\3", statement, count=1)
+
+
+def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> dict[str, str]:
+    """Return the triggers that added or dropped columns make obsolete, by name, with their new text."""
+    subject = subject_of(connection, tracked)
+    found, wanted = read_triggers(connection, subject.name), trigger_statements(subject, stamps_of(subject, tracked))
+    return {name: statement for name, statement in wanted.items() if found[name] != statement}
+
+
+def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+    """Include added columns, and forget dropped ones, in the caller's write transaction.
+
+    A row whose added column is not at its default counts as changed.
+    """
+    subject = subject_of(connection, tracked)
+    found, wanted = read_triggers(connection, subject.name), changed_triggers(connection, tracked)
+    for name, statement in wanted.items():
+        connection.execute(f"drop trigger {quote(name)}")
+        connection.execute(statement)
+    update = update_trigger_name(subject.name)
+    if update in wanted:
+        _stamp_columns(connection, subject, set(_columns(wanted[update])) - set(_columns(found[update])))
+
+
+def _stamp_columns(connection: sqlite3.Connection, subject: Subject, added: Set[str]) -> None:
+    """Let the trigger of updates stamp the rows with a value in an added column."""
+    for column in subject.user_columns:
+        name = quote(column.name)
+        if name in added:
+            connection.execute(
+                f"update {subject.quoted} set {name} = {name} where {name} is not {column.default or 'null'}"
+            )
+
+
+def _columns(statement: str) -> Sequence[str]:
+    listed = _UPDATE_OF.search(statement)
+    return [] if listed is None else _NAME.findall(listed[2])

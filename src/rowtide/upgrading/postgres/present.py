@@ -12,8 +12,7 @@ from sqlalchemy import Engine, text
 from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format
-from rowtide.core.upgrades import PresentStore
+from rowtide.core.formats import Format, PresentStore
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
@@ -26,9 +25,8 @@ from rowtide.log import source_definition
 from rowtide.log.catalogue import SCHEMA, find_source
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
-from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.ownership import require_own
-from rowtide.log.store.store_format import LOG_STORE
 from rowtide.merge import definitions as merge_definitions
 from rowtide.merge.nodes.postgres.metadata import completing as merge
 from rowtide.replication.distributor import definitions as distribution

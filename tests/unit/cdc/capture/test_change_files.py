@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import segment
 from rowtide.cdc.capture.change_files import PART_BYTES, PART_ROWS, Part, divide, select_records
-from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
-from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
 from rowtide.cdc.rows.conversion import LsnRange
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.store.entries import Segment

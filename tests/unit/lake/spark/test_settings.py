@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from rowtide.lake.errors import SparkSettingInvalid
-from rowtide.lake.spark.settings import PINNED_SETTINGS, SparkRequest, is_local, settle
+from rowtide.lake.spark.settings import PINNED_SETTINGS, SparkRequest, count_cores, is_local, settle
 from rowtide.lake.spark.surroundings import read_asked, read_given
 
 
@@ -113,3 +114,26 @@ def test_how_storage_is_reached_is_a_default() -> None:
     assert settled["spark.hadoop.fs.s3a.endpoint"] == "http://theirs"
     assert settled["spark.hadoop.fs.s3a.path.style.access"] == "true"
     assert "spark.hadoop.fs.s3a.endpoint" not in settle({}, {"spark.hadoop.fs.s3a.endpoint": "x"}, {}, storage)
+
+
+MASTER, SIZE = "spark.master", "spark.default.parallelism"
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        ({MASTER: "local"}, 1),
+        ({MASTER: "local[3]"}, 3),
+        ({MASTER: "local[3, 2]"}, 3),
+        ({MASTER: "local[*]"}, os.cpu_count()),
+        ({MASTER: "local[*,4]"}, os.cpu_count()),
+        ({MASTER: "local[3]", SIZE: "7"}, 7),
+        ({MASTER: "yarn", "spark.executor.instances": "5", "spark.executor.cores": "4"}, 20),
+        ({MASTER: "spark://host:7077", "spark.dynamicAllocation.maxExecutors": "6"}, 6),
+        # What a setting does not say as a number says nothing.
+        ({MASTER: "k8s://https://host", "spark.dynamicAllocation.maxExecutors": "infinity"}, 50),
+        ({}, 50),
+    ],
+)
+def test_cores_are_those_of_the_settings(settings: dict[str, str], cores: int) -> None:
+    assert count_cores(settings.get) == cores

@@ -9,8 +9,7 @@ from builders.log.log_stores import NOW, SOURCE, member, segment, table_version
 from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonInvalid, load_json
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.alterations import Alteration, AlteredColumn
-from rowtide.log.announcements import ControlRow
+from rowtide.log.announcements import Alteration, AlteredColumn, ControlRow
 from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped, Traced
 from rowtide.log.store.entries import (
     Entry,
@@ -32,7 +31,7 @@ from rowtide.log.store.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.store.store_format import LOG_STORE
+from rowtide.log.store.manifest import LOG_STORE
 
 COLUMN = AlteredColumn(2, "größe", "d", 90001, -1, "text", is_nullable=True, is_generated=False, default="'x'::d")
 ALTERATION = Alteration(16385, "public", "t1", "ALTER TABLE", "alter …", rewrites_values=True, columns=(COLUMN,))

@@ -16,8 +16,8 @@ from rowtide.log.store.maintenance import (
     SMALL_SEGMENT_BYTES,
     plan_merge,
 )
+from rowtide.log.store.manifest import LOG_STORE
 from rowtide.log.store.state import ManifestState, Reader
-from rowtide.log.store.store_format import LOG_STORE
 
 
 def store_with(segments: list[Segment]) -> ManifestState:

@@ -12,8 +12,7 @@ from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import load_json
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.log.alterations import Alteration, AlteredColumn
-from rowtide.log.announcements import ControlRow, later_row
+from rowtide.log.announcements import Alteration, AlteredColumn, ControlRow, later_row
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event, Reshaped
 from rowtide.log.store.entries import (
@@ -36,6 +35,7 @@ from rowtide.log.store.entries import (
     TransactionOmitted,
     TransactionSkipped,
 )
+from rowtide.log.store.manifest import LOG_STORE
 from rowtide.log.store.replay import apply
 from rowtide.log.store.state import (
     Gap,
@@ -51,7 +51,6 @@ from rowtide.log.store.state import (
     segments_between,
     skipped_between,
 )
-from rowtide.log.store.store_format import LOG_STORE
 
 ROW = ControlRow(7, "2026-03-01 12:00:00.000001+00")
 

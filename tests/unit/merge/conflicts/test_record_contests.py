@@ -7,8 +7,7 @@ from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_con
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Presence, RowVersion
-from rowtide.merge.versions.lineage import Change, Lineage
+from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion
 
 HUB, DEVICE = 9, 1
 COMMON = Change(HUB, 1)

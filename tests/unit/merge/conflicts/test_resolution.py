@@ -9,8 +9,7 @@ from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide,
 from rowtide.merge.conflicts.resolvers import by_priority, find_resolver
 from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Presence, RowVersion
-from rowtide.merge.versions.lineage import Change, Lineage, encode_columns
+from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, encode_columns
 
 HUB, ONE, TWO = 5, 2, 7
 A, B, C = 0, 1, 2

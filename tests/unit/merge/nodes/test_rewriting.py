@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.merge.nodes.sqlite.tables.rewriting import is_rewriting
+from rowtide.merge.nodes.sqlite.tables.triggers import is_rewriting
 
 TOUCH = "update orders set updated_at = datetime('now') where id = new.id"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.filters.tokens import FilterUnreadable
+from rowtide.databases.filter_words import FilterUnreadable
 from rowtide.merge.partitions.expressions import (
     Scope,
     ScopeTable,
@@ -14,7 +14,7 @@ from rowtide.merge.partitions.expressions import (
     literal,
     read_expression,
 )
-from rowtide.merge.partitions.expressions.casts import TYPES
+from rowtide.merge.partitions.expressions.tree import TYPES
 
 CUSTOMER = ScopeTable(
     "customer",

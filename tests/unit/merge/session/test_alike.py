@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rowtide.merge.session.exchange import alike, taken, taken_alike
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike, overruling
-from rowtide.merge.versions.comparison import Presence, RowVersion
-from rowtide.merge.versions.lineage import Change, Lineage
+from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion
 
 HUB = 1
 OLD, NEW = Change(HUB, 1), Change(HUB, 2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from builders.values.row_filters import column_values
 from rowtide.replication.filters import FilterColumn, parse_filter
-from rowtide.replication.filters.verdict import matches
+from rowtide.replication.filters.verdict import find_transitions, matches
 
 
 def choose(type_text: str, predicate: str, *values: str | None) -> list[str | None]:
@@ -139,3 +140,13 @@ def test_whether_it_is_null_is_known_of_what_is_not_compared() -> None:
 
 def test_no_rows_have_no_verdict() -> None:
     assert choose("text", "= 'x'") == []
+
+
+def test_rows_leaving_are_deletes_and_rows_entering_are_inserts() -> None:
+    before, after = np.array([True, True, False, False]), np.array([True, False, True, False])
+
+    transitions = find_transitions(before, after)
+
+    assert transitions.updates.tolist() == [True, False, False, False]
+    assert transitions.deletes.tolist() == [False, True, False, False]
+    assert transitions.inserts.tolist() == [False, False, True, False]

@@ -21,9 +21,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing, total
-from rowtide.replication.targets.compared_rows import Buckets, HashedRow
-from rowtide.replication.targets.divisions import Hashed
-from rowtide.replication.targets.fingerprints import Row, hash_row, key_of
+from rowtide.replication.targets.compared_rows import Buckets, Hashed, HashedRow, Row, hash_row, key_of
 
 BUCKETS = Hashed(4)
 

@@ -15,17 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.as_of.ascending import Ascending, Numbers
-from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
+from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
-from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels
 from rowtide.cdc.lake_readers.grouping import Engine, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.queries.as_of.bag_visibility import Counted
+from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
+from rowtide.cdc.queries.as_of.bag_rows import Counted
 from rowtide.cdc.queries.as_of.opening import AsOf
-from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 
 _ADDING, _REMOVING = (INSERT, UPDATE_AFTER), (DELETE, UPDATE_BEFORE)
 

@@ -1,11 +1,15 @@
-"""The lowest layer of a base: rows of one LSN, in whatever order their files have, numbered by that."""
+"""The lowest layer of a base: rows of one LSN, in whatever order their files have, numbered by that.
+
+Ascending numbers of rows, taken up to an end at a time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
@@ -45,3 +49,29 @@ class LowestLayer:
     def _only_this(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         is_this = batch.column(LSN).to_numpy() == self.lsn.value
         return batch if np.all(is_this) else batch.filter(pa.array(is_this))
+
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Ascending:
+    """Numbers that come in parts."""
+
+    more: Iterator[Numbers]
+    held: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def take(self, end: int) -> Numbers:
+        """Return the numbers below an end that were not taken yet."""
+        taken = []
+        while True:
+            count = int(np.searchsorted(self.held, end))
+            taken.append(self.held[:count])
+            self.held = self.held[count:]
+            if len(self.held):
+                break
+            found = next(self.more, None)
+            if found is None:
+                break
+            self.held = found
+        return np.concatenate(taken)

@@ -23,8 +23,7 @@ from rowtide.cdc.queries.as_of.completing import (
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, last_select
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.recorded_snapshots import SnapshotState
-from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.rows.operations import TRUNCATE
+from rowtide.cdc.rows.change_columns import TRUNCATE, change_columns
 from rowtide.lake.sql_text import literal, quote, table_at
 
 FOLDED_SEQVAL = -1

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.alterations import decode_alteration
-from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow
+from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow, decode_alteration
 from rowtide.log.membership import (
     Altered,
     Disabled,

@@ -8,8 +8,7 @@ import numpy as np
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.alterations import Alteration
-from rowtide.log.announcements import ControlRow, later_row
+from rowtide.log.announcements import Alteration, ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
 from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark

@@ -1,30 +1,184 @@
-"""Decodes a batch from pgoutput messages to log records and events.
-
-The package uses no socket, no query and no clock. No Python object is made per row: messages are classified, numbered
-and walked as arrays; only rare messages (Relation, Truncate, logical messages) are parsed one by one.
-"""
+"""Decodes a batch of pgoutput messages to log records and events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
+from typing import Any
 
-from rowtide.core.lsn import Position
+import numpy as np
+import pyarrow as pa
+
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Member
+from rowtide.log.membership import Event, Member, Reshaped
 from rowtide.log.origins import Secrets
-from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
-from rowtide.log.postgres.pgoutput.control import read_control
-from rowtide.log.postgres.pgoutput.frames import join
-from rowtide.log.postgres.pgoutput.images import read_images
+from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot, keep_changes, row_counts
+from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
+from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
+from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
-from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
-from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
-from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
-from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
+from rowtide.log.postgres.pgoutput.relations import Layout, Relations, Resolved, TableVersions
+from rowtide.log.postgres.pgoutput.transactions import Transactions, TransactionTracker
 from rowtide.log.postgres.stream.xlog_data import described_oid
 from rowtide.log.source import Decoded
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Changes of one layout, in log order, with their table version."""
+
+    resolved: Resolved
+    layout: Layout
+    changes: Changes
+
+    @property
+    def table_id(self) -> int:
+        return self.resolved.version.table_id
+
+    @property
+    def first_message(self) -> int:
+        return int(self.changes.message[0])
+
+    def record_order(self) -> tuple[int, int]:
+        """Return the sort key of records: layouts that share a version follow each other in the log."""
+        return self.table_id, self.first_message
+
+
+def place(changes: Changes, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
+    """Group changes by layout and assign table versions, in the order of their first use in the log."""
+    groups = [changes.chosen(indices) for indices in by_slot(changes)]
+    groups.sort(key=lambda group: (int(group.message[0]), int(group.seqval[0])))
+    return list(_resolve(groups, timeline, versions))
+
+
+def _resolve(groups: Sequence[Changes], timeline: LayoutTimeline, versions: TableVersions) -> Iterator[TableChanges]:
+    for group in groups:
+        layout = timeline.layouts[int(group.slot[0])]
+        if layout.shape is not None:
+            yield TableChanges(versions.resolve(layout.shape), layout, group)
+
+
+def in_log_order(
+    of_messages: Sequence[PlacedEvent], tables: Sequence[TableChanges], transactions: Transactions
+) -> tuple[Event, ...]:
+    """Return the events of logical messages and of tables together."""
+    placed = [*of_messages, *(_reshaping(table, transactions) for table in tables if table.resolved.is_reshaped)]
+    return tuple(event for _, event in sorted(placed, key=lambda pair: pair[0]))
+
+
+def _reshaping(table: TableChanges, transactions: Transactions) -> PlacedEvent:
+    """A table takes its new shape before its first change."""
+    lsn = CommitLsn(transactions.lsn_of(table.first_message))
+    return LogOrder(table.first_message, int(table.changes.seqval[0])), Reshaped(lsn, table.table_id)
+
+
+_OPERATIONS = np.zeros(256, np.int8)
+for _kind, _operation in {
+    "I": Operation.INSERT,
+    "U": Operation.UPDATE,
+    "D": Operation.DELETE,
+    "T": Operation.TRUNCATE,
+}.items():
+    _OPERATIONS[ord(_kind)] = _operation
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecords:
+    """The changes of one table version, in log order, with their images."""
+
+    table_id: int
+    changes: Changes
+    images: TableImages
+
+
+def assemble(
+    frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
+) -> pa.Table:
+    """Return the records: announcements, then each table in the order given, without sorting.
+
+    An announcement's `seqval` is the ordinal of the message: 1 + the changes of its transaction before it.
+    """
+    if not (control.records or tables):
+        # A mark or a heartbeat alone: PyArrow's functions are imported with the first records.
+        return RECORD.empty_table()
+    messages = np.array([message for message, _ in control.records], np.int64)
+    entries = np.concatenate([messages, *(table.changes.message for table in tables)])
+    number = transactions.number[entries]
+    columns: dict[str, Any] = {
+        "commit_lsn": transactions.lsn[number],
+        "commit_time": transactions.time[number],
+        "xid": transactions.xid[number],
+        "origin": _origins(transactions, entries),
+        "seqval": _beside(first_ordinals[messages], [table.changes.seqval for table in tables]),
+        "operation": _beside(
+            np.full(len(messages), Operation.MESSAGE, np.int8),
+            [_OPERATIONS[frames.kinds[table.changes.message]] for table in tables],
+        ),
+        "table_id": np.repeat(
+            np.array([NO_TABLE, *(table.table_id for table in tables)], np.int32),
+            [len(messages), *(len(table.changes.message) for table in tables)],
+        ),
+        "image": _beside(messages.astype(np.int8) * 0, [t.images.image for t in tables]),
+        "before": _images("before", len(messages), [table.images.before for table in tables]),
+        "after": _images("after", len(messages), [table.images.after for table in tables]),
+        "absent": _images("absent", len(messages), [table.images.absent for table in tables]),
+        "payload": _payloads(control, first_ordinals, tables),
+    }
+    return pa.table(columns, schema=RECORD)
+
+
+def _beside(messages: Any, tables: Sequence[Any]) -> Any:
+    return np.concatenate([messages, *tables])
+
+
+def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.ChunkedArray[Any]:
+    of_messages = [pa.nulls(messages, RECORD.field(name).type)] if messages else []
+    return pa.chunked_array([*of_messages, *tables], RECORD.field(name).type)
+
+
+def _origins(transactions: Transactions, entries: Ints) -> pa.Array[Any]:
+    if not any(transactions.origins) and not transactions.marks:
+        return pa.nulls(len(entries), pa.string())
+    marked = sorted(transactions.marks)
+    names = pa.array([*transactions.origins, *(transactions.marks[number] for number in marked)], pa.string())
+    places = transactions.origin[entries]
+    number = transactions.number[entries]
+    is_marked = np.isin(number, marked)
+    places = np.where(is_marked, len(transactions.origins) + np.searchsorted(marked, number), places)
+    return names.take(pa.array(places, pa.int64()))
+
+
+def _payloads(control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]) -> pa.Array[Any]:
+    texts = [announced.payload() for _, announced in control.records]
+    count = len(texts)
+    texts += _truncation_payloads(control, first_ordinals)
+    places = np.concatenate(
+        [np.arange(count), *(np.where(t.changes.payload == NO_PAYLOAD, -1, t.changes.payload + count) for t in tables)]
+    )
+    if not texts:
+        return pa.nulls(len(places), pa.string())
+    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
+
+
+def _truncation_payloads(control: Control, first_ordinals: Ints) -> list[str]:
+    """Return one text per truncated table; the tables of one statement share its first ordinal as their group."""
+    return [
+        json.dumps(
+            {
+                "group": int(first_ordinals[message]),
+                "cascade": truncation.cascade,
+                "restart_identity": truncation.restart_identity,
+            }
+        )
+        for message, truncation in control.truncations
+        for _ in truncation.oids
+    ]
+
 
 _NO_SECRETS: Secrets = {}
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.messages import Messages
+from rowtide.log.batches import Messages
 from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rowtide.core.tables import ColumnShape, TableShape, TableVersion
-from rowtide.log.alterations import Alteration
+from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.announced import is_control
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear

@@ -1,11 +1,9 @@
-"""Streams one transaction through the publications of single tables, to leave out a table whose change cannot be
-sent.
-"""
+"""One transaction read again through publications of single tables, without those whose changes cannot be sent."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,15 +11,78 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from rowtide.core.errors import Remedy, RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
-from rowtide.log.postgres.reading.transaction_reread import TransactionReread
+from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.stream import ReplicationStream
+from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
 from rowtide.log.source import ChangeRefused, Received, TransactionReceived
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.manifest import Manifest
+
+
+class TransactionReread:
+    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is left out.
+
+    Everything that commits before the transaction is stored: the stream begins with it, or after it if nothing else is
+    in it.
+    """
+
+    def __init__(self, lsn: CommitLsn, reasons: Mapping[int, str]) -> None:
+        self.lsn = lsn
+        self.reasons = reasons
+        self.is_over = False
+        self._has_told = False
+
+    @property
+    def end(self) -> int:
+        """A log position after the transaction; from there on it is not sent again."""
+        return self.lsn.log + 1
+
+    def keep_own(self, received: Received, already: int) -> None:
+        """Drop what arrived after the transaction; the first `already` messages were examined before."""
+        messages = received.messages
+        for place in range(already, len(messages)):
+            begun = begun_lsn(messages[place])
+            if begun is not None and begun > self.lsn.log:
+                self._end(received, place)
+                break
+            if committed_lsn(messages[place]) == self.lsn.log:
+                self._end(received, place + 1)
+                break
+        if received.keepalive is not None and received.keepalive.position > self.lsn.log:
+            self.is_over = True
+        # A keepalive's position says nothing here: it covers the changes of left out tables.
+        received.keepalive = None
+        received.is_marked = False
+
+    def tell(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
+        """Return, the first time, what members lack of the transaction."""
+        if self._has_told:
+            return ()
+        self._has_told = True
+        return tuple(
+            ChangesOmitted(self.lsn, member.member_id, self.reasons[member.source_id])
+            for member in members
+            if member.source_id in self.reasons
+        )
+
+    def _end(self, received: Received, place: int) -> None:
+        received.messages = received.messages[:place].copy()
+        received.size = received.messages.size
+        self.is_over = True
+
+
+def find_refused(candidates: Sequence[int], is_refused: Callable[[Sequence[int]], bool]) -> int:
+    """Return a table with a refused change, one of `candidates`, by bisection; `is_refused` tries several at once."""
+    while len(candidates) > 1:
+        half = candidates[: len(candidates) // 2]
+        candidates = half if is_refused(half) else candidates[len(half) :]
+    return candidates[0]
+
 
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.1

@@ -1,4 +1,8 @@
-"""PostgreSQL's log as the log reader uses it: one stream, one decoder, and a session that verifies both."""
+"""PostgreSQL's log as the log reader uses it: one stream, one decoder, and a session that verifies both.
+
+Where transactions end in messages that have arrived, found in all of them together. The secrets of the subscriptions
+that deliver to a database, by which its log reader verifies their marks.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,67 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.postgres.silence import watched_of
-from rowtide.log.alterations import AlteredColumn
-from rowtide.log.announcements import ControlRow
+from rowtide.log.announcements import AlteredColumn, ControlRow
+from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
-from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
-from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
-from rowtide.log.postgres.reading.altered_tables import find_altered_columns
-from rowtide.log.postgres.reading.commits import find_commits
-from rowtide.log.postgres.reading.delivery_marks import find_secret
-from rowtide.log.postgres.reading.dropped_tables import end_dropped
-from rowtide.log.postgres.reading.moved_partitions import take_in_partitions
-from rowtide.log.postgres.reading.resent import verify_resent
-from rowtide.log.postgres.reading.restricted import LogAccess, RestrictedStream, persist
-from rowtide.log.postgres.reading.transaction_reread import TransactionReread, find_refused
+from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
+from rowtide.log.postgres.reading.restricted import (
+    LogAccess,
+    RestrictedStream,
+    TransactionReread,
+    find_refused,
+    persist,
+)
+from rowtide.log.postgres.reading.unreported_changes import end_dropped, find_altered_columns, take_in_partitions
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.stream.xlog_data import commit_end, ends_with_mark
+from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 from rowtide.log.store.entries import TimelineFollowed
+
+
+def find_commits(messages: Messages) -> tuple[int, int] | None:
+    """Return the first and the last Commit, None if there is none."""
+    if not messages:
+        return None
+    octets = np.frombuffer(messages.buffer, np.uint8)
+    kinds = np.frombuffer(messages.starts, np.int64) + HEADER_BYTES
+    ends = np.frombuffer(messages.ends, np.int64)
+    complete = np.flatnonzero(kinds < ends)
+    commits = complete[octets[kinds[complete]] == COMMIT]
+    return (int(commits[0]), int(commits[-1])) if len(commits) else None
+
+
+TABLE = 'rowtide_subscriber."MSorigins"'
+
+
+def find_secret(connection: Connection, subscription: str) -> str | None:
+    """Return a subscription's secret by its guid; None if there is no such subscription, or this role may not read."""
+    with translated():
+        if not connection.execute(text(_IS_READABLE)).scalar_one():
+            return None
+        return connection.execute(text(_SECRET), {"guid": subscription}).scalar()
+
+
+_IS_READABLE = f"""
+select coalesce(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select'), false)
+from (select to_regclass('{TABLE}')) found (oid)
+left join pg_class c on c.oid = found.oid
+left join pg_namespace n on n.oid = c.relnamespace
+"""  # noqa: S608 - of constants
+
+_SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
+
 
 log = logging.getLogger("rowtide.log")
 

@@ -3,6 +3,8 @@
 The server sends each message by itself, and a local socket holds a few hundred of them, then the walsender waits. By
 libpq a message costs more time than the walsender takes for it; here whatever has arrived is read at once, and the
 messages in it are found together. A local socket is never encrypted.
+
+The frames of PostgreSQL's protocol: a kind byte, then the length of what follows with its own four bytes.
 """
 
 from __future__ import annotations
@@ -10,20 +12,77 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 from psycopg.pq import abc
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
-from rowtide.log.postgres.stream.protocol_frames import COPY_DATA, FRAME_HEAD, find_frames, frame_bytes
 from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
 from rowtide.log.source import Received
 from rowtide.storage.local import reason_of
+
+Ints = npt.NDArray[np.int64]
+
+FRAME_HEAD = struct.Struct(">cI")
+COPY_DATA = ord("d")
+_KIND_BYTES = 1
+_LENGTH_BYTES = 4
+_MOST_BYTES = 1 << 30
+"""The server has no message of a gigabyte."""
+
+
+def find_frames(octets: npt.NDArray[np.uint8]) -> Ints:
+    """Return where each whole frame begins, and where the last one ends. Raises `DecodeError`.
+
+    XLogData frames are found together: each place that looks like the head of one is, if the one before ends there.
+    """
+    if len(octets) < FRAME_HEAD.size:
+        return np.zeros(1, np.int64)
+    heads, nexts = _like_xlog_data(octets)
+    breaks = np.flatnonzero(nexts[:-1] != heads[1:])
+    found: list[Ints] = []
+    place = 0
+    while place + FRAME_HEAD.size <= len(octets):
+        first = int(np.searchsorted(heads, place))
+        if first < len(heads) and heads[first] == place:
+            index = int(np.searchsorted(breaks, first))
+            last = int(breaks[index]) if index < len(breaks) else len(heads) - 1
+            found.append(heads[first : last + 1])
+            place = int(nexts[last])
+        else:
+            found.append(np.array([place]))
+            place += frame_bytes(octets.data, place)
+    ends = np.concatenate((*found, [place]))
+    return ends if place <= len(octets) else ends[:-1]
+
+
+def frame_bytes(data: bytearray | memoryview, place: int) -> int:
+    """Return the size of a frame whose head is there. Raises `DecodeError`."""
+    kind, length = FRAME_HEAD.unpack_from(data, place)
+    if not _LENGTH_BYTES <= length <= _MOST_BYTES:
+        raise DecodeError(place, repr(kind), "no frame of the protocol")
+    return _KIND_BYTES + int(length)
+
+
+def _like_xlog_data(octets: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
+    """Return the places of what may be XLogData frames shorter than 16 MiB, and where each of them ends."""
+    size = FRAME_HEAD.size
+    # The first byte of their length is 0.
+    heads = np.flatnonzero((octets[:-size] == COPY_DATA) & (octets[1 : 1 - size] == 0) & (octets[size:] == XLOG_DATA))
+    view: npt.NDArray[np.uint32] = np.ndarray((len(octets) - _LENGTH_BYTES,), ">u4", octets, _KIND_BYTES, (1,))
+    lengths = view[heads].astype(np.int64)
+    has_content = lengths > _LENGTH_BYTES
+    if not has_content.all():
+        heads, lengths = heads[has_content], lengths[has_content]
+    return heads, heads + _KIND_BYTES + lengths
+
 
 _READ_BYTES = 64 * 1024
 _FEW_BYTES = 1024

@@ -1,19 +1,29 @@
-"""Parents and children of rows in a PostgreSQL database, by the links of logical records."""
+"""Parents and children of rows in a PostgreSQL database, by the links of logical records.
+
+What foreign keys' actions change in a PostgreSQL database when rows are deleted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import psycopg
 
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.quoting import quote
-from rowtide.merge.articles import ROWGUID
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.array_texts import array_of
+from rowtide.merge.nodes.postgres.execution import Execution
+from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_of
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.rows import Equal
+from rowtide.merge.nodes.roles.rows import Reach
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.changes import Row
@@ -77,3 +87,104 @@ def _linked(link: Link, listed: str, equal: Equal) -> str:
     )
     joined = f"{table_of(link.child)} c join {table_of(link.parent)} p on {same}"
     return f"select c.{ROWGUID}, p.{ROWGUID} from {escaped(joined)} where {listed}.{ROWGUID} = any(%s::uuid[])"
+
+
+_BUILT_IN = "operator(pg_catalog."
+
+
+def find_reach(
+    session: BatchingConnection,
+    article: Article,
+    rowguids: Sequence[str],
+    merged: Mapping[int, Article],
+    execution: Execution,
+    *,
+    is_update: bool,
+) -> Reach:
+    """See `ReachReader.find_reach`."""
+    found = Reach()
+    first = _Table(table_of(article), article.nickname)
+    left = {first: set(rowguids)}
+    seen = {first: set(rowguids)}
+    acting: dict[_Table, list[tuple[Referrer, _Table]]] = {}
+    while left:
+        parent, rows = left.popitem()
+        if parent not in acting:
+            (listed,) = session.read(referrers_of(parent.name), texts=True)
+            acting[parent] = [
+                (each, _child(session, each, merged))
+                for each in read_referrers(listed)
+                if (each.is_clearing if is_update else each.has_action)
+            ]
+        for each, child in acting[parent]:
+            query = _referencing(parent, child, each, rows, execution)
+            may_read = isinstance(child.key, int) or bool(child.columns)
+            for above, below, *values in session.read((query, None), texts=True)[0] if may_read else ():
+                found.below.setdefault((parent.key, above), set()).add((child.key, below))
+                if isinstance(child.key, str):
+                    found.others[child.key, below] = dict(zip(child.columns, values, strict=False))
+                known = seen.setdefault(child, set())
+                if each.is_deleting and not is_update and below not in known:
+                    known.add(below)
+                    left.setdefault(child, set()).add(below)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of a foreign key; `columns` are those that may be read of one that is no article."""
+
+    name: str
+    key: int | str
+    columns: tuple[str, ...] = ()
+
+    def of_row(self, alias: str) -> str:
+        """Return the expression of what identifies a row, within a transaction."""
+        return f"{alias}.{ROWGUID}" if isinstance(self.key, int) else f"concat({alias}.tableoid, ':', {alias}.ctid)"
+
+    def are_of(self, rows: set[str]) -> str:
+        """Return the condition of some rows, of alias `t`."""
+        if isinstance(self.key, int):
+            return f"t.{ROWGUID} {EQUALS} any ({quote_literal(uuid_array(sorted(rows)))}::pg_catalog.uuid[])"
+        listed = ", ".join(quote_literal(each) for each in rows)
+        places = ", ".join(f"{quote_literal(each.partition(':')[2])}::pg_catalog.tid" for each in rows)
+        return f"t.ctid = any (array[{places}]) and {self.of_row('t')} in ({listed})"
+
+
+def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int, Article]) -> _Table:
+    if referrer.nickname is not None and referrer.nickname in merged:
+        return _Table(referrer.table, referrer.nickname)
+    if not referrer.is_alike:
+        # Whoever owns it may have functions that the planner would call with the rights of the session.
+        return _Table(referrer.table, referrer.table)
+    ((columns,),) = session.read((_COLUMNS, [referrer.table] * 3), texts=True)[0]
+    return _Table(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))
+
+
+def _referencing(parent: _Table, child: _Table, referrer: Referrer, rows: set[str], execution: Execution) -> str:
+    """Return the query of rows, those that reference them by one foreign key, and the values of these if that is no
+    article.
+    """
+    values = {f"v{place}": f"c.{quote(name)}" for place, name in enumerate(child.columns)}
+    listed = {
+        "above": f"{parent.of_row('t')}::pg_catalog.text",
+        "below": f"{child.of_row('c')}::pg_catalog.text",
+        # `concat` calls a type's output function.
+        **{name: f"case when num_nulls({value}) = 0 then concat({value}) end" for name, value in values.items()},
+    }
+    query = (
+        f"select {', '.join(listed.values())} from {parent.name} t "
+        f"join {child.name} c on {referrer.matches('t', 'c')} where {parent.are_of(rows)}"
+    )
+    is_harmless = isinstance(child.key, int) and all(each.startswith(_BUILT_IN) for each in referrer.operators.values())
+    # Other operators, and what the planner calls, are code of whoever owns the tables.
+    reader = None if is_harmless or execution.owner is None else execution.owner.reading
+    return read_by(reader, query, [(name, "text") for name in listed])
+
+
+_COLUMNS = """
+select json_agg(attname order by attnum)::text from pg_attribute
+where attrelid = %s::regclass and attnum > 0 and not attisdropped
+  and has_table_privilege(%s, 'select') and not row_security_active(%s)
+"""
+"""The query of the columns of a table; null if its rows may not be read."""

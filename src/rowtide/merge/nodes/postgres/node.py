@@ -40,10 +40,10 @@ from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA, articles, replin
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.postgres import links, rows
 from rowtide.merge.nodes.postgres.compiled import compile_query
-from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, SETTINGS, Executions
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
+from rowtide.merge.nodes.postgres.links import find_reach
 from rowtide.merge.nodes.postgres.metadata import row_metadata
 from rowtide.merge.nodes.postgres.metadata.apply import (
     apply_beside,
@@ -51,6 +51,8 @@ from rowtide.merge.nodes.postgres.metadata.apply import (
     apply_statements,
     emptying,
     is_logged,
+    log_own,
+    log_update,
     looking_again,
     tidy,
 )
@@ -64,23 +66,19 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.metadata.own_changes import log_own, log_update
 from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
-from rowtide.merge.nodes.postgres.reach import find_reach
-from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
+from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresEnumeration, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.filling import fill
 from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
 from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
-from rowtide.merge.nodes.retry import retry_busy
-from rowtide.merge.nodes.roles.metadata import Holder
-from rowtide.merge.nodes.roles.reach import Reach
-from rowtide.merge.nodes.roles.transactions import ToRepeat
+from rowtide.merge.nodes.roles.rows import Holder, Reach
+from rowtide.merge.nodes.roles.transactions import ToRepeat, retry_busy
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.untyped_values import server_type

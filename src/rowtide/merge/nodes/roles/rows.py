@@ -1,14 +1,19 @@
-"""The rows of merged tables at a node."""
+"""The rows of merged tables at a node.
+
+The metadata of rows at a node. The rows that foreign keys' actions change with deleted ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 from rowtide.merge.articles import Article
+from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
-from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.changes import Known, Row
 
 
 class RowReader(Protocol):
@@ -56,3 +61,140 @@ class LinkedRows(Protocol):
 
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
         """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A subscriber that has some of the rows of the articles with some nicknames, and all of others."""
+
+    subscriber: int
+    filtered: Collection[int]
+
+    def of(self, article: Article) -> int | None:
+        """Return the subscriber if it has some rows only of an article."""
+        return self.subscriber if article.nickname in self.filtered else None
+
+
+class RowMetadata(Transactions, Protocol):
+    """A node that keeps versions of rows, by which it decides about received ones."""
+
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        """Return the metadata of rows (SQL Server: sp_MSgetmetadata), within a transaction.
+
+        A row that this node never had is left out.
+        """
+
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        """Return what `read_known` does for rows of several articles, in one round trip."""
+
+    def read_known_and_rows(
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        rows: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None = None,
+    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+        """Return what `read_known_of` does, and of other articles' rows what `read_rows` does, in one round trip.
+
+        With a holder, the metadata say whether it has the rows.
+        """
+
+    def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
+        """Return the rowguids of tombstones after a generation that came not from a node.
+
+        Not within a transaction; the log is to be applied before.
+        """
+
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        """Store the values that an additive column was sent with, by rowguid, within a transaction; see `bases`."""
+
+    def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+        """Log as this node's changes the rows that have values in any of some columns, within a transaction.
+
+        Rows in `without` are left out.
+        """
+
+    def log_update(self, article: Article, rowguid: str) -> bool:
+        """Log a row as updated by this node, within a transaction; return whether the row exists."""
+
+
+class MetadataUpkeep(Transactions, Protocol):
+    """A node whose metadata are removed when no synchronisation needs them any more."""
+
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        """Return the distinct lineages of a table's metadata up to a generation, without this node's own changes."""
+
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        """Remove metadata of rows up to a generation, within a transaction; return how many."""
+
+
+Place = tuple[int, str]
+"""A row of an article: its nickname, and its rowguid."""
+OtherPlace = tuple[str, str]
+"""A row of another table: its name, and what identifies the row in it."""
+AnyPlace = tuple[int | str, str]
+Reading: TypeAlias = Callable[[Sequence[tuple[Article, Sequence[str]]]], Sequence[Mapping[str, Known]]]
+"""Reads what a node knows of rows of articles: see `NodeMetadata.read_known_of`."""
+
+
+def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
+    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are left out."""
+    found: dict[int, list[str]] = {}
+    for key, rowguid in places:
+        if isinstance(key, int):
+            found.setdefault(key, []).append(rowguid)
+    return found
+
+
+def read_known(reading: Reading, articles: Mapping[int, Article], places: Iterable[AnyPlace]) -> dict[Place, Known]:
+    """Return what a node knows of rows; those of other tables, and those that it never had, are left out."""
+    asked = by_nickname(places)
+    found = reading([(articles[nickname], rowguids) for nickname, rowguids in asked.items()])
+    return {
+        (nickname, rowguid): here for nickname, each in zip(asked, found, strict=True) for rowguid, here in each.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Rows that reference others by foreign keys with an action on delete, as the tables have them.
+
+    `below` are the rows that reference a row, `others` the values of rows of tables that are not articles, by column.
+    """
+
+    below: dict[AnyPlace, set[AnyPlace]] = field(default_factory=dict)
+    others: dict[OtherPlace, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def add(self, other: Reach) -> None:
+        """Add what is known of further rows."""
+        for place, children in other.below.items():
+            self.below.setdefault(place, set()).update(children)
+        self.others.update(other.others)
+
+    def under(self, places: Iterable[AnyPlace]) -> Set[AnyPlace]:
+        """Return the rows below some rows, at any depth."""
+        found: set[AnyPlace] = set()
+        left = list(places)
+        while left:
+            new = self.below.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        return found
+
+
+class ReachReader(Protocol):
+    """A node whose foreign keys' actions are looked at before rows are deleted."""
+
+    def find_acting(self, articles: Sequence[Article]) -> Set[int]:
+        """Return the nicknames of those articles that foreign keys with an action on delete reference."""
+
+    def find_clearing(self, article: Article) -> Set[str]:
+        """Return the columns whose change sets what references them to NULL or a default, by a foreign key's action."""
+
+    def find_reach(
+        self, article: Article, rowguids: Sequence[str], merged: Mapping[int, Article], *, is_update: bool = False
+    ) -> Reach:
+        """Return what would be changed with an article's rows if these were deleted, at any depth.
+
+        With `is_update`, what would be set to NULL or a default if their keys were changed. `merged` are the articles
+        by nickname; of other tables the rows that this node may read are found.
+        """

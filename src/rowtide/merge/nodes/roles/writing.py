@@ -1,16 +1,23 @@
-"""Rows and their metadata written to a node."""
+"""Rows and their metadata written to a node.
+
+The numbers of new rows at a node: automatic identity ranges, and keys that are changed. Temporary values for rows that
+swap unique keys, which no other row has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import Protocol
 
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import RowChange, Write
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +81,85 @@ class RowWriter(Protocol):
 
     def defer_constraints(self) -> None:
         """Defer constraint checks to the end of the transaction, where constraints allow that."""
+
+
+class NumberedKeys(Transactions, Protocol):
+    """A node with tables whose key is one integer column."""
+
+    def next_keys(self, article: Article, count: int) -> Sequence[str]:
+        """Return values for a primary key of one integer column that no row has, within a transaction.
+
+        They are the next ones that the table's own sequence gives, where it has one.
+        """
+
+    @property
+    def numbers_above_all(self) -> bool:
+        """Whether a new row's number is above all keys of its table, whatever number was given last."""
+
+    def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
+        """Return how far articles' keys of one integer column are numbered here, by nickname, in one round trip."""
+
+    def set_numbering(self, article: Article, owned: IdentityRange) -> None:
+        """Let programs get numbers of ranges, within a transaction; one that is in the primary one goes on there."""
+
+    def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
+        """Give rows new values of a key of one column, with the rows that reference them, within a transaction.
+
+        They are logged as changes of this node. Raises `RowsRefused`; the transaction continues.
+        """
+
+
+FIRST_TEMPORARY = -1_000_000_000
+"""The temporary number of the first row; the others' are below it."""
+_WHOLE_NUMBERS = ("integer", "bigint", "numeric")
+_TEXTS = ("text", "character varying", "uuid")
+"""Without a length or a number of digits: a temporary value may be too long for one."""
+
+TemporaryValues = Mapping[str, str | None]
+"""Values by the names of columns."""
+
+
+class TemporaryKind(Enum):
+    """What a column's temporary value is."""
+
+    NULL = auto()
+    NUMBER = auto()
+    ROWGUID = auto()
+
+
+def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, TemporaryKind]:
+    """Return the kinds of an article's temporary values; a column whose type has no such value keeps its own.
+
+    `referenced` are the columns that foreign keys reference: NULL would go on to the rows that reference them by
+    `on update cascade`, and stay there.
+    """
+    unique = [column for column in article.columns if column.name in article.unique_columns]
+    kinds = {column.name: _kind(column, is_referenced=column.name in referenced) for column in unique}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def temporary_values(
+    article: Article, rowguids: Sequence[str], referenced: Collection[str]
+) -> dict[str, TemporaryValues]:
+    """Return each row's temporary values of unique columns; see `temporary_kinds`."""
+    kinds = temporary_kinds(article, referenced)
+    return {
+        rowguid: {name: _value(kind, rowguid, place) for name, kind in kinds.items()}
+        for place, rowguid in enumerate(rowguids)
+    }
+
+
+def _kind(column: ArticleColumn, *, is_referenced: bool) -> TemporaryKind | None:
+    if column.is_nullable and not is_referenced:
+        return TemporaryKind.NULL
+    if column.type_text in _WHOLE_NUMBERS:
+        return TemporaryKind.NUMBER
+    return TemporaryKind.ROWGUID if column.type_text in _TEXTS else None
+
+
+def _value(kind: TemporaryKind, rowguid: str, place: int) -> str | None:
+    return {
+        TemporaryKind.NULL: None,
+        TemporaryKind.NUMBER: str(FIRST_TEMPORARY - place),
+        TemporaryKind.ROWGUID: rowguid,
+    }[kind]

@@ -24,12 +24,11 @@ from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, READER, read_asked, table_of
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, INDEXES, TOMBSTONE
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
-from rowtide.merge.partitions.candidates import Candidate
-from rowtide.merge.partitions.descent import Names, candidates
+from rowtide.merge.partitions.candidates import Candidate, Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.comparison import Change, include
 from rowtide.merge.versions.composition import Composer
-from rowtide.merge.versions.lineage import Change, include
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 BATCH_ROWS = 2000

@@ -13,8 +13,8 @@ from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.roles.writing import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.unique_swap import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.versions.changes import Write
 
 _OWN = re.compile(r"MSmerge_[a-z_]+_(\d+)")

@@ -26,13 +26,10 @@ from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged
 from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.roles.metadata import Holder
-from rowtide.merge.nodes.roles.reach import Reach
-from rowtide.merge.nodes.roles.writing import Refusal
-from rowtide.merge.nodes.sending import Request
+from rowtide.merge.nodes.roles.rows import Holder, Reach
+from rowtide.merge.nodes.roles.writing import Refusal, TemporaryValues, temporary_values
+from rowtide.merge.nodes.sending import EnumeratedSending, Request
 from rowtide.merge.nodes.sqlite import links
-from rowtide.merge.nodes.sqlite.dependents import has_dependents, has_followers, pass_on
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import (
@@ -42,9 +39,16 @@ from rowtide.merge.nodes.sqlite.key_moves import (
     move_received,
     renumber,
 )
+from rowtide.merge.nodes.sqlite.links import (
+    find_acting,
+    find_clearing,
+    find_reach,
+    has_dependents,
+    has_followers,
+    pass_on,
+)
 from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
-from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged
-from rowtide.merge.nodes.sqlite.metadata.own_changes import log_own, log_update
+from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged, log_own, log_update
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     FILTERING,
@@ -55,7 +59,6 @@ from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     table_of,
 )
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, CONTENTS
-from rowtide.merge.nodes.sqlite.reach import find_acting, find_clearing, find_reach
 from rowtide.merge.nodes.sqlite.rows import (
     find_key_holder,
     highest_key,
@@ -64,11 +67,10 @@ from rowtide.merge.nodes.sqlite.rows import (
     read_rows,
     set_numbering,
 )
-from rowtide.merge.nodes.sqlite.tables.filling import fill
+from rowtide.merge.nodes.sqlite.tables.making import fill
 from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.tables.tables import NO_FUNCTIONS, SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
-from rowtide.merge.nodes.unique_swap import TemporaryValues, temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link

@@ -12,11 +12,11 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.roles.writing import TemporaryValues
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
-from rowtide.merge.nodes.sqlite.metadata.own_columns import encode_own_columns
+from rowtide.merge.nodes.sqlite.metadata.apply import encode_own_columns
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.sqlite.rows import read_rows, values_of
-from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, with_classes_of
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Write, number_alike

@@ -1,16 +1,16 @@
 """The language of merge's filters: one expression over the columns of one table, or of two joined tables."""
 
-from rowtide.merge.partitions.expressions.casts import literal
 from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression, rename_columns
-from rowtide.merge.partitions.expressions.statements import as_sql
 from rowtide.merge.partitions.expressions.tree import (
     Cast,
     Column,
     Expression,
     Operation,
     SubscriberValue,
+    as_sql,
     columns_of,
     functions_of,
+    literal,
     parts_of,
 )
 

@@ -18,11 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from rowtide.databases.filters.cursor import Cursor
-from rowtide.databases.filters.reserved_words import RESERVED_WORDS
-from rowtide.databases.filters.tokens import Token, TokenKind
-from rowtide.merge.partitions.expressions.casts import TYPES, types_of_column
+from rowtide.databases.filter_words import RESERVED_WORDS, Cursor, Token, TokenKind
 from rowtide.merge.partitions.expressions.tree import (
+    TYPES,
     Call,
     Cast,
     Column,
@@ -34,6 +32,7 @@ from rowtide.merge.partitions.expressions.tree import (
     Range,
     SubscriberValue,
     Test,
+    types_of_column,
 )
 
 MAX_DEPTH = 50

@@ -1,11 +1,19 @@
-"""Merge's filters as trees of expressions. Pure."""
+"""Merge's filters as trees of expressions. Pure.
+
+Conversions that PostgreSQL and SQLite make alike. Merge's filters as SQL that every hub's database interprets alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
 from enum import Enum
+from functools import partial
 from typing import assert_never
+from uuid import UUID
 
 
 class Form(Enum):
@@ -119,3 +127,116 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
             assert_never(expression)
     for each in operands:
         yield from parts_of(each)
+
+
+TYPES: Mapping[str, str] = {
+    "smallint": "bigint",
+    "int": "bigint",
+    "integer": "bigint",
+    "bigint": "bigint",
+    "decimal": "numeric",
+    "numeric": "numeric",
+    "text": "text",
+    "varchar": "text",
+    "date": "date",
+    "uuid": "uuid",
+}
+"""The types that filters may name, and the type that each stands for."""
+_LARGEST = 2**63
+_OF_COLUMNS = {
+    "smallint": ("bigint", "text"),
+    "integer": ("bigint", "text"),
+    "bigint": ("bigint", "text"),
+    "text": ("text",),
+    "character varying": ("text",),
+}
+
+
+def types_of_column(type_text: str) -> tuple[str, ...]:
+    """Return the types to which a column can be converted, by its own."""
+    return _OF_COLUMNS.get(re.sub(r"\(.*\)", "", type_text).strip(), ())
+
+
+def literal(value: str, type_name: str) -> str | None:
+    """Return a subscription's value as a literal of a type; None if it is not of the type."""
+    try:
+        return _LITERALS[type_name](value.strip())
+    except (ValueError, InvalidOperation):
+        return None
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _integer(value: str) -> str:
+    number = int(value)
+    if not (-_LARGEST <= number < _LARGEST and re.fullmatch("[-+]?[0-9]+", value)):
+        raise ValueError(value)
+    return f"({number})"
+
+
+def _numeric(value: str) -> str:
+    number = Decimal(value)
+    if not (number.is_finite() and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", value)):
+        raise ValueError(value)
+    # With a point, it is divided as a fraction by both.
+    return f"({number})" if "." in value else f"({number}.0)"
+
+
+def _date(value: str) -> str:
+    return quoted(date.fromisoformat(value).isoformat())
+
+
+def _uuid(value: str) -> str:
+    return quoted(str(UUID(value)))
+
+
+_LITERALS: Mapping[str, Callable[[str], str]] = {
+    "bigint": _integer,
+    "numeric": _numeric,
+    "text": quoted,
+    "date": _date,
+    "uuid": _uuid,
+}
+
+
+def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str:
+    """Return one operand as SQL; `values` are the subscription's values of filter functions."""
+    write = partial(as_sql, values=values)
+    match expression:
+        case Column(table, name):
+            return f"{_quoted(table)}.{_quoted(name)}"
+        case Constant(Form.TEXT, text):
+            return quoted(text)
+        case Constant(_, text):
+            return text
+        case SubscriberValue():
+            return quoted(values.get(expression, ""))
+        case Cast(SubscriberValue() as function, type_name):
+            return literal(values.get(function, ""), type_name) or f"cast(null as {type_name})"
+        case Cast(operand, type_name):
+            return f"cast({write(operand)} as {type_name})"
+        case Operation(operator, (operand,)):
+            return f"({operator} {write(operand)})"
+        case Operation(operator, operands):
+            return f"({f' {operator} '.join(map(write, operands))})"
+        case Call(function, arguments):
+            return f"{function}({_listed(map(write, arguments))})"
+        case Membership(operand, members):
+            return f"({write(operand)} in ({_listed(map(write, members))}))"
+        case Range(operand, low, high):
+            return f"({write(operand)} between {write(low)} and {write(high)})"
+        case Test(operand, state):
+            return f"({write(operand)} is {state})"
+        case _:
+            assert_never(expression)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

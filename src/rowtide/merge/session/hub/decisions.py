@@ -20,8 +20,7 @@ from rowtide.merge.session.hub.directions import instead, overriding, uploaded
 from rowtide.merge.session.hub.parents import Families
 from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, changed_apart, compare
-from rowtide.merge.versions.lineage import Change
+from rowtide.merge.versions.comparison import Change, Combine, Conflict, Join, Nothing, Take, changed_apart, compare
 
 Contested = Join | Combine | Conflict
 """What is decided with the rows that the hub has."""

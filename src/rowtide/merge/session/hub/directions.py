@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from rowtide.merge.conflicts.resolution import combine, decide, places_unlike, withdrawal
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import changed_apart
-from rowtide.merge.versions.lineage import Lineage, encode_columns
+from rowtide.merge.versions.comparison import Lineage, changed_apart, encode_columns
 
 
 def uploaded(sent: RowChange, known: Known, publisher_row: Row | None, origin: int, priority: float | None) -> Write:

@@ -14,11 +14,11 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.metadata import Holder
+from rowtide.merge.nodes.roles.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Counts, Refused, taken
+from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.rows_of_others import are_any_of_others
 from rowtide.merge.versions.changes import Known, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"

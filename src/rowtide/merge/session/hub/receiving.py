@@ -17,20 +17,24 @@ from rowtide.merge.errors.rows import (
     PartitionMoved,
     RowNotHeld,
 )
-from rowtide.merge.nodes.roles.metadata import Holder
-from rowtide.merge.nodes.roles.rows import read_all
+from rowtide.merge.nodes.roles.rows import Holder, read_all
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, part_members, put_others_rows
-from rowtide.merge.partitions.promises import find_moved
+from rowtide.merge.partitions.partition_membership import (
+    FROM_THERE,
+    add_members,
+    find_moved,
+    part_members,
+    put_others_rows,
+)
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub.cascades import Cascades, Judged
-from rowtide.merge.session.hub.claims import Claims
+from rowtide.merge.session.hub.cascades import Cascades, Judged, find_others
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.heirs import hold_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
+    Claims,
     Families,
     Keys,
     find_absent,
@@ -41,7 +45,6 @@ from rowtide.merge.session.hub.parents import (
     layers_of,
     require_parents,
 )
-from rowtide.merge.session.hub.rows_of_others import find_others
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.stored import require_uuids

@@ -14,7 +14,7 @@ from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.nodes.roles.reach import Place, by_nickname
+from rowtide.merge.nodes.roles.rows import Place, by_nickname
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
@@ -25,7 +25,7 @@ from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import rowguids_of
 from rowtide.merge.session.record_transfer import Outcome, RowRefused
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.lineage import Change
+from rowtide.merge.versions.comparison import Change
 
 
 @dataclass(frozen=True, slots=True)

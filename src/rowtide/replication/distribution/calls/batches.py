@@ -1,12 +1,15 @@
 """Group source transactions into batches, each one transaction at the subscriber. Pure.
 
 (SQL Server: -CommitBatchSize, -CommitBatchThreshold.) A source transaction is never divided.
+
+Group calls into runs of one article and operation, with the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +18,16 @@ import numpy.typing as npt
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.calls.encoding import Arguments, Calls
-from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import (
+    Arguments,
+    Calls,
+    InsertedRows,
+    columns_of,
+    places_of_keys,
+    unite,
+)
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 COMMIT_BATCH_SIZE = 10_000
@@ -164,3 +174,194 @@ class Cutter:
     @property
     def _is_full(self) -> bool:
         return self._transactions >= self._limits.transactions or self._commands >= self._limits.commands
+
+
+_NO_RUNS: Sequence[Run] = ()
+MAX_CALLS = 1000
+MAX_BLOCK_ROWS = 100_000
+"""Limit of a run with blocks, beyond which it is sent while later ones are read."""
+
+
+Fold = Callable[[Call, Call], Call]
+"""Returns the update that has the result of two of the same row and key."""
+
+
+def folding(article: Article) -> Fold:
+    """Return how updates of an article are folded."""
+    # The bitmap is the last argument, the values are the first.
+    has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    return _fold_by_bitmap if has_bitmap else _last
+
+
+def _last(_earlier: Call, later: Call) -> Call:
+    # It has all values.
+    return later
+
+
+def _fold_by_bitmap(earlier: Call, later: Call) -> Call:
+    before, after = earlier.arguments, later.arguments
+    old, new = before[-1], after[-1]
+    assert old is not None
+    assert new is not None
+    if old == new:
+        return later
+    folded = before.copy()
+    for column in columns_of(new):
+        folded[column] = after[column]
+    folded[-1] = unite(old, new)
+    return later._replace(arguments=folded)
+
+
+class Run:
+    """Consecutive calls of one article and operation, in rounds; inserts of many rows in blocks.
+
+    In a round each call is about a different row, so that it can be applied at once; the second call for a row is in
+    the second round, or one with the first if they are updates that may be folded. Blocks follow the calls.
+    """
+
+    __slots__ = ("_occurrences", "_places", "article", "blocks", "calls", "operation", "rounds")
+
+    def __init__(self, article: Article, operation: Operation) -> None:
+        self.article = article
+        self.operation = operation
+        self.rounds: list[list[Call]] = []
+        self.blocks: list[Block] = []
+        self.calls = 0
+        self._occurrences: dict[object, int] = {}
+        self._places: dict[object, int] = {}
+
+    def add(self, call: Call, key: object = None) -> None:
+        """Add a call; `key` identifies its row, None if no other call is about that row."""
+        number = 0
+        if key is not None:
+            number = self._occurrences.get(key, 0)
+            self._occurrences[key] = number + 1
+        if number == len(self.rounds):
+            self.rounds.append([])
+        self.rounds[number].append(call)
+        self.calls += 1
+
+    def fold(self, call: Call, key: object, fold: Fold) -> None:
+        """Add an update, or make it one with the update of the same row before it."""
+        place = self._places.get(key)
+        if place is None:
+            self._places[key] = self.calls
+            self.add(call)
+        else:
+            self.rounds[0][place] = fold(self.rounds[0][place], call)
+
+    def add_block(self, block: Block) -> None:
+        """Add inserts, which are all about different rows."""
+        self.blocks.append(block)
+        self.calls += len(block.rows)
+
+
+class Gatherer:
+    """Takes calls in log order, and returns runs in an order in which they may be sent.
+
+    `groups`: which articles can influence each other, by article id; `folded`: of which several updates of a row may be
+    one.
+    """
+
+    def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset()) -> None:
+        self._groups = groups
+        self._folded = folded
+        self._folds: dict[str, Fold] = {}
+        self._open: dict[int, Run] = {}
+        self._keys: dict[tuple[str, Operation], _Keys] = {}
+
+    def add(self, call: Call) -> Sequence[Run]:
+        """Add a call; return the runs that it completes."""
+        article, operation = call.article, call.operation
+        group = self._groups.get(article.article_id)
+        if group is None or operation is Operation.TRUNCATE:
+            # A truncate waits for readers of its table, and is alone.
+            return [*self.end(), _alone(call)]
+        key: object = None
+        if operation is not Operation.INSERT:
+            keys = self._keys.get((article.article_id, operation)) or self._find_keys(article, operation)
+            key = keys.old(call.arguments)
+            if keys.new is not None and keys.changes(keys.new(call.arguments), key):
+                # Another call's row may have either key.
+                before = self._open.pop(group, None)
+                alone = _alone(call)
+                return [alone] if before is None else [before, alone]
+        run, ended = self._open.get(group), _NO_RUNS
+        if run is None or run.article is not article or run.operation is not operation or run.blocks:
+            run, ended = self._begin(group, article, operation)
+        if operation is Operation.UPDATE and article.article_id in self._folded:
+            run.fold(call, key, self._folds.get(article.article_id) or self._find_fold(article))
+        else:
+            run.add(call, key)
+        if run.calls >= MAX_CALLS:
+            del self._open[group]
+            return [*ended, run]
+        return ended
+
+    def add_block(self, block: Block) -> Sequence[Run]:
+        """Add the inserts of a block; return the runs that it completes."""
+        article, operation = block.article, Operation.INSERT
+        group = self._groups.get(article.article_id)
+        if group is None:
+            single = Run(article, operation)
+            single.add_block(block)
+            return [*self.end(), single]
+        run, ended = self._open.get(group), _NO_RUNS
+        if run is None or run.article is not article or run.operation is not operation:
+            run, ended = self._begin(group, article, operation)
+        run.add_block(block)
+        if run.calls >= MAX_BLOCK_ROWS:
+            del self._open[group]
+            return [*ended, run]
+        return ended
+
+    def _begin(self, group: int, article: Article, operation: Operation) -> tuple[Run, Sequence[Run]]:
+        """Return a new run of a group, and the one that it ends, if any."""
+        before = self._open.get(group)
+        run = self._open[group] = Run(article, operation)
+        return run, _NO_RUNS if before is None else [before]
+
+    def end(self) -> Sequence[Run]:
+        """Return the remaining runs, at the end of a batch or before it is flushed."""
+        runs, self._open = self._open, {}
+        return list(runs.values())
+
+    def _find_fold(self, article: Article) -> Fold:
+        found = self._folds[article.article_id] = folding(article)
+        return found
+
+    def _find_keys(self, article: Article, operation: Operation) -> _Keys:
+        found = self._keys[article.article_id, operation] = _Keys.of(article, operation)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Returns a call's keys before and after it: a value, or a tuple of several."""
+
+    old: Callable[[Arguments], object]
+    new: Callable[[Arguments], object] | None
+    changes: Callable[[object, object], bool]
+
+    @classmethod
+    def of(cls, article: Article, operation: Operation) -> _Keys:
+        places = places_of_keys(article, operation)
+        new = itemgetter(*places.new) if places.new else None
+        return cls(itemgetter(*places.old), new, _differs if len(places.old) == 1 else _any_differs)
+
+
+def _differs(new: object, old: object) -> bool:
+    # None where nothing changed: a key is never null.
+    return new is not None and new != old
+
+
+def _any_differs(new: object, old: object) -> bool:
+    assert isinstance(new, tuple)
+    assert isinstance(old, tuple)
+    return any(map(_differs, new, old))
+
+
+def _alone(call: Call) -> Run:
+    run = Run(call.article, call.operation)
+    run.add(call)
+    return run

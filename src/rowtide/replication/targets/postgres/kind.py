@@ -6,8 +6,8 @@ from rowtide.replication.targets.postgres import identity, joining, snapshot_tar
 from rowtide.replication.targets.postgres.comparison import repairs, rows
 from rowtide.replication.targets.postgres.conflicts import kept
 from rowtide.replication.targets.postgres.delivery import opening
-from rowtide.replication.targets.postgres.delivery.streams import capacity
-from rowtide.replication.targets.postgres.schema import scripted_objects, sequences
+from rowtide.replication.targets.postgres.delivery.streams import group
+from rowtide.replication.targets.postgres.schema import needed_objects, sequences
 from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
 KIND = SubscriberKind(
@@ -17,10 +17,10 @@ KIND = SubscriberKind(
     creations=subscriber.creations,
     forget=subscriber.forget,
     recover=subscriber.recover_left,
-    make_scripted=scripted_objects.make_scripted,
+    make_scripted=needed_objects.make_scripted,
     open_snapshot=snapshot_target.PostgresSnapshotTarget.open,
     open_delivery=opening.open_delivery,
-    require_streams=capacity.require_streams,
+    require_streams=group.require_streams,
     find_status=joining.find_status,
     has_joined=joining.has_joined,
     is_used=joining.is_used,

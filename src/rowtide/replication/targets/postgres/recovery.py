@@ -24,7 +24,7 @@ from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
-from rowtide.replication.targets.postgres.prepared_transactions import (
+from rowtide.replication.targets.postgres.progress import (
     PreparedName,
     Settled,
     ask_prepared,

@@ -20,11 +20,10 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribers import ArticleTableMissing, NameNotHeld, ProceduresMissing, ProcedureTaken
 from rowtide.replication.errors.subscribing import PasswordGiven
 from rowtide.replication.sync_types import IfExists
-from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
-from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
-from rowtide.replication.targets.postgres.calls.parameters import is_generated
+from rowtide.replication.targets.postgres.calls.procedures import is_generated
+from rowtide.replication.targets.postgres.calls.statements import require_custom
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
@@ -36,7 +35,7 @@ from rowtide.replication.targets.postgres.schema.needed_objects import provide
 from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.recovered import RecoveredTransaction
+from rowtide.replication.targets.subscriber_kind import NewSubscription, RecoveredTransaction
 
 _KINDS = (procedures, array_procedures)
 

@@ -21,12 +21,12 @@ from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
-from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.sqlite import restorations
 from rowtide.replication.targets.sqlite.files import code_of
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.schema.kept_tables import find_whole, require_fitting, switch_off
+from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription
 
 _CLEARING = {
     IfExists.DELETE: "delete from {}",

@@ -25,7 +25,7 @@ from rowtide.replication.targets.sqlite import restorations
 
 # What it needs of the publisher's side is not installed where only files are checked.
 if TYPE_CHECKING:
-    from rowtide.replication.targets.new_subscription import NewSubscription
+    from rowtide.replication.targets.subscriber_kind import NewSubscription
 
 FORMAT = Format("subscriber's metadata in the file")
 FORMAT_VIEW = "MSreplication_format"

@@ -12,7 +12,7 @@ from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.copy_text import read_rows
+from rowtide.databases.postgres.copying import read_rows
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
@@ -25,8 +25,7 @@ from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
-from rowtide.replication.targets.sqlite.delivery.scripts import run_script
-from rowtide.replication.targets.sqlite.delivery.statements import statement
+from rowtide.replication.targets.sqlite.delivery.statements import run_script, statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS

@@ -28,10 +28,10 @@ from rowtide.replication.errors.subscribers import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.errors.subscribing import StreamsUnsupported
-from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_tables
+from rowtide.replication.targets.subscriber_kind import NewSubscription
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")

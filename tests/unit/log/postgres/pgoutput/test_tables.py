@@ -11,7 +11,7 @@ from builders.log.pgoutput_streams import CONTROL, announce, decoder, disable, e
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.log.alterations import Alteration, AlteredColumn, encode_alteration
+from rowtide.log.announcements import Alteration, AlteredColumn, encode_alteration
 from rowtide.log.membership import Altered, Disabled, Enabled, Member, Reshaped
 
 OID, OTHER = 16384, 16385

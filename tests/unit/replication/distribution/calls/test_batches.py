@@ -25,8 +25,7 @@ from rowtide.replication.distribution.calls.batches import (
     in_blocks,
     in_order,
 )
-from rowtide.replication.distribution.calls.encoding import Arguments, Calls
-from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import Arguments, Calls, InsertedRows
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

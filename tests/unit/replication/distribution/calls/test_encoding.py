@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article, change, shape_of
@@ -16,7 +22,16 @@ from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import KeyUpdates
-from rowtide.replication.distribution.calls.encoding import Arguments, Calls, encode
+from rowtide.replication.distribution.calls.encoding import (
+    Arguments,
+    Calls,
+    InsertedRows,
+    bitmap_length,
+    bitmap_texts,
+    encode,
+    filtered,
+    pack_bitmaps,
+)
 from rowtide.replication.errors.publishing import ColumnNotLogged
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -368,3 +383,141 @@ def test_key_update_becomes_delete_and_insert_if_requested() -> None:
         (DELETE, [values("2")]),
         (INSERT, [values("3", "11", None)]),
     ]
+
+
+MATRICES = arrays.arrays(np.bool_, st.tuples(st.integers(0, 20), st.integers(1, 70)))
+
+
+def rows_of(columns: int, *changed: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Return a row for each list of changed columns, which count from 1."""
+    return np.array([[column in row for column in range(1, columns + 1)] for row in changed], dtype=np.bool_)
+
+
+def columns_in(bitmap: bytes) -> list[int]:
+    """Return the changed columns, as a procedure of SQL Server reads them."""
+    return [column for column in range(1, 8 * len(bitmap) + 1) if bitmap[(column - 1) // 8] & 2 ** ((column - 1) % 8)]
+
+
+@pytest.mark.parametrize(("table", "columns"), [("Purchasing.Vendor", 8), ("authors", 9)])
+def test_the_published_examples_have_two_bytes(table: str, columns: int) -> None:
+    assert bitmap_length(columns) == 2
+    assert pack_bitmaps(rows_of(columns, [1], [columns])).shape == (2, 2)
+
+
+@pytest.mark.parametrize(("columns", "length"), [(1, 1), (7, 1), (8, 2), (9, 2), (15, 2), (16, 3), (1024, 129)])
+def test_a_bitmap_has_a_byte_more_than_columns_by_eight(columns: int, length: int) -> None:
+    assert bitmap_length(columns) == length
+    assert pack_bitmaps(rows_of(columns, [])).shape == (1, length)
+
+
+@pytest.mark.parametrize(
+    ("columns", "changed", "bitmap"),
+    [
+        (1, [1], "01"),
+        (8, [], "0000"),
+        (8, [1], "0100"),
+        (8, [2], "0200"),
+        (8, [8], "8000"),
+        (8, range(1, 9), "ff00"),
+        (9, [9], "0001"),
+        (9, [1, 3, 9], "0501"),
+        (9, range(1, 10), "ff01"),
+        (1024, [1024], "00" * 127 + "80" + "00"),
+        (1600, [1, 1593, 1600], "01" + "00" * 198 + "81" + "00"),
+    ],
+)
+def test_each_column_is_its_bit_the_least_significant_first(columns: int, changed: Sequence[int], bitmap: str) -> None:
+    assert pack_bitmaps(rows_of(columns, changed)).tobytes().hex() == bitmap
+
+
+@given(MATRICES)
+def test_unpacking_gives_the_changed_columns_back(changed: npt.NDArray[np.bool_]) -> None:
+    packed = pack_bitmaps(changed)
+    assert packed.shape == (changed.shape[0], changed.shape[1] // 8 + 1)
+    assert [columns_in(bitmap.tobytes()) for bitmap in packed] == [
+        [column + 1 for column in np.flatnonzero(row)] for row in changed
+    ]
+
+
+@given(MATRICES.filter(lambda changed: len(changed) > 0))
+def test_a_text_is_the_rows_bitmap_in_hexadecimal(changed: npt.NDArray[np.bool_]) -> None:
+    assert bitmap_texts(changed) == [b"\\x" + bitmap.tobytes().hex().encode() for bitmap in pack_bitmaps(changed)]
+
+
+def test_bitmap_texts_are_bytea_input_in_row_order() -> None:
+    changed = rows_of(9, [9], [1], [9], [])
+    assert bitmap_texts(changed) == [b"\\x0001", b"\\x0100", b"\\x0001", b"\\x0000"]
+
+
+def test_no_rows_have_no_texts() -> None:
+    assert bitmap_texts(np.empty((0, 9), dtype=np.bool_)) == []
+
+
+Row = tuple[str | None, str | None, str | None]
+
+TEXTS = st.none() | st.text(st.sampled_from("a\\\t\n\r\bN.\u00e4\U0001f600,"), max_size=5)
+ROWS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=20)
+_READ = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+
+
+def inserted(rows: Sequence[Row], places: Sequence[int] = (0, 1, 2)) -> InsertedRows:
+    images = pa.chunked_array([pa.array([list(row) for row in rows], pa.list_(pa.string()))])
+    return InsertedRows.of(images, places)
+
+
+def read_copy(data: bytes) -> list[list[str | None]]:
+    """Read COPY's text format as its documentation says."""
+    lines = data.decode().split("\n")
+    assert lines.pop() == ""
+    return [[_read(value) for value in line.split("\t")] for line in lines]
+
+
+def _read(value: str) -> str | None:
+    if value == "\\N":
+        return None
+    pieces = value.split("\\")
+    read, place = pieces[0], 1
+    while place < len(pieces):
+        piece = pieces[place]
+        if piece:
+            read += _READ[piece[0]] + piece[1:]
+            place += 1
+        else:
+            read += "\\" + (pieces[place + 1] if place + 1 < len(pieces) else "")
+            place += 2
+    return read
+
+
+@given(ROWS)
+def test_copy_text_has_every_value(rows: list[Row]) -> None:
+    assert read_copy(inserted(rows).as_copy_text()) == [list(row) for row in rows]
+
+
+@given(ROWS, st.integers(0, 19), st.integers(1, 20))
+def test_a_part_has_its_own_rows(rows: list[Row], start: int, count: int) -> None:
+    part = inserted(rows).between(min(start, len(rows) - 1), min(start + count, len(rows)))
+    wanted = [list(row) for row in rows][min(start, len(rows) - 1) : start + count]
+
+    assert read_copy(part.as_copy_text()) == wanted
+    assert list(part) == [[None if text is None else text.encode() for text in row] for row in wanted]
+
+
+@given(ROWS)
+def test_columns_are_taken_in_the_articles_order(rows: list[Row]) -> None:
+    assert read_copy(inserted(rows, (2, 0)).as_copy_text()) == [[row[2], row[0]] for row in rows]
+
+
+@pytest.mark.parametrize("chosen", [[False, True, True, False], [True, False, False, True], [False] * 4])
+def test_rows_that_follow_each_other_are_taken_without_copying(chosen: list[bool]) -> None:
+    rows = [["1", "a"], ["2", "b"], ["3", None], ["4", "d"]]
+    images: Any = pa.chunked_array([pa.array(rows, pa.list_(pa.string()))])
+    lines = ["1\ta\n", "2\tb\n", "3\t\\N\n", "4\td\n"]
+    records = pa.table({"after": images})
+    found: Any = filtered(records, np.array(chosen))["after"]
+
+    assert found.to_pylist() == [row for row, is_chosen in zip(rows, chosen, strict=True) if is_chosen]
+    if any(chosen):
+        expected = "".join(line for line, is_chosen in zip(lines, chosen, strict=True) if is_chosen)
+        assert InsertedRows.of(found, [0, 1]).as_copy_text() == expected.encode()
+    if chosen[1]:
+        assert found.chunk(0).buffers()[1].address == images.chunk(0).buffers()[1].address

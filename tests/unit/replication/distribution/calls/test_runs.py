@@ -11,10 +11,8 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Block, Call
-from rowtide.replication.distribution.calls.encoding import Arguments
-from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
-from rowtide.replication.distribution.calls.runs import MAX_BLOCK_ROWS, MAX_CALLS, Gatherer, Run
+from rowtide.replication.distribution.calls.batches import MAX_BLOCK_ROWS, MAX_CALLS, Block, Call, Gatherer, Run
+from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")

@@ -1,19 +1,23 @@
-"""Apply the log of users' changes to the metadata of rows, on PostgreSQL; see `rowtide.merge.versions.apply`."""
+"""Apply the log of users' changes to the metadata of rows, on PostgreSQL; see `rowtide.merge.versions.apply`.
+
+Log changes of a PostgreSQL node that no trigger logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.quoting import quote_body, quote_literal
-from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, TABLES
-from rowtide.merge.versions.apply import APPLIED, Tables, apply_lines, keep
+from rowtide.merge.versions.apply import APPLIED, Logged, Tables, apply_lines, keep
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
@@ -117,3 +121,30 @@ def _beside_statements(articles: Iterable[Article]) -> list[str]:
         *(apply_lines(article, table_of(article), _DIALECT) for article in articles),
         f"analyze {APPLIED}",
     ]
+
+
+def log_update(session: psycopg.Connection[tuple[Any, ...]], article: Article, rowguid: str) -> bool:
+    """Log a row as updated, without any changed column; return whether it exists."""
+    listed = (
+        f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}) "
+        f"from {escaped(table_of(article))} where {ROWGUID}::text = %s"
+    )
+    statement = sql.SQL(f"insert into {LOG} (tablenick, rowguid, kind, stamp) {listed}")
+    return session.execute(statement, [rowguid]).rowcount > 0
+
+
+def log_own(
+    session: psycopg.Connection[tuple[Any, ...]], article: Article, columns: Sequence[str], without: Collection[str]
+) -> None:
+    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
+    changed = ", ".join(str(column.name in columns).lower() for column in article.columns)
+    tracked = f"array[{changed}]" if article.column_tracking else "null::boolean[]"
+    session.execute(
+        sql.SQL(
+            f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
+            f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}), {tracked} "
+            f"from {escaped(f'{table_of(article)} where ({is_any})')} and {ROWGUID} <> all (%s::uuid[])"
+        ),
+        [uuid_array(list(without))],
+    )

@@ -19,8 +19,8 @@ from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions import stored
 from rowtide.merge.versions.apply import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.comparison import in_all_columns, move_columns
 from rowtide.merge.versions.composition import Contents, Tombstone
-from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
 
 def escaped(sql_text: str) -> str:

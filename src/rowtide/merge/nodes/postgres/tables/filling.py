@@ -1,27 +1,39 @@
-"""Fill tables and columns of a PostgreSQL node, without metadata."""
+"""Fill tables and columns of a PostgreSQL node, without metadata.
+
+Partitions attached to a merged table after it was tracked: their rows count as inserts.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import psycopg
 from psycopg import sql
+from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.copy_text import write_row
+from rowtide.databases.postgres.catalogue import find_table
+from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.copying import write_row
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import Owner, functions_path
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH
+from rowtide.databases.source_table import Partition
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.tables.triggers import partition_trigger_names, track_partition
 from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, read_table, table_requests
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
+from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
 
 _COLUMN = re.compile(r"^COPY .*?, line \d+, column (.+?)(?:: |$)")
@@ -109,3 +121,38 @@ def _make_loaded(session: BatchingConnection, names: Sequence[str], owner: Owner
 
 _LOADED = "pg_temp.rowtide_loaded"
 """The temporary table of rows that an owner is given."""
+
+
+def take_in_partitions(alterations: Alterations, article: Article) -> bool:
+    """Track the partitions that lack our triggers, with their rows as inserts; return whether there were any.
+
+    Raises `LockNotObtained`.
+    """
+    return alterations.run(article.qualified_name, partial(_take_in, article=article))
+
+
+def _take_in(connection: Connection, *, article: Article) -> bool:
+    table = find_table(connection, f"{article.schema or article.place}.{article.table}")
+    new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
+    for part in new:
+        name = quote_qualified(part.schema, part.name)
+        # From now on no other session writes it, and what was written is seen.
+        execute_all(connection, [f"lock table {name} in share row exclusive mode", *track_partition(article, part)])
+        execute_all(connection, [_logging(article, name)])
+    return bool(new)
+
+
+def _is_tracked(connection: Connection, article: Article, part: Partition) -> bool:
+    asked = text("select exists (select from pg_trigger where tgrelid = :part and tgname = any(:names))")
+    listed = {"part": part.source_id, "names": list(partition_trigger_names(article))}
+    return bool(connection.execute(asked, listed).scalar())
+
+
+def _logging(article: Article, partition: str) -> str:
+    """Return the statement that logs a partition's rows, without those inserted through the parent table."""
+    row = f"m.tablenick = {article.nickname} and m.rowguid = n.{ROWGUID}"
+    return (
+        f"insert into {LOG} (tablenick, rowguid, kind, stamp) "
+        f"select {article.nickname}, n.{ROWGUID}, {Logged.INSERTED.value}, (select {BSN}) from {partition} n "
+        f"where not exists (select from {CONTENTS} m where {row}) and not exists (select from {LOG} m where {row})"
+    )

@@ -14,6 +14,7 @@ from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.table_changes import differs_on_servers
 from rowtide.merge.nodes.table_parts import (
     HAS_EFFECTS,
     ON_ANOTHER_DATABASE,
@@ -23,7 +24,6 @@ from rowtide.merge.nodes.table_parts import (
     PartKind,
     for_postgres,
 )
-from rowtide.merge.nodes.unfaithful_checks import differs_on_servers
 
 Session = psycopg.Connection[tuple[Any, ...]]
 _OF_SEQUENCE = "nextval("

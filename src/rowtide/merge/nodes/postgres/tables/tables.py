@@ -37,9 +37,8 @@ from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import TableAlteration
-from rowtide.merge.nodes.postgres.tables.filling import load
+from rowtide.merge.nodes.postgres.tables.filling import load, take_in_partitions
 from rowtide.merge.nodes.postgres.tables.identity import unbounding
-from rowtide.merge.nodes.postgres.tables.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.tables.parts import (
     collation_of,
     keys_of_parts,
@@ -47,8 +46,8 @@ from rowtide.merge.nodes.postgres.tables.parts import (
     parts_requests,
     read_parts,
 )
-from rowtide.merge.nodes.postgres.tables.rewriting import find_rewriting
 from rowtide.merge.nodes.postgres.tables.triggers import (
+    find_rewriting,
     function_name,
     function_statements,
     partition_trigger_names,

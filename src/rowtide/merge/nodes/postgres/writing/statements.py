@@ -18,12 +18,6 @@ from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_o
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
-from rowtide.merge.nodes.postgres.writing.dependents import (
-    UNLOG_FOLLOWERS,
-    keeping_followers,
-    noting_followers,
-    sparing,
-)
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
@@ -32,7 +26,13 @@ from rowtide.merge.nodes.postgres.writing.refused_rows import (
     retrying,
 )
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
-from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
+from rowtide.merge.nodes.postgres.writing.stored_tables import (
+    UNLOG_FOLLOWERS,
+    keeping_followers,
+    noting_followers,
+    sparing,
+)
+from rowtide.merge.nodes.roles.writing import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
 

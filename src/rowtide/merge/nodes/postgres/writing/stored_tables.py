@@ -1,16 +1,31 @@
-"""An article's table as the server has it, for writing: the columns' types, their sequences, and foreign keys to it."""
+"""An article's table as the server has it, for writing: the columns' types, their sequences, and foreign keys to it.
+
+Rows that a foreign key's action would change with a deleted row, or with one that gets another key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.operators import EQUALS, operators_query
-from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_request
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.execution import TRUSTED, Execution
+from rowtide.merge.nodes.postgres.key_moves import (
+    FOLLOWING,
+    IS_PUBLISHER,
+    Referrer,
+    StagedKeys,
+    read_referrers,
+    referrers_request,
+)
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.sequences import sequences_request
+from rowtide.merge.versions.apply import Logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +132,145 @@ class StoredTables:
     def forget(self) -> None:
         """Let all tables be read again."""
         self._tables.clear()
+
+
+def sparing(
+    article: Article,
+    referrers: Sequence[Referrer],
+    staging: str,
+    condition: str,
+    execution: Execution,
+    spared: Set[int],
+) -> Iterator[str]:
+    """Yield the statements of a block that fail if an action would change rows other than the staged ones.
+
+    `condition` selects the staged rows that are to be deleted; all of them are deleted together. At a publisher the
+    rows of articles with these nicknames are `spared`, elsewhere all.
+    """
+    table, gone = table_of(article), f"array(select rowtide_guid from {staging} where {condition})"
+    for each in referrers:
+        if not each.has_action:
+            continue
+        # A table that refers to itself: rows that are deleted together do not hold each other.
+        others = f" and c.{ROWGUID} {EQUALS} any ({gone}) is not true" if each.nickname == article.nickname else ""
+        held = (
+            f"select 1 from {table} t join {each.table} c on {each.matches('t', 'c')}{others} "
+            f"where t.{ROWGUID} {EQUALS} any ({gone})"
+        )
+        reason = f"rows of {each.table} that are this node's own reference the row"
+        reading = execution if each.is_alike else TRUSTED
+        is_meant = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
+        yield (
+            f"if {is_meant} and exists (select from {reading.rows(held, {'found': 'integer'})}) "
+            f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
+        )
+        yield from reading.after
+
+
+def keeping_followers(
+    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, execution: Execution, spared: Set[int]
+) -> Iterator[str]:
+    """Yield the statements of a block that fail if an action would clear references of rows that were changed here
+    last, as the staged rows get other keys: those follow in a retry. `spared` as above.
+    """
+    table = table_of(article)
+    for each in referrers:
+        names = sorted(set(each.columns.values()))
+        if not each.is_clearing or not each.is_alike or each.nickname is None or not set(names) <= keys.values.keys():
+            continue
+        references = _referring(table, each, keys, names)
+        reason = f"rows of {each.table} that are this node's own reference the row"
+        is_meant = "true" if each.nickname in spared else f"not {IS_PUBLISHER}"
+        referring = f"select q.guid from {execution.rows(references, {'guid': 'uuid'})}"
+        yield (
+            f"if {is_meant} and exists (select from {CONTENTS} o where o.tablenick = {each.nickname} "
+            f"and o.origin is null and o.rowguid in ({referring})) "
+            f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
+        )
+        yield from execution.after
+
+
+def noting_followers(
+    article: Article,
+    referrers: Sequence[Referrer],
+    keys: StagedKeys,
+    execution: Execution,
+    spared: Set[int],
+    *,
+    is_whole: bool,
+) -> Iterator[str]:
+    """Yield the statements of a block that list the rows which foreign keys take along, over all levels, as the staged
+    rows get other keys, at a publisher those of tables that are `spared` as above, and were not changed here last.
+
+    In a table that refers to itself the server calls a trigger once for the staged rows and for these, even where there
+    are none: what the same statement writes is listed, too, at each node. `is_whole`: that is all staged rows; else
+    those alone that get other keys.
+    """
+    table = table_of(article)
+    for first in referrers:
+        names = sorted(set(first.columns.values()))
+        is_meant = first.is_following or (first.is_clearing and first.nickname == article.nickname)
+        if not is_meant or not set(names) <= keys.values.keys():
+            continue
+        for each, row, joined in _following(first):
+            followers = f"select {row}.{ROWGUID} from {_getting_others(table, keys, names, joined)}"
+            following = f"select q.guid from {execution.rows(followers, {'guid': 'uuid'})}"
+            is_subscriber, is_received = f"not {IS_PUBLISHER}", "true"
+            if each.nickname in spared:
+                own = f"o.tablenick = {each.nickname} and o.rowguid = n.guid and o.origin is null"
+                is_subscriber = "true"
+                is_received = f"not ({IS_PUBLISHER} and exists (select from {CONTENTS} o where {own}))"
+            noting = f"insert into {FOLLOWING} {{0}} select {each.nickname}, n.guid from ({{1}}) n where {{2}}"
+            if each.nickname == article.nickname:
+                moving = f"select t.{ROWGUID} from {_getting_others(table, keys, names)}"
+                moved = f"select q.guid from {execution.rows(moving, {'guid': 'uuid'})}"
+                found = f"with m as materialized ({moved}), c as materialized ({following})"
+                written = (
+                    f"select i.rowtide_guid from {keys.staging} i where {keys.condition}" if is_whole else "table m"
+                )
+                beside = f"select w.guid from ({written}) w (guid) where exists (select from m)"
+                both = f"{beside} union all table c" if each.is_following else beside
+                both = noting.format(found, both, is_received)
+                others = noting.format(found, f"{beside} and w.guid not in (table c)", "true")
+                yield f"if {is_subscriber} then {both}; else {others}; end if"
+            else:
+                yield f"if {is_subscriber} then {noting.format('', following, is_received)}; end if"
+            yield from execution.after
+
+
+def _following(
+    referrer: Referrer, above: str = "t", joins: str = "", level: int = 1
+) -> Iterator[tuple[Referrer, str, str]]:
+    """Yield the foreign keys of merged tables by which rows follow, with the alias of these, and what joins them."""
+    row = f"c{level}"
+    joins = f"{joins} join {referrer.table} {row} on {referrer.matches(above, row)}"
+    if referrer.is_alike and referrer.nickname is not None:
+        yield referrer, row, joins
+        for each in referrer.below:
+            yield from _following(each, row, joins, level + 1)
+
+
+UNLOG_FOLLOWERS = (
+    f"if exists (select from {FOLLOWING}) then delete from {LOG} where ctid = any (array(select min(l.ctid) "
+    f"from {LOG} l join {FOLLOWING} f on f.tablenick = l.tablenick and f.rowguid = l.rowguid "
+    f"where l.stamp = (select {BSN}) and l.kind = {Logged.UPDATED.value} group by l.tablenick, l.rowguid)); "
+    f"delete from {FOLLOWING}; end if"
+)
+"""The statement of a block by which the listed rows do not count as changed here: what followed the key at the
+publisher arrives by itself. The first line goes: others are what triggers of users did.
+"""
+
+
+def _referring(table: str, referrer: Referrer, keys: StagedKeys, names: Sequence[str]) -> str:
+    """Return the query of the rows `c` that reference staged ones `t` which get other keys."""
+    joined = f"join {referrer.table} c on {referrer.matches('t', 'c')}"
+    return f"select c.{ROWGUID} from {_getting_others(table, keys, names, joined)}"
+
+
+def _getting_others(table: str, keys: StagedKeys, names: Sequence[str], joined: str = "") -> str:
+    """Return what follows `from`: the staged rows `t` that get other keys."""
+    differs = " or ".join(f"(t.{quote(name)} {keys.equal[name]} {keys.values[name]}) is not true" for name in names)
+    return (
+        f"{keys.staging} i join {table} t on t.{ROWGUID} {EQUALS} i.rowtide_guid {joined} "
+        f"where {keys.condition} and ({differs})"
+    )

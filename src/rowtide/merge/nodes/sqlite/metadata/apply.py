@@ -1,18 +1,49 @@
-"""Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`."""
+"""Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`.
+
+Log changes of a SQLite node that no trigger logs. Stamps of the columns changed in a SQLite file, as one text of 16
+hexadecimal digits per column, in column order.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.merge.articles import Article
-from rowtide.merge.nodes.sqlite.metadata.own_columns import renewed
+from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy
 from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG, TABLES
-from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables, apply_lines, keep
+from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
+
+_HEX = 16
+_NONE = "0" * _HEX
+
+
+def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
+    """Return stamps of columns as triggers write them."""
+    return "".join(f"{stamps.get(place, 0):0{_HEX}x}" for place in range(len(article.columns)))
+
+
+def moved(kept: Sequence[int]) -> str:
+    """Return the expression that has the stamps of the columns at some places alone, in this order."""
+    pieces = (f"coalesce(nullif(substr(own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}')" for place in kept)
+    return " || ".join(pieces)
+
+
+def stamped(columns: int) -> str:
+    """Return the expression that stamps all columns with the row's own stamp."""
+    return " || ".join([f"printf('%0{_HEX}x', stamp)"] * columns)
+
+
+def renewed(changed: Sequence[str]) -> str:
+    """Return the expression that stamps columns whose conditions hold with `l.stamp`, and keeps the others."""
+    return " || ".join(
+        f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
+        f"else coalesce(nullif(substr(c.own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
+        for place, condition in enumerate(changed)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +97,25 @@ def apply_beside(session: sqlite3.Connection, articles: Sequence[Article], gener
     )
     for article in articles:
         session.execute(apply_lines(article, quote(article.file_table), dialect))
+
+
+def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
+    changed = "".join(str(int(column.name in columns)) for column in article.columns)
+    found = session.execute(f"select {ROWGUID} from {quote(article.file_table)} where {is_any}").fetchall()
+    session.executemany(
+        f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, ?, ?)",
+        [
+            (rowguid, Logged.UPDATED.value, changed if article.column_tracking else None)
+            for (rowguid,) in found
+            if rowguid not in without
+        ],
+    )
+
+
+def log_update(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
+    """Log a row as updated, without any changed column; return whether it exists."""
+    table = quote(article.file_table)
+    listed = f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value} from {table} where {ROWGUID} = ?"
+    return session.execute(f"insert into {LOG} (tablenick, rowguid, kind) {listed}", (rowguid,)).rowcount > 0

@@ -15,14 +15,14 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, TEXT, reader, to_text
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.metadata.own_columns import moved, stamped
+from rowtide.merge.nodes.sqlite.metadata.apply import moved, stamped
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions import stored
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.comparison import in_all_columns, move_columns
 from rowtide.merge.versions.composition import Contents, Tombstone
-from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
 decode = methodcaller("decode", "utf-8", "surrogateescape")
 """Decodes a text that a program stored, valid or not: a node that receives an invalid one refuses its row."""

@@ -29,19 +29,13 @@ from rowtide.merge.nodes.metadata_format import MetadataFormat
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
-from rowtide.merge.nodes.sqlite.metadata.documented_tables import make_views
+from rowtide.merge.nodes.sqlite.metadata.completing import make_views
 from rowtide.merge.nodes.sqlite.tables.altering import TableAlteration
-from rowtide.merge.nodes.sqlite.tables.filling import load
-from rowtide.merge.nodes.sqlite.tables.making import list_parts, make_table, read_statement
-from rowtide.merge.nodes.sqlite.tables.rewriting import find_rewriting
-from rowtide.merge.nodes.sqlite.tables.rowguid import (
-    add_rowguid,
-    drop_rowguid,
-    has_own_rowguid,
-    require_fit_rowguid,
-)
+from rowtide.merge.nodes.sqlite.tables.making import list_parts, load, make_table, read_statement
+from rowtide.merge.nodes.sqlite.tables.rebuilt import add_rowguid, drop_rowguid, has_own_rowguid, require_fit_rowguid
 from rowtide.merge.nodes.sqlite.tables.triggers import (
     all_trigger_names,
+    find_rewriting,
     trigger_name,
     trigger_names,
     trigger_statements,

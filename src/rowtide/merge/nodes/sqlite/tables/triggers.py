@@ -3,25 +3,196 @@
 They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
 schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Those that follow REPLACE
 are made in `replacing`.
+
+Triggers of programs that change the row they fire for; see `RewritingTrigger`. Triggers that follow what REPLACE does
+to a row of a SQLite table: it deletes rows, and no trigger sees which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rowtide.databases.sqlite.catalogue import Column, Table
-from rowtide.databases.sqlite.displacement import Displacement
-from rowtide.databases.sqlite.index_text import TOKEN
+from rowtide.databases.sqlite.ddl_text import TOKEN
+from rowtide.databases.sqlite.displacement import Displacement, new_value
+from rowtide.databases.sqlite.keys import packing_expression
 from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
 from rowtide.merge.nodes.node_tables import Reference
+from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, DISPLACED, LOG
-from rowtide.merge.nodes.sqlite.tables import replacing
 from rowtide.merge.versions.apply import Logged
 
-_KINDS = ("ins", "upd", "del", *replacing.KINDS, "rowguid")
+KINDS = ("ins_displaces", "upd_displaces", "ins_displaced", "upd_displaced", "replaced")
+KEPT_KINDS = ("del_kept", "upd_kept")
+
+IS_ANY_DISPLACED = f"exists (select 1 from {DISPLACED})"
+_NOW = "julianday('now')"
+"""It is the same for all of a statement's rows."""
+_CASCADE, _SETS = "cascade", ("set null", "set default")
+
+Body = tuple[str, str]
+"""When a trigger fires, and its statements."""
+
+
+def bodies_of_replace(article: Article, displacement: Displacement) -> Mapping[str, Body]:
+    """Return the triggers that note displaced rows and find which are gone, by kind."""
+    table = quote(displacement.table.name)
+    displaced = displacement.condition
+    others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
+    # A rowguid stays as it is, but for what these triggers do themselves.
+    columns = [name for name in displacement.displacing_columns if name != quote(ROWGUID)]
+    updated = f"update of {', '.join(columns)}"
+    noting, finding = _noting(article, displacement), _finding(article, displacement)
+    return {
+        "ins_displaces": (_before("insert", table, displaced), noting(displaced, "null")),
+        "upd_displaces": (_before(updated, table, others), noting(others, f"old.{ROWGUID}")),
+        "ins_displaced": (f"after insert on {table} when {IS_ANY_DISPLACED}", finding),
+        "upd_displaced": (f"after {updated} on {table} when {IS_ANY_DISPLACED}", finding),
+        "replaced": (f"after update of {ROWGUID} on {table} when {IS_ANY_DISPLACED}", _replaced(article, displacement)),
+    }
+
+
+def kept_bodies(article: Article, displacement: Displacement, references: Sequence[Reference]) -> Mapping[str, Body]:
+    """Return the triggers that keep the values of rows which foreign keys' actions change, by kind."""
+    table = quote(displacement.table.name)
+    set_columns = [name for each in references if each.on_delete in _SETS for name in each.columns]
+    found = {}
+    if any(each.on_delete == _CASCADE for each in references):
+        names = [column.name for column in displacement.columns if not column.is_generated]
+        found["del_kept"] = (f"after delete on {table} when {IS_ANY_DISPLACED}", _kept(article, names, "null"))
+    if set_columns:
+        columns = list(dict.fromkeys(set_columns))
+        event = f"after update of {', '.join(map(quote, columns))} on {table} when {IS_ANY_DISPLACED}"
+        found["upd_kept"] = (event, _kept(article, columns, packing_expression([f"new.{quote(c)}" for c in columns])))
+    return found
+
+
+def changed_columns(article: Article, old: Callable[[str], str], new: Callable[[str], str]) -> str:
+    """Return the expression of a text with 1 for each changed column, else 0; `old` and `new` are values by name."""
+    return " || ".join(_is_changed(old(column.name), new(column.name)) for column in article.columns)
+
+
+def base_of(column: ArticleColumn, row: str) -> str:
+    """Return the expression of an additive column's value, as it is logged."""
+    return f"cast({row}.{quote(column.name)} as text)"
+
+
+def _is_changed(old: str, new: str) -> str:
+    return f"({old} collate binary is not {new} or typeof({old}) <> typeof({new}))"
+
+
+def _before(event: str, table: str, condition: str) -> str:
+    found = f"exists (select 1 from {table} r where {condition})"
+    return f"before {event} on {table} when {found} or {IS_ANY_DISPLACED}"
+
+
+def _noting(article: Article, displacement: Displacement) -> Callable[[str, str], str]:
+    """Return the statements that note the rows of a condition, and forget those that IGNORE left; also given is the
+    rowguid of the row that is written, if it is there.
+
+    Those of the same statement stay: a program's trigger may write other rows before this one is written.
+    """
+    written = packed_key(displacement)
+    columns = base = "null"
+    if article.column_tracking:
+        values = {column.name: new_value(column) for column in displacement.columns}
+        columns = changed_columns(article, lambda name: f"r.{quote(name)}", values.__getitem__)
+    if article.additive_column is not None:
+        base = base_of(article.additive_column, "r")
+    # Each condition is a range of the table's index.
+    forgotten = [f"moment < {_NOW}", f"moment > {_NOW}", _written_now(article, displacement)]
+    place = f"(select coalesce(max(rowid), 0) from {LOG})"
+    values_of_row = (
+        f"{article.nickname}, r.{ROWGUID}, {written}, {_NOW}, {place}, {displacement.key_condition}, {columns}, {base}"
+    )
+    table = quote(displacement.table.name)
+    return lambda condition, own: "; ".join(
+        [
+            *(f"delete from {DISPLACED} where {each}" for each in forgotten),
+            (
+                f"insert into {DISPLACED} (tablenick, rowguid, written, moment, place, has_key, columns, base, own) "
+                f"select {values_of_row}, {own} from {table} r where {condition}"
+            ),
+        ]
+    )
+
+
+def _finding(article: Article, displacement: Displacement) -> str:
+    """Return the statements that find which of the noted rows are gone.
+
+    The row with the key was replaced by itself: what is written is that row, changed, and gets its rowguid. They are
+    few: SQLite prepares room for all of a trigger's statements whenever it looks at the condition.
+    """
+    table, nickname, replaced = quote(displacement.table.name), article.nickname, _row_replaced(article, displacement)
+    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_is_gone(displacement)}"
+    return "; ".join(
+        [
+            (
+                f"update {table} set {ROWGUID} = (select d.rowguid {replaced}) "
+                f"where {ROWGUID} = new.{ROWGUID} and exists (select 1 {replaced})"
+            ),
+            (
+                f"insert into {LOG} (tablenick, rowguid, kind) "
+                f"select {nickname}, d.rowguid, {Logged.DELETED.value} {gone}"
+            ),
+            f"delete from {DISPLACED} where tablenick = {nickname} and rowguid in (select d.rowguid {gone})",
+        ]
+    )
+
+
+def _replaced(article: Article, displacement: Displacement) -> str:
+    """Return the statements that log a row which was replaced by itself: `new` has its rowguid, `old` that given up.
+
+    An updated row that takes the place of another one is deleted, and the other one changed.
+    """
+    nickname, replaced = article.nickname, _row_replaced(article, displacement)
+    line = f"insert into {LOG} (tablenick, rowguid, kind, columns, base)"
+    given_up = f"case when d.own is null then old.{ROWGUID} else d.rowguid end"
+    return "; ".join(
+        [
+            f"{line} select {nickname}, d.own, {Logged.DELETED.value}, null, null {replaced} and d.own is not null",
+            f"{line} select {nickname}, d.rowguid, {Logged.UPDATED.value}, d.columns, d.base {replaced}",
+            f"{line} select {nickname}, {given_up}, {Logged.REPLACED.value}, d.rowguid, d.place {replaced}",
+            f"delete from {DISPLACED} where {_written_now(article, displacement)} and has_key",
+        ]
+    )
+
+
+def _row_replaced(article: Article, displacement: Displacement) -> str:
+    """Return what follows `select` to get, as `d`, the noted row with the primary key of `new`, if that is gone."""
+    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {_is_gone(displacement)}"
+
+
+def _is_gone(displacement: Displacement) -> str:
+    """Return the condition that no row but `new` has the rowguid of a noted row `d`."""
+    table = quote(displacement.table.name)
+    return f"not exists (select 1 from {table} t where t.{ROWGUID} = d.rowguid and t.{ROWGUID} <> new.{ROWGUID})"
+
+
+def _written_now(article: Article, displacement: Displacement) -> str:
+    written = packed_key(displacement)
+    return f"moment = {_NOW} and written = {written} and tablenick = {article.nickname}"
+
+
+def packed_key(displacement: Displacement) -> str:
+    """Return the expression of the primary key of `new`."""
+    return packing_expression([new_value(column) for column in displacement.table.key_columns]) or "''"
+
+
+def _kept(article: Article, names: Sequence[str], after: str) -> str:
+    """Return the statement that logs a row's values in some columns, with their names, and those that it has now."""
+    named = [each for name in names for each in (quote_literal(name), f"old.{quote(name)}")]
+    return (
+        f"insert into {LOG} (tablenick, rowguid, kind, columns, base) "
+        f"values ({article.nickname}, old.{ROWGUID}, {Logged.KEPT.value}, {packing_expression(named)}, {after})"
+    )
+
+
+_KINDS = ("ins", "upd", "del", *KINDS, "rowguid")
 _IDENTITY = "identity"
 """The kind of the trigger that keeps to identity ranges."""
 _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
@@ -33,7 +204,7 @@ def trigger_statements(article: Article, table: Table, references: Sequence[Refe
     # Whoever writes a row's rowguid again changes that row. Only where columns are followed is that not enough.
     is_by_column = article.column_tracking or article.additive_column is not None
     displacement = Displacement(table, _in_order(article, table), None if is_by_column else ROWGUID)
-    kept = replacing.kept_bodies(article, displacement, references)
+    kept = kept_bodies(article, displacement, references)
     bodies = {
         "ins": (f"after insert on {quoted}", _logged(article, Logged.INSERTED)),
         "upd": (
@@ -41,7 +212,7 @@ def trigger_statements(article: Article, table: Table, references: Sequence[Refe
             _logged(article, Logged.UPDATED),
         ),
         "del": (f"after delete on {quoted}", _logged(article, Logged.DELETED, row="old")),
-        **replacing.bodies(article, displacement),
+        **bodies_of_replace(article, displacement),
         **kept,
         "rowguid": (
             (
@@ -85,7 +256,7 @@ def trigger_names(article: Article) -> tuple[str, ...]:
 
 def all_trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names that triggers of an article's table have with any options."""
-    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *replacing.KEPT_KINDS, *_PROHIBITIONS, _IDENTITY))
+    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *KEPT_KINDS, *_PROHIBITIONS, _IDENTITY))
 
 
 def _kinds(article: Article) -> tuple[str, ...]:
@@ -104,13 +275,11 @@ def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
     """Return the statement that logs a change: the changed columns, and the old value of an additive column."""
     names, values = "", ""
     if kind is Logged.UPDATED and article.column_tracking:
-        changed = replacing.changed_columns(
-            article, lambda name: f"old.{quote(name)}", lambda name: f"new.{quote(name)}"
-        )
+        changed = changed_columns(article, lambda name: f"old.{quote(name)}", lambda name: f"new.{quote(name)}")
         names, values = ", columns", f", {changed}"
     if kind is Logged.UPDATED and article.additive_column is not None:
         names += ", base"
-        values += f", {replacing.base_of(article.additive_column, 'old')}"
+        values += f", {base_of(article.additive_column, 'old')}"
     return (
         f"insert into {LOG} (tablenick, rowguid, kind{names}) "
         f"values ({article.nickname}, {row}.{ROWGUID}, {kind.value}{values})"
@@ -139,3 +308,40 @@ def _written(article: Article, table: Table, displacement: Displacement) -> list
     unpublished = {quote(column.name) for column in table.columns if column.name not in published}
     names = displacement.written_columns
     return [name for name in names if not article.vertical_partition or name not in unpublished]
+
+
+_EXEMPTION = f'not exists (select 1 from "{AGENT}")'
+_WRITING = frozenset(("insert", "update"))
+
+
+def find_rewriting(session: sqlite3.Connection, article: Article) -> list[RewritingTrigger]:
+    """Return the triggers of an article's table that write to it after an insert or update, whoever writes."""
+    own = {name.lower() for name in all_trigger_names(article)}
+    listed = "select name, sql from main.sqlite_master where type = 'trigger' and lower(tbl_name) = lower(?) order by 1"
+    return [
+        RewritingTrigger(name, article.name, _EXEMPTION)
+        for name, sql in session.execute(listed, (article.file_table,))
+        if name.lower() not in own and is_rewriting(sql, article.file_table)
+    ]
+
+
+def is_rewriting(sql: str, table: str) -> bool:
+    """Whether a trigger for inserts or updates writes to its own table, and does not ask whether the agent writes."""
+    words = [unquote(found.group()).lower() for found in TOKEN.finditer(sql) if found.lastgroup != "blank"]
+    if AGENT.lower() in words or "begin" not in words:
+        return False
+    head, body = words[: words.index("begin")], words[words.index("begin") + 1 :]
+    event = next((word for word in head[3:] if word in (*_WRITING, "delete")), None)
+    return event in _WRITING and table.lower() in _names_written(body)
+
+
+def _names_written(words: list[str]) -> Iterator[str]:
+    """Yield the tables that statements insert into or update."""
+    for place, word in enumerate(words):
+        if word == "into" or (word == "update" and words[place - 1 : place] != ["do"]):
+            following = words[place + 1 :]
+            if following[:1] == ["or"]:
+                following = following[2:]
+            if following[1:2] == ["."]:
+                following = following[2:]
+            yield from following[:1]

@@ -2,22 +2,134 @@
 
 (SQL Server: sp_scriptpublicationcustomprocs.) Their parameters are SQL Server's (documents 003): c1 to cn, pkc1 to
 pkcm, bitmap. A procedure that does not find its row raises 20598, with the table and the key.
+
+Rows with more columns than a procedure has parameters, passed to generated procedures as arrays of text. Parameters of
+an article's procedures: names and types, part by part of the call format. Values as the text of a PostgreSQL array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import SETTINGS, functions_path
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH
-from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import Part, parts_of
-from rowtide.replication.targets.postgres.calls import wide_rows
-from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
+from rowtide.databases.postgres.values import value_of
+from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
+from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
+
+if TYPE_CHECKING:
+    from rowtide.replication.distribution.calls.encoding import Arguments
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Return whether an operation calls a procedure that rowtide generates."""
+    command = article.command(operation)
+    return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
+
+
+def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
+    """Return a procedure's parameter names and types, in order; see `wide_rows` if there are too many."""
+    parameters: list[tuple[str, str]] = []
+    for part in parts_of(operation, article.command(operation).call_format):
+        match part:
+            case Part.NEW:
+                parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+            case Part.CHANGED:
+                # A domain may refuse the null that stands where nothing changed.
+                columns = enumerate(article.columns, 1)
+                parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
+            case Part.OLD:
+                parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+            case Part.OLD_KEY:
+                keys = enumerate(article.key_columns, 1)
+                parameters += [(f"pkc{place}", column.type_text) for place, column in keys]
+            case Part.BITMAP:
+                parameters.append(("bitmap", "bytea"))
+    return parameters
+
+
+# No value of PostgreSQL has a zero byte: with one begins what stands between values, and what stands for NULL.
+_BETWEEN = b"\0,"
+_NULL = b"\0n"
+_NULL_IN_QUOTES = b'"\0n"'
+
+
+def array_literal(values: Sequence[bytes | None]) -> bytes:
+    """Return a one-dimensional array of at least one value; None is NULL."""
+    joined = _BETWEEN.join([_NULL if value is None else value for value in values])
+    escaped = joined.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    quoted = b'{"' + escaped.replace(_BETWEEN, b'","') + b'"}'
+    return quoted.replace(_NULL_IN_QUOTES, b"NULL")
+
+
+_ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
+"""The parameter for each part, and the names of its columns elsewhere."""
+_READINGS = {"regclass": "pg_catalog.regclassin(pg_catalog.textout({}))"}
+"""Types whose cast from text differs from their input function."""
+
+
+def read_text(text: str, type_text: str) -> str:
+    """Return the expression of a value that an expression has as text, by its type's input function."""
+    return _READINGS[type_text].format(text) if type_text in _READINGS else value_of(text, type_text)
+
+
+def is_wide(article: Article, operation: Operation) -> bool:
+    """Return whether a generated procedure would need more parameters than PostgreSQL allows."""
+    return is_generated(article, operation) and len(parameters_of(article, operation)) > MAX_PARAMETERS
+
+
+def given_wide(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
+    """Return the names and types of a procedure's parameters, in order."""
+    flat = parameters_of(article, operation)
+    if not is_wide(article, operation):
+        return flat
+    others = {
+        name: (name, type_text) for name, type_text in flat if name not in _expressions_of_rows(article, operation)
+    }
+    rows = [_ROWS[part][0] for part in _parts(article, operation) if part in _ROWS]
+    return [*((row, "text[]") for row in rows), *others.values()]
+
+
+def wide_expressions(article: Article, operation: Operation) -> Mapping[str, str]:
+    """Return the expression, in a procedure's body, of each value, by its name in `parameters_of`."""
+    plain = {name: name for name, _ in parameters_of(article, operation)}
+    return {**plain, **_expressions_of_rows(article, operation)} if is_wide(article, operation) else plain
+
+
+def pack_wide(article: Article, operation: Operation, arguments: Arguments) -> Arguments:
+    """Return the arguments of a wide procedure's call, given those of all columns."""
+    packed: Arguments = []
+    first = 0
+    for part in _parts(article, operation):
+        size = _size(article, part)
+        values = arguments[first : first + size]
+        packed += [array_literal(values)] if part in _ROWS else values
+        first += size
+    return packed
+
+
+def _expressions_of_rows(article: Article, operation: Operation) -> Mapping[str, str]:
+    return {
+        f"{prefix}{place}": read_text(f"{row}[{place}]", column.value_type_text)
+        for row, prefix in (_ROWS[part] for part in _parts(article, operation) if part in _ROWS)
+        for place, column in enumerate(article.columns, 1)
+    }
+
+
+def _parts(article: Article, operation: Operation) -> Sequence[Part]:
+    return parts_of(operation, article.command(operation).call_format)
+
+
+def _size(article: Article, part: Part) -> int:
+    if part in _ROWS:
+        return len(article.columns)
+    return len(article.key_columns) if part is Part.OLD_KEY else 1
+
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 """The operations for which procedures are generated."""
@@ -97,7 +209,7 @@ def creations(article: Article, operation: Operation, table: WrittenTable) -> Se
     """
     if not is_generated(article, operation) or table.is_others:
         return []
-    parameters = ", ".join(f"{name} {type_text}" for name, type_text in wide_rows.given(article, operation))
+    parameters = ", ".join(f"{name} {type_text}" for name, type_text in given_wide(article, operation))
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
     return creating(article, name, parameters, source(article, operation, table))
 
@@ -134,7 +246,7 @@ def mark(article: Article) -> str:
 def call(article: Article, operation: Operation) -> str:
     """Return the statement that calls an operation's generated procedure."""
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
-    parameters = enumerate(wide_rows.given(article, operation), 1)
+    parameters = enumerate(given_wide(article, operation), 1)
     return f"call {name}({', '.join(f'${number}::{type_text}' for number, (_, type_text) in parameters)})"
 
 
@@ -148,7 +260,7 @@ def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
 
 
 def _body(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
-    given = wide_rows.expressions(article, operation)
+    given = wide_expressions(article, operation)
     match operation:
         case Operation.INSERT:
             return [f"    {inserting(article, given)};"]
@@ -227,7 +339,7 @@ def _has_key(article: Article, operation: Operation, given: Mapping[str, str], t
 
 
 def _old_key_values(article: Article, operation: Operation) -> Sequence[str]:
-    given = wide_rows.expressions(article, operation)
+    given = wide_expressions(article, operation)
     return [given[name] for name in old_key(article, operation)]
 
 

@@ -3,21 +3,29 @@
 They are for tables of other roles, which the function has the rights of, for articles with plain statements, and for
 procedures that users wrote or edited: these find by the role's own path what they name. Each takes the texts of all
 values as one array. Pure.
+
+Custom procedures, checked when a subscription is added, not when the first change arrives.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import psycopg
+from psycopg import pq
+
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.search_path import USERS_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.calls.bitmaps import columns_of
-from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows
-from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
-from rowtide.replication.targets.postgres.calls.wide_rows import read_text
+from rowtide.replication.distribution.calls.encoding import columns_of
+from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.calls.procedures import is_generated, parameters_of, read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 if TYPE_CHECKING:
@@ -78,7 +86,7 @@ def copying(article: Article, rows: str) -> tuple[str, str]:
 def call(article: Article, operation: Operation) -> str:
     """Return the statement that calls a user's procedure, with its values as those of `statement`."""
     generated = quote_qualified(procedures.SCHEMA, article.generated_procedure(operation))
-    parameters = enumerate(wide_rows.given(article, operation), 1)
+    parameters = enumerate(procedures.given_wide(article, operation), 1)
     values = ", ".join(read_text(f"($1)[{place}]", type_text) for place, (_, type_text) in parameters)
     return f"call {article.command(operation).procedure or generated}({values})"
 
@@ -91,8 +99,8 @@ def resolving(article: Article, operation: Operation) -> str:
 
 def arguments_of(article: Article, operation: Operation, arguments: Arguments, *, is_edited: bool) -> Arguments:
     """Return the values that a statement takes: those of all columns, or of an edited procedure for wide rows."""
-    is_packed = _calls(article, operation, is_edited=is_edited) and wide_rows.is_wide(article, operation)
-    return wide_rows.pack(article, operation, arguments) if is_packed else arguments
+    is_packed = _calls(article, operation, is_edited=is_edited) and procedures.is_wide(article, operation)
+    return procedures.pack_wide(article, operation, arguments) if is_packed else arguments
 
 
 def _unnested(names: Sequence[str]) -> str:
@@ -116,3 +124,49 @@ def _sets_key(article: Article, arguments: Sequence[bytes | None]) -> bool:
     bitmap = arguments[-1]
     assert bitmap is not None
     return not set(bits).isdisjoint(columns_of(bitmap))
+
+
+_NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)
+_ENDS_TRANSACTION = re.compile(r"(?:^|;|\bbegin|\bthen|\belse|\bloop)\s*(commit|rollback)\b", re.IGNORECASE)
+
+
+def require_custom(connection: psycopg.Connection, article: Article) -> None:
+    """Raise `ProcedureUnfit` or `ProcedureEndsTransaction` for a custom procedure that cannot be called.
+
+    The server itself resolves a call with the published types.
+    """
+    for operation in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
+        procedure = article.command(operation).procedure
+        if procedure is not None:
+            wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
+            refusal = _refusal(connection, resolving(article, operation))
+            if refusal is not None:
+                raise ProcedureUnfit(procedure, operation.name.lower(), wanted, refusal)
+            _require_no_end(connection, procedure)
+
+
+def _refusal(connection: psycopg.Connection, call: str) -> str | None:
+    with translated(), connection.transaction() as finding:
+        connection.execute(USERS_PATH)
+        result = connection.pgconn.prepare(b"", call.encode())
+        # The path is as before then.
+        raise psycopg.Rollback(finding)
+    if result.status == pq.ExecStatus.COMMAND_OK:
+        return None
+    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
+
+
+def _require_no_end(connection: psycopg.Connection, procedure: str) -> None:
+    """Raise `ProcedureEndsTransaction`: a procedure runs within its batch's transaction."""
+    with translated():
+        rows = connection.execute(_SOURCES, (procedure,)).fetchall()
+    for (source,) in rows:
+        found = _ENDS_TRANSACTION.search(_NOT_CODE.sub(" ", source))
+        if found is not None:
+            raise ProcedureEndsTransaction(procedure, found[1].lower())
+
+
+# Of all procedures of the name: which one a call finds, the server alone knows.
+_SOURCES = """
+select p.prosrc from pg_proc p, parse_ident(%s) name where p.proname = name[cardinality(name)]
+"""

@@ -14,8 +14,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
-from rowtide.replication.targets.divisions import Order, order_of
-from rowtide.replication.targets.fingerprints import TextForm, form_of
+from rowtide.replication.targets.compared_rows import Order, TextForm, form_of, order_of
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 

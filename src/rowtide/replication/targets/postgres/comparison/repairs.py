@@ -23,14 +23,13 @@ from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginNeeded
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.postgres import origins, progress
-from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.calls.wide_rows import read_text
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
-from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
+from rowtide.replication.targets.postgres.conflicts.statements import read_uniques
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.repairing import RepairRecord, RowChange
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RowChange
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _ORIGIN_PATIENCE_S = 5.0

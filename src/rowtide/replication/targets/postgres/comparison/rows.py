@@ -1,4 +1,7 @@
-"""The rows of a PostgreSQL database in one snapshot, as they are compared: a subscriber's, or the published ones."""
+"""The rows of a PostgreSQL database in one snapshot, as they are compared: a subscriber's, or the published ones.
+
+Statements that read a table's rows to compare them; see the canonical text of `targets.fingerprints`.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,42 @@ import psycopg
 from psycopg import sql
 
 from rowtide.copying.chunk_statements import locking_name
-from rowtide.copying.owned_tables import find_reader
+from rowtide.copying.present_tables import find_reader
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.operators import read_operators
+from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.search_path import PIN_PATH
 from rowtide.databases.postgres.text_queries import running
-from rowtide.databases.postgres.values import is_of_server
+from rowtide.databases.postgres.values import is_of_server, value_of
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
-from rowtide.replication.targets.divisions import BY_HASH, Division, Ranges, divide, make_ranges
-from rowtide.replication.targets.fingerprints import Row
+from rowtide.replication.targets.compared_rows import (
+    BY_HASH,
+    NULL,
+    SAMPLED,
+    SEPARATOR,
+    Buckets,
+    Division,
+    Fingerprint,
+    Hashed,
+    HashedRow,
+    Order,
+    Ranges,
+    Row,
+    SubscribedRows,
+    TextForm,
+    divide,
+    make_ranges,
+    runs_of,
+)
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.comparison import fingerprints
 from rowtide.replication.targets.postgres.comparison.read_tables import (
     PresentTable,
+    ReadColumn,
     ReadTable,
     as_published,
     as_subscribed,
@@ -37,6 +58,145 @@ from rowtide.replication.targets.postgres.comparison.read_tables import (
     find_by_name,
 )
 from rowtide.replication.targets.postgres.connecting import connect
+
+_TYPES = {Order.NUMBER: "bigint", Order.UUID: "uuid"}
+_MOST_RUNS = 32
+"""Of adjacent buckets that are searched for by an index; of more, the table is read."""
+
+
+def fingerprints(table: ReadTable, division: Division, *, with_checksum: bool) -> str:
+    """Return the statement that counts rows and sums their hashes by bucket."""
+    bucket = _bucket(table, division)
+    checksum = f"sum({_hash(table.columns)})::text" if with_checksum else "null"
+    query = f"select ({bucket})::bigint, count(*), {checksum}::text from {table.source}{_where(table)} group by 1"
+    return read_by(table.reader, query, [("bucket", "bigint"), ("rows", "bigint"), ("checksum", "text")])
+
+
+def sampled_rows(table: ReadTable, column: ReadColumn, percent: float) -> str:
+    """Return the statement that finds texts between which equally many values lie, of a sample of the table's pages."""
+    sample = f"select {column.value} as v from {table.source} tablesample system ({percent}){_where(table)}"
+    placed = f"select v, row_number() over (order by v) as n, count(*) over () as of from ({sample}) as sample"
+    is_bound = f"n in (1, of) or n % greatest(of / {SAMPLED}, 1) = 0"
+    query = f"select v::text from ({placed}) as placed where v is not null and ({is_bound})"
+    return read_by(table.reader, query, [("v", "text")])
+
+
+def hashed_rows(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
+    """Return the statement that lists the rows of some buckets: hashes of key and row, and the key's texts.
+
+    Their order is that of numbers, the same in every database.
+    """
+    key_hash = _hash(table.key)
+    keys = "".join(f", {_text(column)}" for column in table.key)
+    condition = _where(table, _is_chosen(table, division, chosen))
+    query = f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{condition} order by 1"
+    return read_by(table.reader, query, [("key", "bigint"), ("row", "bigint"), *_texts("k", table.key)])
+
+
+def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
+    """Return the statement that reads the texts of the rows with some keys; it takes an array per column of the key.
+
+    `is_locked`: nobody else writes them until the transaction ends.
+    """
+    values = ", ".join(map(_text, table.columns))
+    places = range(1, len(table.key) + 1)
+    arrays = ", ".join(f"${place}::text[]" if table.reader is None else f"($1)[{place}]::text[]" for place in places)
+    names = [f"k{place}" for place in range(len(table.key))]
+    given = ", ".join(
+        f"{value_of(f'given.{name}', column.type_text)} as {name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    same = " and ".join(
+        f"t.{quote(column.name)} {table.equal.get(column.name, '=')} wanted.{name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    listed = f"select {given} from unnest({arrays}) as given ({', '.join(names)})"
+    wanted = f"exists (select from ({listed}) as wanted where {same})"
+    query = f"select {values} from {table.source} as t{_where(table, wanted)}{' for update' if is_locked else ''}"
+    passed = ", ".join(f"${place}::text[]::text" for place in places)
+    return read_by(table.reader, query, _texts("v", table.columns), f"array[{passed}]")
+
+
+PAGES = """
+select greatest(pg_relation_size(%s::oid::regclass), (
+  select sum(pg_relation_size(relid)) from pg_partition_tree(%s::oid::regclass)
+))::bigint / current_setting('block_size')::int
+"""
+
+
+def _texts(name: str, columns: Sequence[ReadColumn]) -> list[tuple[str, str]]:
+    """Return names and types of a query's results that are the texts of columns."""
+    return [(f"{name}{place}", "text") for place in range(len(columns))]
+
+
+def _where(table: ReadTable, *others: str) -> str:
+    conditions = [*([f"({table.condition})"] if table.condition is not None else []), *others]
+    return f" where {' and '.join(conditions)}" if conditions else ""
+
+
+def _bucket(table: ReadTable, division: Division) -> str:
+    """Return the expression of a row's bucket."""
+    if not isinstance(division, Hashed):
+        column = _divided(table, division)
+        ordered = f"{column.value}::bigint" if division.order is Order.NUMBER else column.value
+        listed = ",".join(_bound(division, place) for place in range(len(division.bounds)))
+        return f"coalesce(width_bucket({ordered}, '{{{listed}}}'::{_TYPES[division.order]}[]), 0)"
+    return f"{_hash(table.key)} & {division.buckets - 1}" if division.buckets > 1 else "0"
+
+
+def _is_chosen(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
+    """Return the condition of rows in some buckets."""
+    runs = list(runs_of(chosen))
+    if isinstance(division, Hashed) or len(runs) > _MOST_RUNS:
+        return f"{_bucket(table, division)} in ({', '.join(map(str, sorted(chosen)))})"
+    column = _divided(table, division)
+    return f"({' or '.join(f'({_is_between(column, division, *run)})' for run in runs)})"
+
+
+def _is_between(column: ReadColumn, division: Ranges, first: int, last: int) -> str:
+    """Return the condition of a run of buckets, which an index of the column finds."""
+    value, type_ = column.value, _TYPES[division.order]
+    is_low = f"{value} is null or " if first == 0 else f"{value} >= '{_bound(division, first - 1)}'::{type_} and "
+    return is_low + (f"{value} < '{_bound(division, last)}'::{type_}" if last < len(division.bounds) else "true")
+
+
+def _divided(table: ReadTable, division: Ranges) -> ReadColumn:
+    (column,) = (read for read in table.key if read.published == division.column)
+    return column
+
+
+def _bound(division: Ranges, place: int) -> str:
+    bound = division.bounds[place]
+    return str(bound) if division.order is Order.NUMBER else f"{bound:032x}"
+
+
+def _hash(columns: Sequence[ReadColumn]) -> str:
+    text = f"concat({', '.join(map(_canonical, columns))})"
+    return f"('x' || encode(substring(sha256(convert_to({text}, 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"
+
+
+def _canonical(column: ReadColumn) -> str:
+    match column.form:
+        case TextForm.PLAIN:
+            return f"coalesce({column.value}::text, '{NULL}') || '{SEPARATOR}'"
+        case TextForm.BITS:
+            # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
+            text = f"encode(float8send({column.value}::text::double precision + 0.0), 'hex')"
+        case _:
+            text = _printed(column)
+    # A composite value whose parts are null is no null.
+    is_null = f"num_nulls({column.value})"
+    return f"case {is_null} when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '{NULL}' end"
+
+
+def _text(column: ReadColumn) -> str:
+    return f"case num_nulls({column.value}) when 0 then {_printed(column)} end"
+
+
+def _printed(column: ReadColumn) -> str:
+    """Return a value's text as the log has it: a cast would write true for t, and drop the blanks behind a char(n)."""
+    return f"format('%s', {column.value})"
+
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _APPLICATION_NAME = "rowtide validation"
@@ -56,14 +216,14 @@ class PostgresRows:
 
     def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
         """See `ComparedRows`."""
-        statement = fingerprints.fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
+        statement = fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
         with self._reading(article):
             rows = self.connection.execute(sql.SQL(statement)).fetchall()
         return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
 
     def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
         """See `ComparedRows`."""
-        statement = fingerprints.hashed_rows(self.tables[article.article_id], division, chosen)
+        statement = hashed_rows(self.tables[article.article_id], division, chosen)
         with self._reading(article), self.connection.cursor(name="listed") as cursor:
             cursor.itersize = _ROWS_FETCHED
             for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
@@ -71,7 +231,7 @@ class PostgresRows:
 
     def find_rows(self, article: Article, keys: Sequence[Row]) -> Sequence[Row]:
         """See `ComparedRows`."""
-        statement = fingerprints.rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
+        statement = rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
         arrays = [[_as_text(value) for value in values] for values in zip(*keys, strict=True)]
         with self._reading(article):
             rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
@@ -95,13 +255,13 @@ class PostgresRows:
         if not any(column.order for column in table.key):
             return BY_HASH
         with translated():
-            (pages,) = self.connection.execute(sql.SQL(fingerprints.PAGES), (table.oid, table.oid)).fetchone() or (0,)
+            (pages,) = self.connection.execute(sql.SQL(PAGES), (table.oid, table.oid)).fetchone() or (0,)
         percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
         possible: list[Ranges] = []
         with self._reading(article):
             for column in table.key:
                 if column.order is not None:
-                    statement = fingerprints.sampled(table, column, percent)
+                    statement = sampled_rows(table, column, percent)
                     texts = (str(text).encode() for (text,) in self.connection.execute(sql.SQL(statement)))
                     possible.append(make_ranges(column.published, column.order, texts))
         return divide(possible)

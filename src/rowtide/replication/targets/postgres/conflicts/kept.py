@@ -16,9 +16,9 @@ from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 RETENTION_DAYS = 14
 """As long as SQL Server's merge keeps its conflicts."""

@@ -30,9 +30,10 @@ from rowtide.replication.targets.postgres.conflicts.statements import (
     UniqueIndex,
     given,
     is_in,
+    read_uniques,
+    require_evaluable,
     value_texts,
 )
-from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques, require_evaluable
 
 TABLE = f'{SCHEMA}."MSreleased_values"'
 OBJECTS = (

@@ -45,8 +45,7 @@ from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict
-from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
-from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, read_uniques
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN

@@ -24,7 +24,7 @@ from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls import procedures
-from rowtide.replication.targets.postgres.calls.parameters import parameters_of
+from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.modes import Mode, RowByRow, SetBased, Skipping

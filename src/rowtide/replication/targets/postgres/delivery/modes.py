@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import MAX_CALLS, Block, Call, Gatherer, Run
 from rowtide.replication.distribution.calls.pieces import Pieces
-from rowtide.replication.distribution.calls.runs import MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.delivery.sender import Sender

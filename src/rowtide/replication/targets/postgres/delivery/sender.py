@@ -19,19 +19,18 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.distribution.calls.encoding import Arguments
-from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.pieces import Failure
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.rights import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements, wide_rows
-from rowtide.replication.targets.postgres.calls.array_literals import array_literal
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements
+from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline, Refused
-from rowtide.replication.targets.postgres.prepared_transactions import PreparedName
+from rowtide.replication.targets.postgres.progress import PreparedName
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _BEGIN, _BEGIN_STREAM, _END = b"begin_batch", b"begin_stream", b"end_batch"
@@ -270,8 +269,8 @@ class Sender:
         if self._is_executed(call):
             return self._execute(call, is_large=size >= _LARGE_BYTES)
         pins = self._pin_for(self._written.own)
-        if wide_rows.is_wide(article, operation):
-            arguments = wide_rows.pack(article, operation, arguments)
+        if procedures.is_wide(article, operation):
+            arguments = procedures.pack_wide(article, operation, arguments)
         if self._written.has_others:
             self._pipeline.execute(procedures.call(article, operation), arguments)
             return pins + 1

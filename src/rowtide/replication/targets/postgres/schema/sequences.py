@@ -11,7 +11,7 @@ from psycopg import sql
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.sequences import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
+from rowtide.replication.targets.subscriber_kind import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
 
 
 def move(url: str, published: Sequence[PublishedSequence]) -> tuple[SyncedSequence, ...]:

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
+from rowtide.databases.sqlite.ddl_text import item_of
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.databases.sqlite.table_text import item_of
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import SubscribedRows
-from rowtide.replication.targets.repairing import RepairRecord, RowChange
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.comparison.rows import read_subscribed
 from rowtide.replication.targets.sqlite.delivery.statements import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 from rowtide.replication.targets.sqlite.progress import REPAIRS
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RowChange
 
 _CALL = Command(CallFormat.CALL)
 _NO_ROW = "it changes no row: a trigger leaves it out, or has deleted the row"

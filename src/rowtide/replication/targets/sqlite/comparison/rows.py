@@ -17,9 +17,19 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
-from rowtide.replication.targets.divisions import WHOLE, Division, Hashed
-from rowtide.replication.targets.fingerprints import Row, form_of, hash_parts, part_of
+from rowtide.replication.targets.compared_rows import (
+    WHOLE,
+    Buckets,
+    Division,
+    Fingerprint,
+    Hashed,
+    HashedRow,
+    Row,
+    SubscribedRows,
+    form_of,
+    hash_parts,
+    part_of,
+)
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 

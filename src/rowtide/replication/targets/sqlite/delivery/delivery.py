@@ -32,8 +32,13 @@ from rowtide.replication.errors.delivery import (
     RowNotFound,
 )
 from rowtide.replication.targets.sqlite import progress
-from rowtide.replication.targets.sqlite.delivery.scripts import run_script
-from rowtide.replication.targets.sqlite.delivery.statements import Statement, bitmap_of, describe_key, statement
+from rowtide.replication.targets.sqlite.delivery.statements import (
+    Statement,
+    bitmap_of,
+    describe_key,
+    run_script,
+    statement,
+)
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.subscriber import require_streams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.replication.targets.postgres.calls.array_literals import array_literal
+from rowtide.replication.targets.postgres.calls.procedures import array_literal
 
 
 @pytest.mark.parametrize(

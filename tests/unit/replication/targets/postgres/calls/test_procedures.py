@@ -13,8 +13,7 @@ from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.owners import Owner
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of, source
+from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of, parameters_of, source
 from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
 
 

@@ -14,7 +14,7 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.sqlite.delivery.statements import bitmap_of, describe_key, statement
+from rowtide.replication.targets.sqlite.delivery.statements import bitmap_of, describe_key, split, statement
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -104,3 +104,20 @@ def test_the_key_that_a_call_is_about_is_reported(
     made: Article, operation: Operation, arguments: list[bytes | None], key: str
 ) -> None:
     assert describe_key(made, operation, arguments) == key
+
+
+TRIGGER = "create trigger t after insert on a begin insert into b values (';'); select 1; end"
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("select 1", ["select 1"]),
+        ("select 1;;\n;select ';'; ", ["select 1", "select ';'"]),
+        (f"select 1; {TRIGGER}; select 2", ["select 1", TRIGGER, "select 2"]),
+        ("select 1; -- nothing; more\n", ["select 1", "-- nothing; more"]),
+        ("", []),
+    ],
+)
+def test_semicolons_within_a_statement_do_not_end_it(script: str, statements: list[str]) -> None:
+    assert [statement.strip() for statement in split(script)] == statements

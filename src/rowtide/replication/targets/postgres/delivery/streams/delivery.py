@@ -21,11 +21,9 @@ from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery
 from rowtide.replication.targets.postgres.delivery.modes import FEWEST_AS_COPY, Mode, RowByRow, SetBased
 from rowtide.replication.targets.postgres.delivery.sender import Sender
-from rowtide.replication.targets.postgres.delivery.streams.capacity import require_prepared
 from rowtide.replication.targets.postgres.delivery.streams.division import Division
-from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup
-from rowtide.replication.targets.postgres.delivery.streams.routes import Routes
-from rowtide.replication.targets.postgres.delivery.streams.rules import read_rules
+from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup, require_prepared
+from rowtide.replication.targets.postgres.delivery.streams.rules import Routes, read_rules
 from rowtide.replication.targets.postgres.delivery.table_relations import (
     SetPlan,
     SubscriberTables,

@@ -1,19 +1,26 @@
-"""What decides at a PostgreSQL subscriber which calls depend on each other, read from its catalogue."""
+"""What decides at a PostgreSQL subscriber which calls depend on each other, read from its catalogue.
+
+Which stream a call of a batch goes to, as soon as it is read, where its row alone decides.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from operator import itemgetter
 
 import psycopg
 
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
+from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.encoding import Arguments, places_of_keys
 from rowtide.replication.targets.postgres.calls import procedures
-from rowtide.replication.targets.postgres.delivery.independence import group_articles
 from rowtide.replication.targets.postgres.delivery.streams.division import Reference, SubscriberRules, Unique
-from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables
+from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, group_articles
 
 
 def read_rules(connection: psycopg.Connection, known: SubscriberTables, articles: Sequence[Article]) -> SubscriberRules:
@@ -74,3 +81,54 @@ from pg_constraint k, lateral (
     join pg_attribute a on a.attrelid = k.confrelid and a.attnum = key.number) other (names)
 where k.contype = 'f' and k.confrelid = any(%s) and current_setting('session_replication_role') <> 'replica'
 """
+
+
+class Routes:
+    """Finds calls' streams by the hashes of their keys."""
+
+    def __init__(self, streams: int) -> None:
+        self._streams = streams
+        self._finders: dict[tuple[str, Operation], Callable[[Arguments], int | None]] = {}
+
+    def find(self, call: Call) -> int | None:
+        """Return the number of a call's stream; None for an update of a key whose two rows have different ones."""
+        known = (call.article.article_id, call.operation)
+        finder = self._finders.get(known)
+        if finder is None:
+            finder = self._finders[known] = self._make_finder(call.article, call.operation)
+        return finder(call.arguments)
+
+    def divide(self, calls: Iterable[Call]) -> Sequence[Sequence[Call]] | None:
+        """Return each stream's calls, in log order; None if the stream of one is not found."""
+        shares: list[list[Call]] = [[] for _ in range(self._streams)]
+        for call in calls:
+            number = self.find(call)
+            if number is None:
+                return None
+            shares[number].append(call)
+        return shares
+
+    def _make_finder(self, article: Article, operation: Operation) -> Callable[[Arguments], int | None]:
+        streams = self._streams
+        if not article.key_columns:
+            # Rows without key are only inserted.
+            numbers = count()
+            return lambda _arguments: next(numbers) % streams
+        places = places_of_keys(article, operation)
+        if not places.old or not places.new:
+            row = itemgetter(*(places.old or places.new))
+            return lambda arguments: hash(row(arguments)) % streams
+        old, new = itemgetter(*places.old), itemgetter(*places.new)
+        is_single = len(places.old) == 1
+
+        def find(arguments: Arguments) -> int | None:
+            before, after = old(arguments), new(arguments)
+            found = hash(before) % streams
+            if after == before or after is None:
+                return found
+            if not is_single:
+                # None stands for a value that did not change.
+                after = tuple(was if now is None else now for was, now in zip(before, after, strict=True))
+            return found if hash(after) % streams == found else None
+
+        return find

@@ -1,0 +1,62 @@
+"""The values that rows have while their unique values go to each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.nodes.roles.writing import temporary_values
+
+ROWS = ["3f2a0000-0000-0000-0000-000000000001", "3f2a0000-0000-0000-0000-000000000002"]
+
+
+def article(*columns: ArticleColumn, unique: tuple[str, ...]) -> Article:
+    return Article("t", "", "t", 1, columns, unique_columns=unique)
+
+
+def column(type_text: str, *, name: str = "k", is_nullable: bool = False) -> ArticleColumn:
+    return ArticleColumn(name, type_text, is_nullable, None)
+
+
+@pytest.mark.parametrize("type_text", ["integer", "bigint", "numeric", "text", "character varying", "uuid"])
+def test_temporary_values_differ_from_row_to_row(type_text: str) -> None:
+    temporary = temporary_values(article(column(type_text), unique=("k",)), ROWS, ())
+
+    values = [temporary[rowguid]["k"] for rowguid in ROWS]
+    assert None not in values
+    assert len(set(values)) == len(ROWS)
+
+
+def test_temporary_numbers_are_far_below_likely_values() -> None:
+    temporary = temporary_values(article(column("integer"), unique=("k",)), ROWS, ())
+
+    assert [int(temporary[rowguid]["k"] or 0) for rowguid in ROWS] == [-1_000_000_000, -1_000_000_001]
+
+
+def test_a_column_that_may_be_null_is_null_meanwhile() -> None:
+    assert temporary_values(article(column("date", is_nullable=True), unique=("k",)), ROWS[:1], ()) == {
+        ROWS[0]: {"k": None}
+    }
+
+
+def test_a_referenced_column_is_not_null_meanwhile() -> None:
+    columns = [column("text", is_nullable=True), column("date", name="d", is_nullable=True)]
+
+    assert temporary_values(article(*columns, unique=("k", "d")), ROWS[:1], {"k", "d"}) == {ROWS[0]: {"k": ROWS[0]}}
+
+
+@pytest.mark.parametrize("type_text", ["character varying(20)", "date", "smallint", "boolean"])
+def test_a_column_without_a_value_to_spare_stays_as_it_is(type_text: str) -> None:
+    assert temporary_values(article(column(type_text), unique=("k",)), ROWS[:1], ()) == {ROWS[0]: {}}
+
+
+def test_a_number_of_few_digits_stays_as_it_is() -> None:
+    assert temporary_values(article(column("numeric(5,2)"), unique=("k",)), ROWS[:1], ()) == {ROWS[0]: {}}
+
+
+def test_only_unique_columns_get_temporary_values() -> None:
+    columns = [column("integer", name="k"), column("integer", name="v", is_nullable=True), column("text", name="u")]
+
+    assert temporary_values(article(*columns, unique=("u", "k")), ROWS[:1], ()) == {
+        ROWS[0]: {"k": "-1000000000", "u": ROWS[0]}
+    }

@@ -1,0 +1,28 @@
+"""When transactions committed, by their LSNs, whatever segments they came in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from builders.log.log_stores import NOW
+from builders.replication.articles import change
+from rowtide.core.operations import Operation
+from rowtide.replication.distribution.log_calls import CommitTimes
+
+
+def committed(lsn: int, seconds: int) -> pa.Table:
+    row = change(Operation.INSERT, after=("1",), lsn=lsn)
+    time = pa.array([NOW + timedelta(seconds=seconds)], row.schema.field("commit_time").type)
+    return row.set_column(row.schema.get_field_index("commit_time"), row.schema.field("commit_time"), time)
+
+
+def test_commit_times_are_found_also_when_clocks_go_back() -> None:
+    times = CommitTimes()
+    times.add(pa.concat_tables([committed(300, 1), committed(100, 5), committed(100, 5)]))
+    times.add(committed(400, 0))
+
+    start_us = int(NOW.timestamp() * 1_000_000)
+    assert [times.find(lsn) for lsn in (100, 300, 400)] == [start_us + 5_000_000, start_us + 1_000_000, start_us]
+    assert [times.find(lsn) for lsn in (99, 200, 500)] == [None, None, None]
