@@ -93,7 +93,7 @@ class CopiedTable:
     """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
 
     Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source,
-    `numbers` are those of the columns there. `owner`: it is read as this role, see `owned_tables`.
+    `numbers` are those of the columns there. `owner`: it is read as this role, see `present_tables`.
     """
 
     member_id: str

@@ -79,7 +79,7 @@ class OpenTable:
     is_utf8: bool
     """Whether texts are UTF-8; otherwise of no known encoding."""
     reader: str | None = None
-    """The function that reads it as its owner, see `owned_tables`."""
+    """The function that reads it as its owner, see `present_tables`."""
 
     def read(
         self, table: CopiedTable, chunk: Chunk, most_row_bytes: int, but_for: Sequence[PartialRow] = ()

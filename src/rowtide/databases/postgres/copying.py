@@ -22,7 +22,7 @@ _SENT_BYTES = 1 << 16
 
 
 def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[bytes]:
-    """Yield the output of a statement `copy … to stdout`, as whole lines; see `copy_text`.
+    """Yield the output of a statement `copy … to stdout`, as whole lines.
 
     The server produces more meanwhile, and the connection cannot be used before the end: to stop earlier, close the
     connection. Raises psycopg's errors.

@@ -45,7 +45,7 @@ def verify_provenance(connection: Connection, manifest: Manifest) -> ServerIdent
 def find_difference(connection: Connection, state: ManifestState) -> str | None:
     """Return how the server differs from the one that wrote what was read; None if no difference can be found.
 
-    On another timeline the server's history decides (`history`). A log store restored to an earlier state, and an
+    On another timeline the server's history decides. A log store restored to an earlier state, and an
     emptied table, prove nothing: no row is there then that is earlier than the missing one.
     """
     return _find_difference(connection, read_server_identity(connection), state)

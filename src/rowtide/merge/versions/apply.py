@@ -138,7 +138,7 @@ class Dialect(Protocol):
         """The first recorded value of an additive column, an aggregate over a row's log entries."""
 
     def bases(self, base: str) -> str:
-        """The list of one value with the number 0; see `bases`."""
+        """The list of one value with the number 0; see `composition`."""
 
 
 def apply_lines(article: Article, table: str, dialect: Dialect) -> str:

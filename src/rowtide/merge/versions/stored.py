@@ -1,6 +1,6 @@
 """Read stored metadata of rows: every length and every number is checked. Pure.
 
-Whoever holds a device can write anything into its file. What is read of it is taken apart here and in `lineage`, and
+Whoever holds a device can write anything into its file. What is read of it is taken apart here and in `comparison`, and
 nowhere else; what is wrong raises `Malformed`, and the reader, who knows the row, says which one it is.
 """
 
@@ -120,7 +120,7 @@ def read_own_columns(text: object) -> dict[int, int]:
 
 
 def read_bases(text: object) -> str | None:
-    """Return the values that an additive column was sent with; see `bases`."""
+    """Return the values that an additive column was sent with; see `composition`."""
     if text is None:
         return None
     if not isinstance(text, str):

@@ -150,7 +150,7 @@ def connect_to(place: Place, application_name: str) -> Connection:
 
 
 def _open_companion(connection: Connection, place: Place) -> Connection:
-    # Named as the publisher's session: `claims` reads from it which process delivers.
+    # Named as the publisher's session: `subscription_records` reads from it which process delivers.
     name = connection.execute(text("select current_setting('application_name')")).scalar_one()
     companion = connect_to(place, name)
     if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":

@@ -192,7 +192,7 @@ class Fingerprint:
 
 EMPTY = Fingerprint(0, 0)
 Buckets = Mapping[int, Fingerprint]
-"""Fingerprints of the rows of each bucket that has any; see `divisions`."""
+"""Fingerprints of the rows of each bucket that has any."""
 
 
 class HashedRow(NamedTuple):

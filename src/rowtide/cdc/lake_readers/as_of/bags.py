@@ -1,6 +1,6 @@
 """Tables without a key as of an LSN, without Spark: bags of rows, in which a whole row is added or removed once.
 
-The changes that count are those of transactions that the snapshot does not see (`queries.as_of.bag_visibility`).
+The changes that count are those of transactions that the snapshot does not see (`queries.as_of.bag_rows`).
 DuckDB sums them up by row, finds in one pass over the lowest layer the rows that are removed, and in a second the
 others are returned.
 """

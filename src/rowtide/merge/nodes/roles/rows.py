@@ -105,7 +105,7 @@ class RowMetadata(Transactions, Protocol):
         """
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
-        """Store the values that an additive column was sent with, by rowguid, within a transaction; see `bases`."""
+        """Store the values that an additive column was sent with, by rowguid, within a transaction."""
 
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         """Log as this node's changes the rows that have values in any of some columns, within a transaction.

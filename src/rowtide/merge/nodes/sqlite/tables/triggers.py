@@ -1,11 +1,9 @@
 """Triggers that log which rows of a SQLite table change (SQL Server: MSmerge_ins_, _upd_, _del_).
 
 They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
-schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Those that follow REPLACE
-are made in `replacing`.
-
-Triggers of programs that change the row they fire for; see `RewritingTrigger`. Triggers that follow what REPLACE does
-to a row of a SQLite table: it deletes rows, and no trigger sees which.
+schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Some follow what
+REPLACE does to a row: it deletes rows, and no trigger sees which. Triggers of programs that change the row they fire
+for are found (`RewritingTrigger`).
 """
 
 from __future__ import annotations

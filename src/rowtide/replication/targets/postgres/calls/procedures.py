@@ -33,7 +33,7 @@ def is_generated(article: Article, operation: Operation) -> bool:
 
 
 def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
-    """Return a procedure's parameter names and types, in order; see `wide_rows` if there are too many."""
+    """Return a procedure's parameter names and types, in order; see `is_wide` if there are too many."""
     parameters: list[tuple[str, str]] = []
     for part in parts_of(operation, article.command(operation).call_format):
         match part:

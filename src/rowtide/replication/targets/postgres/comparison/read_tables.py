@@ -45,8 +45,8 @@ class ReadColumn:
 class ReadTable:
     """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all.
 
-    `reader` is the function that reads it as its owner, see `copying.owned_tables`; `equal` are the operators by which
-    columns of the key with users' types are compared, by name.
+    `reader` is the function that reads it as its owner, see `copying.present_tables`; `equal` are the operators by
+    which columns of the key with users' types are compared, by name.
     """
 
     oid: int

@@ -1,6 +1,6 @@
 """The rows of a PostgreSQL database in one snapshot, as they are compared: a subscriber's, or the published ones.
 
-Statements that read a table's rows to compare them; see the canonical text of `targets.fingerprints`.
+Statements that read a table's rows to compare them; see the canonical text of `targets.compared_rows`.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _last_number(connection: sqlite3.Connection, table: str) -> int | None:
 
 
 def alter(table: Table, change: SchemaChange) -> Iterator[str]:
-    """Yield the statements that make a change in a table, but for columns that `rebuilding` alters."""
+    """Yield the statements that make a change in a table, but for columns that need another table."""
     altering = f"alter table {quote(table.name)}"
     match change:
         case TableRenamed(_, name):
