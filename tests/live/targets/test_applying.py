@@ -40,7 +40,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
         if name == wanted:
             raise Interrupted
 
-    for module in ("formats.delta", "formats.iceberg", "direct.tables", "applying", "custom_sets"):
+    for module in ("formats.delta", "formats.iceberg", "direct.tables", "applying", "custom"):
         monkeypatch.setattr(f"rowtide.targets.{module}.failpoint", failpoint)
 
 
