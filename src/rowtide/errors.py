@@ -29,59 +29,23 @@ from rowtide.core.words import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (
     ConnectionFailed as ConnectionFailed,
-)
-from rowtide.databases.postgres.errors import (
     LockNotObtained as LockNotObtained,
-)
-from rowtide.databases.postgres.errors import (
     NoFreeSender as NoFreeSender,
-)
-from rowtide.databases.postgres.errors import (
     NoFreeSlot as NoFreeSlot,
-)
-from rowtide.databases.postgres.errors import (
     NoReplicationRight as NoReplicationRight,
-)
-from rowtide.databases.postgres.errors import (
     RightMissing as RightMissing,
-)
-from rowtide.databases.postgres.errors import (
     RowsHidden as RowsHidden,
-)
-from rowtide.databases.postgres.errors import (
     SchemaOfOthers as SchemaOfOthers,
-)
-from rowtide.databases.postgres.errors import (
     ServerIsStandby as ServerIsStandby,
-)
-from rowtide.databases.postgres.errors import (
     ServerOutOfResources as ServerOutOfResources,
-)
-from rowtide.databases.postgres.errors import (
     ServerSilent as ServerSilent,
-)
-from rowtide.databases.postgres.errors import (
     StatementCancelled as StatementCancelled,
-)
-from rowtide.databases.postgres.errors import (
     TableHeld as TableHeld,
-)
-from rowtide.databases.postgres.errors import (
     TableNotFound as TableNotFound,
-)
-from rowtide.databases.postgres.errors import (
     TextInvalid as TextInvalid,
-)
-from rowtide.databases.postgres.errors import (
     TransactionAborted as TransactionAborted,
-)
-from rowtide.databases.postgres.errors import (
     UnexpectedSqlError as UnexpectedSqlError,
-)
-from rowtide.databases.postgres.errors import (
     WalLevelNotLogical as WalLevelNotLogical,
-)
-from rowtide.databases.postgres.errors import (
     WritesRefused as WritesRefused,
 )
 from rowtide.databases.sqlite.errors import *

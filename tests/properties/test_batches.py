@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from builders.log.log_messages import PlainCommits, messages
 from rowtide.log.batches import Cut, LastPart, Messages, Part, Whole, cut_batch

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.bridging.bridges import logged_shape

@@ -9,8 +9,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from builders.faults.watched_stores import AgingStore, SleepingStore
 from builders.log.log_stores import NOW, START, member, open_manifest, opened, range_to, segment, table_version

@@ -8,8 +8,7 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from fixtures.servers import fresh_database
 from rowtide.databases.filter_words import FilterUnreadable

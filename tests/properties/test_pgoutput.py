@@ -6,8 +6,7 @@ import contextlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from builders.log.pgoutput_oracle import Oracle
 from builders.log.pgoutput_streams import decoder, members, rows, streams, together

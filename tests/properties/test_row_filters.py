@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from builders.values.row_filters import (
     COLUMNS,

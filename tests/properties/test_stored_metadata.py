@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rowtide.merge.versions import stored
 from rowtide.merge.versions.comparison import Change, Lineage, Malformed, decode_columns, encode_columns

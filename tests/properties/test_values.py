@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from psycopg import sql
 
 from builders.capture.captured_databases import CapturedDatabase

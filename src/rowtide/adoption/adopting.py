@@ -14,8 +14,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.adoption.errors import NothingToGoOnFrom
 from rowtide.adoption.found import Adoption
-from rowtide.cdc import access
-from rowtide.cdc import definitions as cdc_definitions
+from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.enabling import reinitialize as capture
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rowtide.cdc.functions import ChangeFunctions
-from rowtide.cdc.jobs import administration as job_administration
-from rowtide.cdc.jobs import requests as job_requests
+from rowtide.cdc.jobs import administration as job_administration, requests as job_requests
 from rowtide.cdc.jobs.administration import ListedJob
 from rowtide.cdc.jobs.history import HistoricRun
 from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob

@@ -12,8 +12,7 @@ from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.replay import LOG
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing import compaction, deletion
-from rowtide.delta.writing.deletion import Below
-from rowtide.delta.writing.deletion import vacuum as vacuum_files
+from rowtide.delta.writing.deletion import Below, vacuum as vacuum_files
 from rowtide.lake.stores import locate, open_folder
 
 COMPACTION_INTERVAL = 100

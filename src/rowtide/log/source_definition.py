@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from rowtide.core.formats import Format
-from rowtide.databases.format_views import Requirement, parse_definition
-from rowtide.databases.format_views import require as require_format
+from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.log.announcements import SCHEMA

@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, update
 
-from rowtide.cdc import access
-from rowtide.cdc import definitions as cdc_definitions
+from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.errors import translated

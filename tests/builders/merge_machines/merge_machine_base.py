@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from builders.merge.merge_interruptions import nothing_applied_ahead

@@ -16,8 +16,7 @@ from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnu
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, SegmentCorrupt
-from rowtide.log.store import manifest as manifests
-from rowtide.log.store import segments
+from rowtide.log.store import manifest as manifests, segments
 from rowtide.log.store.entries import ReaderAdvanced, TableGiven
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest

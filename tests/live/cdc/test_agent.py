@@ -19,8 +19,7 @@ from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.errors.capturing import CleanupImplausible
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobMissing, JobNotRunning
-from rowtide.cdc.running import job_agent
-from rowtide.cdc.running import job_agent as agent_module
+from rowtide.cdc.running import job_agent, job_agent as agent_module
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.errors import LeaseHeld

@@ -14,8 +14,7 @@ from builders.commands.command_lines import rowtide, rowtide_process
 from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import ROLLING_FAILPOINTS
 from builders.lakes.base_tables import base_rows, read_rows, snapshots_of
-from rowtide.cdc.cleanup import cleanup as cleanup_module
-from rowtide.cdc.cleanup import rolling
+from rowtide.cdc.cleanup import cleanup as cleanup_module, rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete

@@ -17,8 +17,7 @@ from builders.commands.checks import matching, only, run_mend, stopping
 from builders.servers.standbys import make_ordinary
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
-from rowtide.diagnosis.postgres import server as server_rules
-from rowtide.diagnosis.postgres import server_facts
+from rowtide.diagnosis.postgres import server as server_rules, server_facts
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
 

@@ -17,8 +17,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.distributor.subscription_records import list_subscribed
-from rowtide.replication.distributor.subscription_records import list_subscriptions as list_all
+from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions as list_all
 from rowtide.replication.errors.conflicts import TableDeliveredAlready, TableDeliveredBack
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise, SubscriptionExists
 from rowtide.replication.subscribing.other_databases import Ends, plan_originators

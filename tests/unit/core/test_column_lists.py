@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rowtide.core.column_lists import ColumnListMalformed, format_column_list, parse_column_list, write_column_list
 

@@ -4,8 +4,7 @@ import pickle
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import (

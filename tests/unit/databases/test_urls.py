@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 import sqlalchemy
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from rowtide.core.errors import RowtideError

@@ -18,8 +18,7 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.value_texts import EXACT
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
 from rowtide.cdc.rows.change_columns import shown_columns
-from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE
-from rowtide.cdc.rows.exact_values import as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE, as_binary, empty_masks, set_bits
 from rowtide.core.extras import naming_extras
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 

@@ -18,8 +18,7 @@ from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import DeviceLimits, Partition, SubscriberType
-from rowtide.merge.articles import Subscription as MergeSubscription
+from rowtide.merge.articles import DeviceLimits, Partition, SubscriberType, Subscription as MergeSubscription
 from rowtide.merge.publishing.requests import (
     Existing,
     ExistingRows,

@@ -29,8 +29,7 @@ from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.ownership import require_own
 from rowtide.merge import definitions as merge_definitions
 from rowtide.merge.nodes.postgres.metadata import completing as merge
-from rowtide.replication.distributor import definitions as distribution
-from rowtide.replication.distributor import location
+from rowtide.replication.distributor import definitions as distribution, location
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets

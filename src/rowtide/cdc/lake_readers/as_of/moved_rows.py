@@ -44,8 +44,13 @@ from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.published import read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import Window
-from rowtide.cdc.recorded_snapshots import SEQVAL as COPIED
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import (
+    SEQVAL as COPIED,
+    RecordedSnapshot,
+    excluded_begins,
+    find_base,
+    read_snapshots,
+)
 from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn

@@ -24,6 +24,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.owners import (
     LAST_WITH_OPEN_COMMIT,
     LOCKING,
+    SCHEMA as OWNERS,
     Owner,
     creations,
     deferred_check,
@@ -33,7 +34,6 @@ from rowtide.databases.postgres.owners import (
     owners_query,
     schema_creation,
 )
-from rowtide.databases.postgres.owners import SCHEMA as OWNERS
 from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling

@@ -8,8 +8,7 @@ from itertools import groupby, pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article

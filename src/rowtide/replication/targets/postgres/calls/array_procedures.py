@@ -15,8 +15,12 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.targets.postgres.calls import procedures
-from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, is_wide, parameters_of
-from rowtide.replication.targets.postgres.calls.procedures import is_generated as is_generated_single
+from rowtide.replication.targets.postgres.calls.procedures import (
+    SCHEMA,
+    is_generated as is_generated_single,
+    is_wide,
+    parameters_of,
+)
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 _PREFIX_BYTES = len("sp_MSins_")

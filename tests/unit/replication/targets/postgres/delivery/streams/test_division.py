@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
