@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 SPARK_ROWS = 4_000_000
 """With `AUTO`, a cycle of more log records, as one large transaction may have, is converted by Spark; measured
-(docs/decisions/0042).
+(docs/decisions/0009).
 """
 
 _PARTS_AT_ONCE = 2

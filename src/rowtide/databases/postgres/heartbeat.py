@@ -2,7 +2,7 @@
 
 A process that is stopped, or whose machine is paused, keeps its connections. So a session that holds something for
 long says a word from time to time, from a thread of its own: a long cycle, a copy, or a start of Spark is no silence.
-The server ends it by `idle_session_timeout`, which nobody needs a right for (docs/decisions/0112).
+The server ends it by `idle_session_timeout`, which nobody needs a right for (docs/decisions/0006).
 """
 
 from __future__ import annotations

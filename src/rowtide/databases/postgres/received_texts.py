@@ -1,6 +1,6 @@
 """Long parameters that a session receives before a transaction, piece by piece, so that nothing is locked meanwhile.
 
-They wait in a temporary table; statements of the transaction have an expression in their place (docs/decisions/0111).
+They wait in a temporary table; statements of the transaction have an expression in their place (docs/decisions/0007).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The search_path of rowtide's sessions, and the one that a role has of its own (docs/decisions/0106)."""
+"""The search_path of rowtide's sessions, and the one that a role has of its own (docs/decisions/0028)."""
 
 from __future__ import annotations
 

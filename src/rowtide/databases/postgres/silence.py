@@ -3,7 +3,7 @@
 Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that goes on
 acknowledging, and no timeout of the server's ends a session that waits in the middle of a message, up to PostgreSQL 16.
 So who waits looks, by a connection of its own: whether the server works for it, and whether sessions of rowtide's are
-silent. These are ended, as each role may end its own (docs/decisions/0111).
+silent. These are ended, as each role may end its own (docs/decisions/0007).
 """
 
 from __future__ import annotations

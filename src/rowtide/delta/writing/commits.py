@@ -1,9 +1,9 @@
-"""Commit to tables, each cycle exactly once, without a JVM (docs/decisions/0040).
+"""Commit to tables, each cycle exactly once, without a JVM (docs/decisions/0008).
 
 A commit is the log's next file, put if absent. It carries the table's transaction identifier (`txn`), which every
 commit in between is searched for: a cycle that the table has is never added again. What is remembered of a table is
 built on while no cleanup can have removed what others committed since; then the log is listed behind it
-(docs/decisions/0118).
+(docs/decisions/0010).
 """
 
 from __future__ import annotations

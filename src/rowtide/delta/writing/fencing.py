@@ -1,4 +1,4 @@
-"""Fences: commits that keep a former holder of a lake's lease from committing, whenever it wakes (docs/decisions/0112).
+"""Fences: commits that keep a former holder of a lake's lease from committing, whenever it wakes (docs/decisions/0006).
 
 A process may be stopped between the moment when it verifies its lease and its next commit. So who takes a lake from a
 holder that did not give it up commits its own number to each table, as a transaction's version. A commit of a holder

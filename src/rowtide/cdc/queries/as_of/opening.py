@@ -1,4 +1,4 @@
-"""Tables as of an LSN: a snapshot of the table, and the changes since (docs/decisions/0052).
+"""Tables as of an LSN: a snapshot of the table, and the changes since (docs/decisions/0012).
 
 The base of an instance is a table of layers below its change rows: the rows of snapshots, and the net effect of the
 change rows that cleanup removed. Cleanup moves the low endpoint, then adds to the base, then removes change rows; so

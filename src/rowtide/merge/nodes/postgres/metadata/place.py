@@ -1,6 +1,6 @@
 """The identity of the database in which a node's metadata was created, by which a copy is recognized.
 
-A server is identified by its system identifier, a database on it by its oid (docs/decisions/0024).
+A server is identified by its system identifier, a database on it by its oid (docs/decisions/0004).
 """
 
 from __future__ import annotations
