@@ -1,4 +1,11 @@
-"""What is registered of a table, what a catalogue can do and has, and what it lacks of a database's tables."""
+"""What is registered of a table, what a catalogue can do and has, and what it lacks of a database's tables.
+
+A registration has a mark in the catalogue: the source's identity, and a key that outlives names. Several databases
+register in one namespace, where others have tables, too, and what lacks this database's mark is never changed. What is
+registered keeps its name until it is gone, so that a reader of a name never gets another table's rows; a new table with
+a taken name gets a suffix. What the catalogue has is compared with what it would be given: also another client's change
+of a location, type or comment is corrected.
+"""
 
 from __future__ import annotations
 

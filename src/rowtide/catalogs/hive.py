@@ -1,7 +1,8 @@
 """A Hive metastore, by Hive's own client, which comes with Spark; no Spark is asked to run anything.
 
 Delta tables are written as Spark writes them: its provider in a property, their schema left to Delta's log, but with
-columns and comments for those who ask the metastore alone.
+columns and comments for those who ask the metastore alone. The lake is not written, so Spark's `describe` shows no
+comments. Of the metastore's thrift interface Python has no other maintained client.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """Formats of what rowtide stores: each store records its format's number, and the least that may read and write it.
 
-Stores of an older format are migrated by numbered steps."""
+The writer decides what older builds may do with a store, since only it knows what it changed. A store of the build's
+own number has exactly the fields that the build writes; anything else is damage. The number is read first, and changes
+in the same atomic step as what it numbers, so that an older build that runs meets it before its next write. Format 1 is
+the first: a store without a number was never released.
+
+Stores of an older format are migrated by numbered steps, so that a decoder knows one format. A build that raised a
+format cannot be taken back, unless the new format's least reader and writer allow it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
 """Keys and values of rows in what errors, logs and histories say, and the mark that replaces them.
 
 A field of an error that holds them has the type `RowKey` or `Said`. While they are hidden (`--hide-keys`), errors are
-made without them, whatever is then printed, logged, stored or sent to another process. Child processes
-inherit it by the environment.
+made without them, whatever is then printed, logged, stored or sent to another process: some fifty places, of which one
+would be forgotten. Child processes inherit it by the environment, also a log reader that is forked before the command
+line is parsed.
+
+Without the option keys are shown, since a refused row is not found otherwise; `SECURITY.md` lists these errors. What is
+a value and what a name cannot be told from a database's text, so known beginnings of messages are shown, and an unknown
+message is hidden whole, but for its SQLSTATE. A SQLSTATE alone would hide which constraint was violated, which is asked
+first and says nothing of the row. Conflicts of delivery lose their values; those of merge keep them, since `merge
+resolve` restores rows from them.
 """
 
 from __future__ import annotations

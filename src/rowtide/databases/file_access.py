@@ -1,7 +1,9 @@
 """Who else may read the files that rowtide writes: they have the permissions of the folder they are in.
 
 Folders that rowtide creates are private to its user. If a folder is readable by its group or others, from the start or
-after a chmod, everything written into it later is too, whichever process writes it.
+after a chmod, everything written into it later is too, whichever process writes it. The folder's mode is the record of
+that: several processes, started by users with different masks, write into one place for years, and no setting has to be
+given to each of them. An existing folder is used as it is; `check` warns of one that every user can read.
 """
 
 from __future__ import annotations

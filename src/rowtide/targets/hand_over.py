@@ -2,7 +2,15 @@
 
 A column that is added to the source is not captured by the instances that are there, and a constant default makes no
 change rows: nothing but a copy of the table has all its values. So the table goes over at an LSN at which the newer
-instance's copy is complete, and is made equal to the source's table as of that LSN.
+instance's copy is complete, and is made equal to the source's table as of that LSN. It has all that the older instance
+captured until then, so that a history lacks no moment.
+
+A new target follows columns where that loses nothing: not with `--truncate keep`, whose rows a copy lacks, nor with a
+class, which names instances itself. Nobody gains a right by it: only the owner takes a target over, never to an
+instance with another gating role. Names are found by the columns' numbers. Renamed columns are renamed before the table
+is made equal, so that slices do not end for it; a Delta table's files are written again under the new name, since
+column mapping would lock out readers for good. SQL is not translated: where an expression has the old name, the target
+stays.
 """
 
 from __future__ import annotations

@@ -4,9 +4,14 @@ The event trigger notes the table; a deferred trigger on these notes enables it 
 form: with the primary key that a later statement adds, under the name that it keeps. So nothing that another
 transaction writes to the table is missing from the log. What the creating transaction wrote itself was there before.
 
+Enabling at the end of the statement would miss the key that the next statement adds, and see a temporary name; polling
+alone loses the first seconds' changes. With `set constraints all immediate` the deferred trigger runs at the statement:
+later rows of the transaction are not the instance's changes, and later columns are not captured.
+
 Both only warn: whatever fails in them, the application's transaction is not refused, and waits for no other longer than
-`_LONGEST_WAIT`. They enable only what needs no decision. Everything else is left to the process that captures, which
-reports what it cannot enable: see `joining`.
+`_LONGEST_WAIT`, which is below `deadlock_timeout`. They enable only what needs no decision, by a transcription of
+`plan_enable_table`: a change of an instance's definition is made in both, and a test compares what they write.
+Everything else is left to the process that captures, which reports what it cannot enable: see `joining`.
 
 Their functions run with the rights of the role that created them. So they are created only where that role or a
 superuser owns the tables that they write: another owner could attach triggers to those.

@@ -340,6 +340,11 @@ class _Supervisor:
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
         was disabled since, or whose table was dropped, blocks it no more.
+
+        Disabling is the way on from a reduced replica identity (RT-4105) and a lost change table (RT-4115), and is in
+        the log behind what blocks: a run that stopped at once never met it. A lost table is not made again, empty,
+        since readers would take that for the truth; nor is its instance suspended, since storage that is not mounted
+        looks the same.
         """
         if self._end_to_read is None:
             self._end_to_read = self._mark_end()

@@ -1,7 +1,13 @@
 """The agent of one database: it runs the capture job and the cleanup job (SQL Server Agent, for CDC's two jobs).
 
-Each job runs in a thread, so that an error of one does not end the other; they share one Spark. Jobs
-are started, stopped, changed and dropped through the database, which the agent reads every second.
+Each job runs in a thread, so that an error of one does not end the other; they share one Spark. A process for each job,
+as SQL Server Agent has it, would start a Spark of a gigabyte each, and a lake has one writer at a time. Jobs are
+started, stopped, changed and dropped through the database, which the agent reads every second: such commands come from
+other computers. A request without a running agent is refused, not kept, since a stop that is obeyed a week later
+surprises.
+
+Delivery is no job: it needs neither Spark nor the lake, may be divided over machines, and must not end with the JVM.
+A fault of the JVM ends both jobs and the agent, which a service manager has to start again.
 
 What the runs of the two jobs do.
 """

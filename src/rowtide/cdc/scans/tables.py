@@ -1,4 +1,7 @@
-"""The tables of scan metrics: two unlogged tables of the source database, which a crash of the server empties."""
+"""The tables of scan metrics: two unlogged tables of the source database, which a crash of the server empties.
+
+Logged, each write would advance the log, and an idle database should stay idle; nobody restores metrics.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 """What rows of the source look like: the columns of one instance, of a table's instances, or values as JSON.
 
+Spark fixes a stream's columns when the query starts. Rows of several tables have their values in one JSON object, which
+depends on which tables are named, never on whether their columns happen to agree: `id` may be a number in one table and
+a text in another, so a union by name has no type. PySpark 4.1 builds no variant in Python; `parse_json` makes one of
+the column.
+
 Slices of change tables: what a Spark task reads of them, and reading it.
 """
 

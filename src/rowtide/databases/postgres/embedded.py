@@ -1,7 +1,9 @@
 """A PostgreSQL server from the `embedded` extra, used by `rowtide demo` and the tests.
 
-Only the wheel's programs are used, not its Python code. The server is our direct child in the foreground, so that
-starting, failing and ending are the states of one process.
+Only the wheel's programs are used, not its Python code: that has one lock for the whole machine, fails after ten
+seconds, and, run by root, creates a system user and widens the permissions of every directory above the data. The
+server is our direct child in the foreground, so that starting, failing and ending are the states of one process;
+`pg_ctl` would leave it running when this process is killed.
 
 No process is left behind. `stop()` and the context manager shut the server down; if this process dies in any other way,
 including SIGKILL, the kernel kills the server (Linux: `PR_SET_PDEATHSIG`), as in a crash. Only an empty directory in
@@ -10,7 +12,8 @@ including SIGKILL, the kernel kills the server (Linux: `PR_SET_PDEATHSIG`), as i
 PostgreSQL refuses to run as root. Started by root, the server runs as `nobody` with one capability, to traverse
 directories that only root may: neither the virtual environment nor the data's parent directories need wider
 permissions. The parents of the data and of the socket remain root's, mode 0700, which keeps other processes of `nobody`
-out.
+out. That takes `setpriv` (util-linux) and the capabilities SETUID, SETGID, SETPCAP, CHOWN and DAC_OVERRIDE, which
+containers have unless they are dropped. Outside Linux a killed process leaves the server running.
 """
 
 from __future__ import annotations

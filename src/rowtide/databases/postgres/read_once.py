@@ -1,4 +1,9 @@
-"""Queries that are run once: how a database stands is said by many parts of rowtide, which need the same facts."""
+"""Queries that are run once: how a database stands is said by many parts of rowtide, which need the same facts.
+
+`check --as reader` ran 147 statements, `replication status` 129; with this 99 and 76. Handing facts on would give a
+dozen functions of five packages parameters that only the diagnosis fills, and each new fact could be forgotten. All
+facts of one query are of one moment. A loop that waits for something in the database must not be within it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 A request for a lock waits briefly, because readers and writers queue behind it. A table that is in use is left for a
 later round, and is not requested again before the transactions that held it have ended. So one long transaction is
 waited for once, whatever it uses, and the other tables do not wait for it.
+
+With the 2 s and five attempts of a single table, a report of ten minutes would stop the command, and writers of its
+tables for seconds. In one transaction the locks of the first tables would be held while it waits for the last; `nowait`
+would never get a table that has writers at every moment. Measured on two cores, 200 tables of 13 columns: 4 to 8 s
+without other sessions; beside a reader of two tables a writer waited 49 ms at most, and those two were done 0.2 s after
+the reader ended. A table on which transactions of more than 50 ms overlap all the time is not altered in rounds.
 """
 
 from __future__ import annotations

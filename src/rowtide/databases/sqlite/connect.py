@@ -92,7 +92,9 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
 def begin_file(path: Path) -> None:
     """Let an empty file have a write-ahead log: what reads it does not keep others from writing.
 
-    A file with tables stays as its programs made it.
+    With a rollback journal a commit waits until nobody reads, and apps leave cursors open for minutes; waiting longer
+    is no way, since nobody can begin to read while a commit waits. A file with tables stays as its programs made it:
+    they may have it on a network's file system, or back up the one file.
     """
     if path.stat().st_size == 0:
         with closing(open_file(str(path))) as connection, suppress(sqlite3.OperationalError):

@@ -1,5 +1,8 @@
 """The settings of an application: what the user asked of rowtide, what Spark was given, rowtide's defaults.
 
+The first beats the second, and both beat the last. What Spark is given has to be known before its JVM starts, hence by
+Spark's own rules: a default of rowtide's that is passed to spark-submit would beat the user's spark-defaults.conf.
+
 The number of tasks that an application runs at a time, by its settings. Pure but for this machine's own number.
 """
 

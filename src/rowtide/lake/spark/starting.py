@@ -1,6 +1,8 @@
 """Starting an application of Spark: its settings are gathered, its JVM started, and its executors sent the package.
 
-The package as a zip, which executors put on Python's path: they run the driver's version, installed or not.
+The package as a zip, which executors put on Python's path: they run the driver's version, installed or not. That takes
+0.1 s and 1 MB. Its dependencies have compiled parts and have to be installed. To a JVM that runs already (spark-submit,
+a session of the user's) no jars are added: its class path is fixed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone.
 
+In threads: a process for each subscriber costs more, in connections and interpreters, than the interpreter's lock,
+which reading does not hold. `NodeBusy` alone is repeated, which is cheap, since what was exchanged stays.
+
 What is pending for all subscribers of a publication, also for those that cannot be reached.
 """
 

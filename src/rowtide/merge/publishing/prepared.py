@@ -2,7 +2,8 @@
 
 Rows are matched by primary key and get the hub's rowguids; equal rows are not copied. Of others the user chooses: the
 subscriber's are changes that it uploads, or are overwritten. Each row counts as received in the hub's version, so that
-what differs from it is a change like any other.
+what differs from it is a change like any other. A row that the hub has outside the partition is matched, too: as an
+insert it would lose its key to itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """Give nodes the numbers for their new rows (SQL Server: automatic identity range management).
 
 The publisher's pool of a table's numbers only grows. A node gets its ranges when it subscribes, and further ones at
-synchronisations, once it has used those that it has.
+synchronisations, once it has used those that it has. A crash between both ends leaves the publisher's row newer, which
+the next synchronisation takes over. Ranges of a subscriber above the pool mean that the publisher was restored: the
+pool follows.
+
+SQL Server enforces ranges by a check constraint that rows of other nodes pass (`not for replication`). A check of
+PostgreSQL or SQLite would refuse those rows, so a sequence's bounds do it there, and in files ranges above all keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Identity ranges: which numbers each node gives to new rows (SQL Server: automatic identity range management). Pure.
 
 A node has a primary range and an equal secondary one; both are taken from the publisher's pool, which only grows.
+
+SQLite numbers a row above all keys that its table has or had; a trigger can change neither the number nor what
+`last_insert_rowid()` returns. So a file's ranges follow each other above all its keys, and it gets new ones whenever
+rows of others have come above them. With ranges of 100 a device that synchronises hourly uses 4,800 numbers a day.
 """
 
 from __future__ import annotations

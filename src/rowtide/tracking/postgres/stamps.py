@@ -163,7 +163,14 @@ _OWN_CONTEXT = f"({ROW_CONTEXT})::uuid"
 
 @dataclass(frozen=True, slots=True)
 class SideStamps:
-    """A separate table, written after each row, in the order of writes: one statement may write a row several times."""
+    """A separate table, written after each row, in the order of writes: one statement may write a row several times.
+
+    `merge` deletes a row and inserts another with its key; an update moves keys one further. A transition table has the
+    rows without their order, so which stamps a key has in the end could not be told from one; deletes of stamps in the
+    rows are written from one, a statement at a time, for a third of the cost. Stamps are found by the key's text:
+    comparing values of users' types in a function with its owner's rights would lend these rights to any role that can
+    create an operator.
+    """
 
     subject: Subject
 
@@ -254,8 +261,8 @@ class SideStamps:
 def find_blocker(table: SourceTable, key: Collection[str]) -> str | None:
     """Return why the stamps of a table with this key cannot be beside its rows, None if they can.
 
-    Keys that are compared at commit may be double before; a row that moves to another partition is deleted and
-    inserted, and its stamps are not at hand any more (docs/decisions/0011).
+    Two rows may have one deferrable key until commit. A row that moves to another partition is deleted there and
+    inserted here, and whether its writer had seen others' changes is in the stamps that went with the delete.
     """
     if table.kind is TableKind.PARTITIONED:
         return "it is partitioned"

@@ -1,6 +1,11 @@
 """Staging tables of a PostgreSQL node: temporary tables in which received rows wait for the statements that write them.
 
 A value is parsed by its column's own type as it gets there.
+
+A staged row has a checksum of the texts that were sent. After the write one statement compares it with the row as the
+server prints it, and logs rows that differ as changes of this node: what a type or a trigger made of a row goes back to
+its writer, while the sender's version is stored as received, so that nobody sends it again. That costs a look-up by
+rowguid for each row. Triggers at both ends that set a value at each write keep such a row moving.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 A row that was replaced by itself has the lines of an update. What foreign keys' actions did meanwhile is undone: SQLite
 deletes the children of the row that it is about to write, or sets their columns to null, as if that row were gone for
 good. Rows come back with all their values, uploaded or not, unless their key is taken or what they reference is gone:
-then they stay as SQLite left them, and that is a change like any other.
+then they stay as SQLite left them, and that is a change like any other. SQLite uses rowids again, and who has the
+number now may be anybody. Rows come back when the log is applied and not at once, since a program that knows what
+SQLite does may write them again itself.
 """
 
 from __future__ import annotations

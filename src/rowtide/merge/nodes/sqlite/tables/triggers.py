@@ -1,9 +1,17 @@
 """Triggers that log which rows of a SQLite table change (SQL Server: MSmerge_ins_, _upd_, _del_).
 
 They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
-schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Some follow what
-REPLACE does to a row: it deletes rows, and no trigger sees which. Triggers of programs that change the row they fire
-for are found (`RewritingTrigger`).
+schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Triggers of programs that
+change the row they fire for are found (`RewritingTrigger`).
+
+Some follow what REPLACE does to a row: it deletes rows, and no trigger sees which. Taken literally, a device that
+changes a customer would delete it and create another: refused where the customer has orders, or a cascade. Programs
+mean an update, so the row with the written primary key keeps its rowguid. The trigger before a write notes the rows
+that the new one conflicts with, the one after it finds which are gone; notes carry the key and the statement's moment,
+so that programs' triggers may write rows of the table in between. IGNORE and DO UPDATE have a trigger before the insert
+alone: the next write that looks forgets what they noted. Looking twice costs 0.4 µs for each inserted row.
+
+A delete and an insert of one key are two rows: triggers know no transaction, and the insert may be another program's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """A PostgreSQL subscriber's own cascades and triggers, which act on delivered changes.
 
 What the publisher's did is in its log. A cascade at the subscriber runs first, so that the delete that is delivered
-after it finds no row.
+after it finds no row. `add-subscription` asks what they are to do (RT-7108), since `rowtide check` knows one database
+only; what is created later acts as with `enforce`.
+
+Deletes of tables that a cascade of the batch reaches may find no row. Which rows the cascade took is not examined: the
+keys that a delete is given need not have the reference. So a row of such a table that was missing before is not
+noticed.
 
 Whether tables that a PostgreSQL subscriber had before it subscribed fit the published ones; how they are copied.
 """
