@@ -173,7 +173,8 @@ class IcebergRestCatalogue:
     def open(cls, place: str, namespace: str) -> Self:
         """Ask a catalogue how it is asked; one of its warehouses is named in the address, as `#NAME`.
 
-        Raises `CatalogueNamespaceUnknown`.
+        A `uri` in its configuration is not followed: the token goes where its owner sent it. Raises
+        `CatalogueNamespaceUnknown`.
         """
         address, _, warehouse = place.partition("#")
         requests = CatalogueRequests(address)

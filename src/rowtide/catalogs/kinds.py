@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class CatalogueKind(StrEnum):
-    """A kind of catalogue, by the interface that it answers to."""
+    """A kind of catalogue, by the interface that it answers to.
+
+    Unity Catalog is none: its server is in no registry from which a test could run it.
+    """
 
     HIVE = "hive"
     """A Hive metastore: by Thrift, or by JDBC the database of an embedded one."""

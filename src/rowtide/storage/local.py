@@ -66,6 +66,8 @@ class LocalFolder:
     def open(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
+        # Into Arrow's memory: its pools' threads release that after the reader has its result, without the GIL, which
+        # an interpreter that is being finalized gives no thread.
         with self._read_errors(path):
             return pa.OSFile(str(self._root / path), "rb")
 

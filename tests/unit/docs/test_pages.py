@@ -17,6 +17,10 @@ from rowtide.cli.app import app
 ROOT = Path(__file__).parents[3]
 INDEX = ROOT / "docs" / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DECISIONS = [page for page in PAGES if page.parent.name == "decisions"]
+STATUS = r"- Status: (?:proposed|accepted|superseded by \[\d+\]\(.+\))"
+DAY = r"20\d\d-[01]\d-[0-3]\d"
+DATED = rf"- Date: {DAY}(?:, extended {DAY})?"
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMMANDS: Any = app
 
@@ -100,10 +104,23 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 
 def test_the_index_lists_each_decision() -> None:
-    decisions = {page for page in PAGES if page.parent.name == "decisions"}
     listed = [target for target, _ in find_links(INDEX) if target.parent.name == "decisions"]
 
-    assert listed == sorted(decisions)
+    assert listed == DECISIONS
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_has_its_number_status_date_and_sections(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    number = int(page.name.partition("-")[0])
+
+    assert re.match(rf"# {number}\. .+\n\n{STATUS}\n{DATED}\n\n", text)
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Alternatives", "Consequences"]
+    assert all(section.strip() for section in re.split(r"^## .+$", text, flags=re.MULTILINE))
+
+
+def test_the_numbers_of_decisions_are_given_once() -> None:
+    assert [int(page.name.partition("-")[0]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

