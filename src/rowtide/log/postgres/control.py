@@ -49,7 +49,9 @@ def mark_target(connection: Connection) -> int:
     """As `mark_log`, of a run that ends once all before is read: the next one does not decode it again.
 
     A slot's restart LSN follows records of running transactions only, which the server writes every 15 seconds at most.
-    Writes one if the role may: superusers, and who is granted `pg_log_standby_snapshot` (PostgreSQL 16).
+    Writes one if the role may: superusers, and who is granted `pg_log_standby_snapshot` (PostgreSQL 16). Runs of a
+    million rows each began 148 to 562 MB before what they had read. It costs a round trip, and each logical slot of the
+    server a small file.
     """
     connection.execute(text(_LOG_RUNNING))
     return mark_log(connection)

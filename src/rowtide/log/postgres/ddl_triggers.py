@@ -218,7 +218,10 @@ _TAKES_ROWS = f"""exists (
             where {partition_truncates.IS_STRAY.format(trigger="known")}
                 and {partition_truncates.HOLDING_TABLE.format(trigger="known")} = altered.oid
                 and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="known.tgrelid")})"""
-"""SQL condition: partitions that are not empty were detached from a table in this transaction."""
+"""SQL condition: partitions that are not empty were detached from a table in this transaction.
+
+One that is dropped has no pages any more when `sql_drop` runs, so it counts as having had rows.
+"""
 
 
 def announced_content(

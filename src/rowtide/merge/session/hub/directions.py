@@ -15,7 +15,8 @@ def uploaded(sent: RowChange, known: Known, publisher_row: Row | None, origin: i
 
     It never learns of the hub's version, so that the outcome must not be at odds with its next change: the row stays
     its own version, or with column tracking keeps the hub's values of those columns alone that it did not change, and
-    whose changes these are. What was overridden once stays so, even if it is uploaded again.
+    whose changes these are. What was overridden once stays so, even if it is uploaded again. To undo the hub's changes
+    would take one of several devices' versions for the right one, and delete the hub's inserts.
     """
     if sent.columns is not None and publisher_row is not None:
         ahead, _ = changed_apart(sent.version, known.version)
