@@ -235,6 +235,7 @@ def _end_others() -> None:
 
 def _start_child() -> _Child:
     ours, theirs = Pipe()
+    # -P keeps the working directory out of the module search path: a file queue.py there must not be run as Python's.
     # A session of its own: Ctrl-C is for the parent, which closes the pair.
     with theirs:
         process = subprocess.Popen(

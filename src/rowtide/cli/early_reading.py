@@ -1,7 +1,9 @@
 """Commands that read the log begin to read it before their command lines are parsed.
 
 What parses them, and what captures, takes up to half a second to import, for which the log reader does not have to
-wait.
+wait. Of a `replication run --once` with 1,000 transactions of 100 rows, 0.25 s pass before the fork, with one processor
+idle, and 0.1 s more before the walsender begins; walsender (0.35 s of processor time), log reader (0.25 s), this
+process (0.4 s, half of it imports) and subscriber (0.1 s) share the rest.
 """
 
 from __future__ import annotations

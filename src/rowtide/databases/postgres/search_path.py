@@ -15,6 +15,7 @@ USERS_PATH = "set local search_path to default"
 """The statement that sets the role's own search_path for the rest of a transaction.
 
 It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
+Code that runs in the session cannot change the default, as it could a setting of rowtide's.
 Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
 """
 

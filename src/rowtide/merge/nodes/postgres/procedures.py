@@ -3,7 +3,8 @@
 `function(tableowner text, tablename text, rowguid uuid, subscriber text, publisher_row T, subscriber_row T) returns T`,
 where T is the table's row type. It runs in the agent's transaction, with the rights of whoever has the table's code run
 (`execution`): the agent's role, or the table's owner where that is not trusted. A function of a further role is taken
-only if it is `security definer`.
+only if it is `security definer`. It is given both rows, where SQL Server's procedure reads the subscriber's by a linked
+server; of SQL Server's parameters `log_conflict` is missing, since a conflict is always recorded.
 """
 
 from __future__ import annotations

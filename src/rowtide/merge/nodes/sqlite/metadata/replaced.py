@@ -87,7 +87,7 @@ def _settle_replaced(session: sqlite3.Connection, log: str) -> list[tuple[int, i
         for place in ("given_up", "rowguid"):
             session.execute(f"create index temp.rowtide_replaced_{place} on {_name(_REPLACED)} ({place})")
         for kind, place, most in (
-            # The line of an insert may follow: triggers fire in any order.
+            # The line of an insert may follow: triggers fire in any order. Deletes have lines with recursive_triggers.
             (Logged.INSERTED, "given_up", ""),
             (Logged.DELETED, "rowguid", "and l.rowid < r.last"),
         ):
