@@ -90,12 +90,18 @@ def _is_expired(node: MetadataUpkeep, publication: Publication, subscription: Su
 
 def _include(node: MetadataUpkeep, nickname: int, bound: int) -> None:
     """Add the lineages of the metadata to be removed to the lineage of rows without metadata."""
-    own = Lineage((Change(read_nickname(node.connection), bound),))
-    included = [
-        Lineage.decode(each) for each in (read_purged(node.connection, nickname), *node.lineages(nickname, bound))
-    ]
-    changes = [change for lineage in (own, *included) for change in lineage.changes]
-    set_purged(node.connection, nickname, Lineage.of(changes).encode())
+    own = Change(read_nickname(node.connection), bound)
+    set_purged(node.connection, nickname, read_included(node, bound, nickname).with_change(own).encode())
+
+
+def read_included(node: MetadataUpkeep, generation: int, nickname: int) -> Lineage:
+    """Return the union of a table's lineages up to a generation, but for this node's own changes, and what was purged.
+
+    A purge meanwhile takes nothing from it: what was purged is read last.
+    """
+    lineages = node.lineages(nickname, generation) if generation else ()
+    found = [*lineages, read_purged(node.connection, nickname)]
+    return Lineage.of(change for each in found for change in Lineage.decode(each).changes)
 
 
 def _conclude(node: MetadataUpkeep, bound: int, *, keeps_generations: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,10 +19,9 @@ from functools import partial
 from sqlalchemy import Connection, select
 
 from rowtide.core.garbage import collecting_rarely
-from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
+from rowtide.merge.articles import Article, ExchangeType, SubscriberType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
-from rowtide.merge.definitions import retries, subscriptions
-from rowtide.merge.errors.reading import reading
+from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.sending import ChangeSource
@@ -52,13 +51,13 @@ from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
-from rowtide.merge.session.purging import is_due, purge
+from rowtide.merge.session.purging import is_due, purge, read_included
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.stored import require_uuids
+from rowtide.merge.versions.stored import are_rowguids
 
 
 def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dict[str, datetime | None]:
@@ -210,7 +209,12 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing, since: int) -> tuple[P
     values = {"of_source": pairing.at_hub.nickname, "since_generation": since}
     (node,), refused, last = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, SELECT_GENERATIONS, values=values)
     begun = replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
-    return begun, HubState(purge_of(node), group_retries(refused), read_generations(last))
+    return begun, HubState(purge_of(node), _known_rows(group_retries(refused)), read_generations(last))
+
+
+def _known_rows(listed: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+    """Return rows by the table's nickname, without those whose rowguid is none: no node has them."""
+    return {nickname: [each for each in rowguids if are_rowguids([each])] for nickname, rowguids in listed.items()}
 
 
 @contextmanager
@@ -227,6 +231,8 @@ def _upload(
     """Upload the subscriber's changes."""
     source, hashes = pairing.at_hub.nickname, _SentHashes()
     claims = Claims(pairing.at_hub.subscriber, source, pairing.at_hub.received, state.last)
+    if pairing.at_hub.subscriber_type is not SubscriberType.SERVER:
+        claims.read_seen = partial(read_included, hub, state.last[pairing.hub])
     receiver = receive_at_hub(hub, pairing, state.again, claims)
     received = [one.receiver for one in pairing.bridges.values()]
     # What additive columns are sent with is stored before, and logical records are put together.
@@ -339,9 +345,7 @@ def _download(
     repeats: bool,
 ) -> Downloaded:
     """Download the hub's changes after a generation."""
-    again = list_retries(subscriber.connection, pairing.hub)
-    with reading(retries.name):
-        require_uuids([rowguid for listed in again.values() for rowguid in (listed if hub.has_uuids else ())])
+    again = _known_rows(list_retries(subscriber.connection, pairing.hub))
     subscriber.spare(pairing.there)
     receiver = SubscriberReceiver(
         subscriber,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rowtide.merge.articles import Article, ArticleReference
+from rowtide.merge.errors.nodes import RowguidMalformed
 from rowtide.merge.errors.reading import reading
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,
@@ -19,8 +20,9 @@ from rowtide.merge.versions.apply import (
     select_rows,
 )
 from rowtide.merge.versions.changes import Known, Row, RowChange, make_changes
+from rowtide.merge.versions.comparison import Malformed, decode_columns
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
-from rowtide.merge.versions.stored import require_complete, require_rowguids
+from rowtide.merge.versions.stored import are_rowguids, read_rowguid, require_complete
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)
@@ -66,7 +68,9 @@ class MetadataDialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataReader:
-    """Reads an article's rows with their metadata; `is_beside` is set if the log is applied to a temporary table.
+    """Reads an article's rows with their metadata at a node, which errors name.
+
+    `is_beside` is set if the log is applied to a temporary table.
 
     `parents` are the articles, by nickname, whose rows foreign keys are resolved to; without any, changes name none.
     `known` says whether `subscriber` has the rows, if one is given.
@@ -76,6 +80,7 @@ class MetadataReader:
     article: Article
     composer: Composer
     reader: MetadataDialect
+    node: str
     is_beside: bool = field(default=False, kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
     subscriber: int | None = field(default=None, kw_only=True)
@@ -141,13 +146,16 @@ class MetadataReader:
         )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
-        """Return the query's rows as changes; rows without any record are left out."""
+        """Return the query's rows as changes; rows without any record are left out.
+
+        Raises `RowguidMalformed`, `MetadataMalformed`.
+        """
         changes = []
         values_end = _VALUES.start + len(self.article.columns)
         for row in rows:
             metadata = row[_METADATA]
             if metadata not in self._changes:
-                with reading(self.article.qualified_name, row[_ROWGUID]):
+                with reading(self._place, row[_ROWGUID]):
                     self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
@@ -156,16 +164,26 @@ class MetadataReader:
                 parents = row[values_end:]
                 made = (row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight, None)
                 changes.append(made)
-        with reading(self.article.qualified_name):
-            require_rowguids([change[0] for change in changes])
-        return make_changes(changes)
+        found = make_changes(changes)
+        if not are_rowguids([change.rowguid for change in found]):
+            # No other node can have had such a row, so that none has to be told that it is gone.
+            found = [change for change in found if change.row is not None or are_rowguids([change.rowguid])]
+            require_rowguids(self.article, self.node, [change.rowguid for change in found])
+        for place, reference in enumerate(self.article.references if self.parents else ()):
+            present = [parent for change in found if (parent := change.parents[place]) is not None]
+            require_rowguids(self.parents.get(reference.parent, self.article), self.node, present)
+        return found
+
+    @property
+    def _place(self) -> str:
+        return f"{self.article.qualified_name} in {self.node}"
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
         """Return the query's rows as metadata; a row that this node never had is left out."""
         found: dict[str, Known] = {}
         for rowguids, *metadata in groups:
             is_held = self.subscriber is None or metadata.pop() is not None
-            with reading(self.article.qualified_name, "".join(str(rowguids).split('"')[1:2])):
+            with reading(self._place, "".join(str(rowguids).split('"')[1:2])):
                 known = self._recall(metadata)
             if known is not None:
                 known = known if is_held else replace(known, is_held=False)
@@ -180,8 +198,14 @@ class MetadataReader:
     def _compose(self, metadata: Sequence[Any]) -> RowChange | None:
         is_live, contents, tombstone = self._decode(metadata)
         if is_live:
-            return self.composer.live("", (), contents, tombstone)
+            return self._require_columns(self.composer.live("", (), contents, tombstone))
         return None if tombstone is None else self.composer.gone("", tombstone)
+
+    def _require_columns(self, change: RowChange) -> RowChange:
+        """Raise `Malformed` if a change is of columns that the article does not have: no node could name them."""
+        if any(place >= len(self.article.columns) for place in decode_columns(change.columns or b"")):
+            raise Malformed("its columns' changes are of columns that it does not have")
+        return change
 
     def _recall(self, metadata: Sequence[Any]) -> Known | None:
         is_live, contents, tombstone = self._decode(metadata)
@@ -198,3 +222,12 @@ class MetadataReader:
             if each is not None:
                 require_complete(each.origin, each.lineage, each.last)
         return found
+
+
+def require_rowguids(article: Article, node: str, rowguids: Sequence[object]) -> None:
+    """Raise `RowguidMalformed` unless rowguids of an article's rows at a node are UUIDs."""
+    for rowguid in () if are_rowguids(rowguids) else rowguids:
+        try:
+            read_rowguid(rowguid)
+        except Malformed as error:
+            raise RowguidMalformed(f"{article.qualified_name} in {node}", ascii(rowguid), str(error)) from error

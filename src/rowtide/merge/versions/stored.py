@@ -18,38 +18,24 @@ _NICKNAMES = 1 << 48
 _PLACES = 1 << 16
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_LINES = re.compile(f"(?:{_UUID.pattern}\n)*")
+_SHOWN = 40
 _STAMP_DIGITS = 16
 _MOST_BASES = 100
-_ROWGUID_LENGTH = 255
 _UUID_LENGTH = 36
-"""Of all rowguids but those that programs have made otherwise."""
 _DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def read_rowguid(value: object) -> str:
-    """Return a row's rowguid."""
-    if isinstance(value, str) and 0 < len(value) <= _ROWGUID_LENGTH and value.isascii() and value.isprintable():
+    """Return a row's rowguid: a UUID as a server writes it, which would take other texts of one for the same row."""
+    if isinstance(value, str) and _UUID.fullmatch(value) is not None:
         return value
-    raise Malformed(f"the rowguid {str(value)[:40]!a} is no text of a rowguid")
+    raise Malformed(f"{str(value)[:_SHOWN]!a} is no UUID in lower case")
 
 
-def require_rowguids(values: Sequence[object]) -> None:
-    """Raise unless values are rowguids: thousands at once, as nearly all are UUIDs."""
-    texts = [value for value in values if type(value) is str]
-    are_long_as_uuids = len(texts) == len(values) and set(map(len, texts)) <= {_UUID_LENGTH}
-    if not (are_long_as_uuids and (joined := "".join(texts)).isascii() and joined.isprintable()):
-        for value in values:
-            read_rowguid(value)
-
-
-def require_uuids(rowguids: Sequence[str]) -> None:
-    """Raise unless rowguids are UUIDs as a server writes them: it would take other texts of one for the same row."""
-    lines = "".join([f"{rowguid}\n" for rowguid in rowguids])
-    if _UUID_LINES.fullmatch(lines) and len(lines) == (_UUID_LENGTH + 1) * len(rowguids):
-        return
-    for rowguid in rowguids:
-        if _UUID.fullmatch(rowguid) is None:
-            raise Malformed(f"{rowguid[:40]!a} is no UUID in lower case, as the publisher's database has them")
+def are_rowguids(values: Sequence[object]) -> bool:
+    """Whether all values are rowguids: thousands are looked at together."""
+    lines = "".join([f"{value}\n" for value in values])
+    return _UUID_LINES.fullmatch(lines) is not None and len(lines) == (_UUID_LENGTH + 1) * len(values)
 
 
 def read_version(value: object) -> int:

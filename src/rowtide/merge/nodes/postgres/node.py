@@ -114,7 +114,6 @@ class PostgresNode:
     """See `Node`."""
 
     tries_together = True
-    has_uuids = True
     numbers_above_all = False
 
     def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:
@@ -310,7 +309,9 @@ class PostgresNode:
             if is_beside:
                 apply_beside(session, merged)
             try:
-                yield PostgresEnumeration(session, own, self._generations, purged, self.places, is_beside=is_beside)
+                yield PostgresEnumeration(
+                    session, own, self._generations, purged, self.name, self.places, is_beside=is_beside
+                )
             except BaseException:
                 # It may be in the middle of sending rows.
                 reading.invalidate()
@@ -330,7 +331,9 @@ class PostgresNode:
                 apply_beside(session, merged)
             self._generations.refresh(self.connection, own)
             try:
-                yield PostgresEnumeration(session, own, self._generations, purged, self.places, is_beside=is_beside)
+                yield PostgresEnumeration(
+                    session, own, self._generations, purged, self.name, self.places, is_beside=is_beside
+                )
             finally:
                 # With loaders of its own, and perhaps in the middle of sending rows.
                 reading.invalidate()
@@ -353,7 +356,7 @@ class PostgresNode:
 
     def _send(self, request: Request) -> PostgresSending:
         self._know_generation(request.since)
-        sending = PostgresSending(request, self._own, self._generations, self._look_up)
+        sending = PostgresSending(request, self._own, self._generations, self._look_up, self.name)
         queries = sending.queries()
         closing = Closing(
             self._session, self._own, self._stored.merged, self._logged, self._generations, sending.purged
@@ -458,6 +461,7 @@ class PostgresNode:
                 article,
                 unused,
                 PostgresReader(self._generations),
+                self.name,
                 subscriber=None if holder is None else holder.of(article),
             )
             for article, _ in asked

@@ -204,12 +204,13 @@ class Closing:
 
 @dataclass(slots=True)
 class PostgresSending:
-    """See `Sending`; `look_up` asks for the generations of rows' metadata that are not known."""
+    """See `Sending`; `look_up` asks for the generations of rows' metadata that are not known, `node` is its name."""
 
     request: Request
     own: int
     generations: Generations
     look_up: Callable[[Iterable[Sequence[str | None]]], None]
+    node: str
     blocks_writers: bool = field(default=False, init=False)
     purged: dict[int, bytes] = field(default_factory=dict)
     _cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
@@ -289,7 +290,7 @@ class PostgresSending:
         composer = Composer(article, self.own, self.purged.get(article.nickname, b""))
         reader = PostgresReader(self.generations)
         reader = reader if asked is None else replace(reader, asked=asked)
-        return MetadataReader(article, composer, reader, parents=self.request.parents)
+        return MetadataReader(article, composer, reader, self.node, parents=self.request.parents)
 
     def _candidates(self, nickname: int, asked: Sequence[str]) -> str:
         names = Names(
@@ -319,14 +320,15 @@ BATCH_ROWS = 2000
 class PostgresEnumeration:
     """Reads one snapshot, in a session that returns values as text; see `Enumeration`.
 
-    `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to temporary
-    tables.
+    `purged` has the lineage of rows without metadata, by table; `node` is the database's name; `is_beside` is set if
+    the log is applied to temporary tables.
     """
 
     session: psycopg.Connection[tuple[Any, ...]]
     own: int
     generations: Generations
     purged: dict[int, bytes]
+    node: str
     places: Places
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
@@ -390,7 +392,7 @@ class PostgresEnumeration:
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])
         reader = PostgresReader(self.generations)
-        return MetadataReader(article, composer, reader, is_beside=self.is_beside, parents=self.parents)
+        return MetadataReader(article, composer, reader, self.node, is_beside=self.is_beside, parents=self.parents)
 
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool

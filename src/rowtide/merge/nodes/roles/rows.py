@@ -19,10 +19,6 @@ from rowtide.merge.versions.changes import Known, Row
 class RowReader(Protocol):
     """A node whose rows are read by rowguid, and by values."""
 
-    @property
-    def has_uuids(self) -> bool:
-        """Whether rowguids are UUIDs here, and not texts."""
-
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         """Return those of the rows that exist."""
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, select
 
 from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.quoting import quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged
@@ -29,7 +30,7 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import Change, include
 from rowtide.merge.versions.composition import Composer
-from rowtide.merge.versions.row_metadata import MetadataReader
+from rowtide.merge.versions.row_metadata import MetadataReader, require_rowguids
 
 BATCH_ROWS = 2000
 _PIECE_ROWS = 250
@@ -119,6 +120,7 @@ class SqliteEnumeration:
         names = ", ".join([ROWGUID, *read_columns(article, ROW)])
         condition = selecting(row_filter, where, FILTERING)
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
+            require_rowguids(article, path_of(self.session), [row[0] for row in batch])
             yield [(row[0], READER.values(article, row[1:])) for row in batch]
 
     def included(self, article: Article) -> bytes:
@@ -126,7 +128,9 @@ class SqliteEnumeration:
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        return MetadataReader(article, composer, READER, is_beside=self.is_beside, parents=self.parents)
+        return MetadataReader(
+            article, composer, READER, path_of(self.session), is_beside=self.is_beside, parents=self.parents
+        )
 
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool

@@ -100,7 +100,6 @@ class SqliteNode:
     """See `Node`. Foreign keys are enforced for merged rows, even if the file's other programs do not enable them."""
 
     tries_together = False
-    has_uuids = False
     numbers_above_all = True
 
     def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
@@ -266,7 +265,7 @@ class SqliteNode:
     ) -> Mapping[str, Known]:
         self._apply()
         composer = Composer(article, read_nickname(self.connection), read_purged(self.connection, article.nickname))
-        reading = MetadataReader(article, composer, READER, subscriber=subscriber)
+        reading = MetadataReader(article, composer, READER, self.path, subscriber=subscriber)
         return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:

@@ -8,7 +8,7 @@ What an uploading subscriber says of generations: it can know of none that the h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
@@ -240,14 +240,17 @@ def read_generations(rows: Iterable[Mapping[Any, Any]]) -> dict[int, int]:
 class Claims:
     """Judges the lineages that come from a subscriber.
 
-    `last` are the hub's last generations, by the node's nickname. Of nodes that it does not exchange with it knows
-    nothing: a subscriber that publishes again has such below it.
+    `last` are the hub's last generations, by the node's nickname. Of nodes that it does not exchange with, a subscriber
+    has learned from the hub, whose lineages of a table, by the article's nickname, are read by `read_seen`. It is None
+    for a subscriber that may publish again: of nodes below that one, the hub learns from it.
     """
 
     subscriber: str
     source: int
     received: int
     last: Mapping[int, int]
+    read_seen: Callable[[int], Lineage] | None = None
+    _seen: dict[int, Lineage] = field(default_factory=dict)
     _generation: int = 0
     _judged: set[tuple[bytes, bytes, bytes | None]] = field(default_factory=set)
 
@@ -274,7 +277,7 @@ class Claims:
         columns = () if change.columns is None else decode_columns(change.columns).values()
         here = Lineage.EMPTY if known is None else known.version.lineage
         for each in (*lineage.changes, last, *columns):
-            if each.version > max(self._last_of(each.nickname), here.version_of(each.nickname)):
+            if each.version > here.version_of(each.nickname) and each.version > self._last_of(each.nickname, article):
                 whose = "its own" if each.nickname == self.source else f"node {each.nickname}'s"
                 reason = (
                     f"row {change.rowguid} of {article.qualified_name} includes {whose} generation {each.version}, "
@@ -285,5 +288,11 @@ class Claims:
             reason = f"row {change.rowguid} of {article.qualified_name} does not include the change that made it"
             raise GenerationRefused(self.subscriber, reason)
 
-    def _last_of(self, nickname: int) -> int:
-        return self._generation if nickname == self.source else self.last.get(nickname, MOST_VERSIONS)
+    def _last_of(self, nickname: int, article: Article) -> int:
+        if nickname == self.source:
+            return self._generation
+        if nickname in self.last or self.read_seen is None:
+            return self.last.get(nickname, MOST_VERSIONS)
+        if article.nickname not in self._seen:
+            self._seen[article.nickname] = self.read_seen(article.nickname)
+        return self._seen[article.nickname].version_of(nickname)

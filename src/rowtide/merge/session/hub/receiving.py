@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, failure_type, record
-from rowtide.merge.errors.reading import reading
 from rowtide.merge.errors.rows import (
     CHILDREN_NOT_SEEN,
     FOREIGN_KEY_CODES,
@@ -47,7 +46,6 @@ from rowtide.merge.session.hub.parents import (
 )
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.stored import require_uuids
 
 Staying = Set[tuple[int, str, str]]
 """Unique values of rows that the subscriber has deleted and the hub keeps: the nickname, the column and the value."""
@@ -263,20 +261,11 @@ class HubReceiver(HubDecisions):
 
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
-        self.require_rowguids(parts)
         asked = keys_to_read(parts, self.articles)
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
         known, read = self.read_known_and_rows(rowguids_of(parts), rows)
         self.judge(parts, known)
         return known, dict(zip(asked, read, strict=True))
-
-    def require_rowguids(self, parts: Sequence[Part]) -> None:
-        """Raise `MetadataMalformed` for rowguids that the hub's database takes for others, or not at all."""
-        for article, changes in parts if self.node.has_uuids else ():
-            with reading(article.qualified_name, "a rowguid"):
-                require_uuids([change.rowguid for change in changes])
-                if article.references:
-                    require_uuids([parent for change in changes for parent in change.parents if parent])
 
     def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]) -> None:
         """Raise `GenerationRefused` if the subscriber says what it cannot know."""

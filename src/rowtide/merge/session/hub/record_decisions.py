@@ -65,7 +65,6 @@ class HubRecordDecisions:
         part: Part = (article, changes)
 
         def work() -> tuple[list[Part], list[Counts]]:
-            self.receiver.require_rowguids([part])
             known = self.receiver.read_known(rowguids_of([part]))
             self.receiver.judge([part], known)
             return self.receiver.refuse_others([part], known)

@@ -22,6 +22,8 @@ from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
 from rowtide.merge.nodes.sqlite.tables.triggers import all_trigger_names
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.comparison import Malformed
+from rowtide.merge.versions.stored import read_rowguid
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 
@@ -47,6 +49,15 @@ def has_own_rowguid(table: Table) -> bool:
     """Whether a table has a usable column `rowguid`, whether the user or rowtide added it."""
     column = table.find_column(ROWGUID)
     return column is not None and table.has_unique_key(column) and not column.is_nullable
+
+
+def require_rowguids(session: sqlite3.Connection, table: Table) -> None:
+    """Raise `RowguidUnfit` if the column `rowguid` of a table has values that are none."""
+    for (rowguid,) in session.execute(f"select {ROWGUID} from {quote(table.name)}"):
+        try:
+            read_rowguid(rowguid)
+        except Malformed as error:
+            raise RowguidUnfit(table.name, f"of which {error}") from error
 
 
 def require_fit_rowguid(table: Table) -> None:

@@ -32,7 +32,13 @@ from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.completing import make_views
 from rowtide.merge.nodes.sqlite.tables.altering import TableAlteration
 from rowtide.merge.nodes.sqlite.tables.making import list_parts, load, make_table, read_statement
-from rowtide.merge.nodes.sqlite.tables.rebuilt import add_rowguid, drop_rowguid, has_own_rowguid, require_fit_rowguid
+from rowtide.merge.nodes.sqlite.tables.rebuilt import (
+    add_rowguid,
+    drop_rowguid,
+    has_own_rowguid,
+    require_fit_rowguid,
+    require_rowguids,
+)
 from rowtide.merge.nodes.sqlite.tables.triggers import (
     all_trigger_names,
     find_rewriting,
@@ -294,8 +300,11 @@ class SqliteTables:
 
     def add_rowguid(self, article: Article) -> None:
         with self._transaction():
-            require_fit_rowguid(self._find(article.file_table))
-            if not self.has_rowguid(article):
+            table = self._find(article.file_table)
+            require_fit_rowguid(table)
+            if has_own_rowguid(table):
+                require_rowguids(self._session, table)
+            else:
                 add_rowguid(self._session, article)
 
     def drop_rowguid(self, article: Article) -> None:
