@@ -194,6 +194,9 @@ EDITS = (
     "insert into MSmerge_log (tablenick, rowguid, kind) select tablenick, '{rowguid}', kind from MSmerge_log limit 1",
     "update MSmerge_stored_contents set lineage = {blob}",
     "update MSmerge_stored_contents set lineage = lineage || {blob}",
+    "update MSmerge_stored_contents set lineage = {future}",
+    "update MSmerge_stored_contents set colv = X'00630000000000000000{key:04x}'",
+    "insert into item (id, rowguid, a, region) values ({key} + 20, upper('{rowguid}'), 'text', 'e')",
     "delete from MSmerge_stored_contents",
     "delete from MSmerge_log",
     "update MSmerge_replinfo set nickname = {nickname}",
@@ -269,7 +272,14 @@ class KeepingOthersWrites(KeepingWrites):
         device = self.merge.subscribers[HOSTILE]
         rowguids = [rowguid for (rowguid,) in self.merge.hub.execute(f"select rowguid from item where id = {victim}")]
         nickname = read_nickname_of(self.merge.subscribers[0])
-        named = {"rowguid": str([*rowguids, "none"][0]), "key": key, "blob": f"X'{blob.hex()}'", "nickname": nickname}
+        unknown = nickname + len(blob) % 2
+        named = {
+            "rowguid": str([*rowguids, "none"][0]),
+            "key": key,
+            "blob": f"X'{blob.hex()}'",
+            "nickname": nickname,
+            "future": f"X'{unknown:012x}00ffffff'",
+        }
         with suppress(sqlite3.Error):
             (device.execute if place is TAKING else device.execute_as_agent)(place.format(**named))
         if device.execute("select count(*) from MSmerge_agent") != [(0,)]:
