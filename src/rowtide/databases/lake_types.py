@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 MAX_DECIMAL_PRECISION = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_WIDENED = {
+WIDENED = {
     ("smallint", "int"),
     ("smallint", "bigint"),
     ("int", "bigint"),
@@ -17,7 +17,7 @@ _WIDENED = {
     ("float", "double"),
     ("date", "timestamp_ntz"),
 }
-_INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
+INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
 """Digits of the decimals to which Delta widens integers."""
 
 
@@ -60,13 +60,13 @@ def parse_decimal(name: str) -> Decimal | None:
 
 def can_widen(old: str, new: str) -> bool:
     """Return whether Delta changes the type of a column in place: every value has the same meaning in both."""
-    if (old, new) in _WIDENED:
+    if (old, new) in WIDENED:
         return True
     wider = parse_decimal(new)
     if wider is None:
         return False
-    if old in _INTEGER_DIGITS:
-        return wider.precision - wider.scale >= _INTEGER_DIGITS[old]
+    if old in INTEGER_DIGITS:
+        return wider.precision - wider.scale >= INTEGER_DIGITS[old]
     narrower = parse_decimal(old)
     return (
         narrower is not None

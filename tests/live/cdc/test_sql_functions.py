@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 import rowtide
 from builders.capture.captured_databases import CapturedDatabase
+from builders.faults.cuts import Cut, cut_at
+from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.querying import UnknownTimeOperator
+from rowtide.cdc.queries.as_of.function import IS_CARRIED
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.lake_types import can_widen
 from rowtide.lake.session import pinned
 
 ALL = "fn_cdc_get_all_changes_public_item"
@@ -263,3 +268,56 @@ def test_times_are_moments_whatever_a_session_calls_timestamps(written: Captured
     of_time = f"fn_cdc_map_time_to_lsn('largest less than or equal', (select {last}))"
     found = session.sql(f"select unix_micros({last}) is not null, {of_time} = (select fn_cdc_get_max_lsn())").collect()
     assert [tuple(row) for row in found] == [(True, True)]
+
+
+HALF_CARRIED = {
+    "total type numeric(12, 3), alter price type double precision": None,
+    "total type text, alter tax type real, alter placed type date": "total, tax, placed",
+}
+"""Alterations, and the columns whose values are not the same in both types."""
+
+
+@pytest.mark.parametrize("alteration", HALF_CARRIED)
+def test_half_carried_types_are_read_if_wider(
+    captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, alteration: str
+) -> None:
+    captured.execute(
+        "create table orders (id int primary key, total numeric(10, 2), price real, tax float8, placed timestamp)",
+        "insert into orders values (1, 2.25, 0.5, 0.25, '2024-01-01 10:00'), (2, -3.5, 1e30, 2.5, null)",
+    )
+    captured.enable("orders", snapshot=True)
+    captured.copy_tables()
+    captured.execute("update orders set total = 4.75 where id = 2")
+    captured.capture()
+    lsn, session = captured.cdc.get_max_lsn(), pinned(captured.spark)
+    assert lsn is not None
+
+    def ask() -> list[tuple[Any, ...]]:
+        rowtide.register(session, str(captured.lake))
+        query = f"select id, total, price, tax, placed from fn_cdc_get_table_as_of_public_orders({lsn.value}L)"
+        return sorted(tuple(row) for row in session.sql(query).collect())
+
+    expected = ask()
+    captured.execute(f"alter table orders alter {alteration}")
+    captured.read_log()
+    with monkeypatch.context() as patched:
+        patched.setattr(retyping, "failpoint", cut_at("types_carried.after"))
+        with pytest.raises(Cut):
+            captured.capture_log()
+    if (differing := HALF_CARRIED[alteration]) is None:
+        assert ask() == expected
+        return
+    with pytest.raises(PySparkException, match=f"RT-2217: .*public_orders .* other types of {differing}\\b"):
+        ask()
+    captured.capture()
+    assert len(ask()) == len(expected)
+
+
+def test_types_are_wider_in_sql_as_in_python(spark: SparkSession) -> None:
+    decimals = [f"decimal({precision},{scale})" for precision in (4, 9, 10, 12, 20, 38) for scale in (0, 1, 3)]
+    names = ["smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string", *decimals]
+    pairs = [(old, new) for old in names for new in names]
+    found = spark.createDataFrame(pairs, "old string, new string").selectExpr("struct(old, new) as each")
+    rows = found.selectExpr("each.old", "each.new", IS_CARRIED).collect()
+    expected = [(old, new, old == new or can_widen(old, new)) for old, new in pairs]
+    assert list(map(tuple, rows)) == expected

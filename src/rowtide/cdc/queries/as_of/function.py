@@ -24,6 +24,7 @@ from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates,
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import TRUNCATE, change_columns
+from rowtide.databases.lake_types import INTEGER_DIGITS, WIDENED
 from rowtide.lake.sql_text import literal, quote, table_at
 
 FOLDED_SEQVAL = -1
@@ -43,7 +44,7 @@ def table_as_of(lake: str, visible: str, recorded: str, instance: Instance) -> S
         f"(select {latest_value('lsn')} as low from {recorded} where {facts.is_of}) "
         f"cross join (select max(start_lsn) as high from {visible})"
     )
-    row = " cross join ".join((interval, facts.begin, facts.earliest, facts.rewritten, facts.skipped))
+    row = " cross join ".join((interval, facts.begin, facts.earliest, facts.rewritten, facts.skipped, facts.differing))
     checks = [*_checks(instance.capture_instance, facts.asked), *key_checks(instance, facts.asked)]
     checked = guard(columns, checks, row)
     rows, shown_as = _rows(facts, wanted), instance.for_readers()
@@ -111,6 +112,21 @@ class _Facts:
         )
 
     @property
+    def differing(self) -> str:
+        """The columns whose values are not the same in the types of the base and of the change table; see
+        `opening.find_widened`.
+        """
+        each = ", ".join(
+            f"struct({literal(one.lake_name)} as name, typeof(base.{quote(one.lake_name)}) as old, "
+            f"typeof(changes.{quote(one.lake_name)}) as new)"
+            for one in self.instance.columns
+        )
+        # The types without rows: nothing is read.
+        row = f"(select 1) left join {self.base} base on false left join {self.changes} changes on false"
+        differing = f"filter(array({each}), each -> not ({IS_CARRIED}))"
+        return f"(select array_join(transform({differing}, each -> each.name), ', ') as `__$differing` from {row})"
+
+    @property
     def base(self) -> str:
         return table_at(base_table_path(self.lake, self.instance.capture_instance))
 
@@ -130,6 +146,27 @@ class _Facts:
         return f"{self._snapshots} where {self.is_of} and {is_complete} and begin_lsn >= {gap}"
 
 
+def _can_widen() -> str:
+    """Return the condition that Delta widens a type of `each` to the other one; see `can_widen`."""
+    (digits, scale), (new_digits, new_scale) = _decimal("each.old"), _decimal("each.new")
+    pairs = ", ".join(f"struct({literal(old)}, {literal(new)})" for old, new in sorted(WIDENED))
+    of_integers = " ".join(f"when {literal(name)} then {count}" for name, count in INTEGER_DIGITS.items())
+    is_wider = f"{new_digits} >= case each.old {of_integers} else {digits} end and {new_scale} >= coalesce({scale}, 0)"
+    return f"struct(each.old, each.new) in ({pairs}) or coalesce({is_wider}, false)"
+
+
+def _decimal(name: str) -> tuple[str, str]:
+    """Return the expressions for a decimal type's digits before and behind its point; null of another type."""
+    parts = [
+        f"try_cast(regexp_extract({name}, '^decimal[(]([0-9]+),([0-9]+)[)]$', {place}) as int)" for place in (1, 2)
+    ]
+    return f"({parts[0]} - {parts[1]})", parts[1]
+
+
+IS_CARRIED = f"each.old = each.new or {_can_widen()}"
+"""The condition that a value is the same in the types `each.old` and `each.new`."""
+
+
 def _checks(name: str, asked: str) -> Iterator[Check]:
     cannot = f"'{name} cannot be read as of ', {asked}, "
     yield (
@@ -143,6 +180,8 @@ def _checks(name: str, asked: str) -> Iterator[Check]:
     yield "coalesce(rewritten, 0) <= `__$begin`", f"concat('RT-4253: ', {rewritten})"
     skipped = f"{cannot}': changes since its last snapshot are missing, at ', skipped"
     yield "coalesce(skipped, 0) <= `__$begin`", f"concat('RT-4254: ', {skipped})"
+    differing = f"the change table of {name} and its base have other types of "
+    yield "`__$differing` = ''", f"concat('RT-2217: ', {literal(differing)}, `__$differing`)"
 
 
 def _rows(facts: _Facts, wanted: list[str]) -> str:
