@@ -25,6 +25,10 @@ from rowtide.storage.store import Store
 LAKE: Final = "lake"
 NOBODY: Final = "nobody"
 """Stands in the manifest where the last holder gave the lake up."""
+KNOWN_FOR_S = 5.0
+"""So long the other threads of a process build on capture's last look at the manifest, as a cycle does on its own:
+whoever takes the lake ends this process's sessions before, and fences the tables.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class LakeLease:
     manifest: Manifest
     token: int
     verify: Callable[[], None]
+    capture: Manifest | None = None
+    """The manifest of capture's thread, for the lease of another one."""
 
     @classmethod
     def take(
@@ -76,14 +82,19 @@ class LakeLease:
 
     def for_thread(self, verify: Callable[[], None]) -> LakeLease:
         """Return the same lease for another thread, which `verify` is for. Raises `ManifestMissing`."""
-        return LakeLease(Manifest.open(self.manifest.store), self.token, verify)
+        return LakeLease(Manifest.open(self.manifest.store), self.token, verify, self.manifest)
 
     def require(self, state: ManifestState | None = None) -> None:
         """Raise unless this process still holds the lake: the session lives, and no token is newer. Raises
         `LeaseLost`.
         """
         self.verify()
-        require_lease(state or self.manifest.refresh(), LAKE, self.token)
+        require_lease(state or self._read_state(), LAKE, self.token)
+
+    def _read_state(self) -> ManifestState:
+        if self.capture is None:
+            return self.manifest.refresh()
+        return self.manifest.follow(self.capture, KNOWN_FOR_S)
 
 
 def _milliseconds(time: datetime) -> int:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builders.capture.captured_databases import wait_until
+from builders.faults.watched_stores import WatchedStore
 from builders.lakes.delta_tables import append, create, locate, own
-from rowtide.cdc.lake_lease import LakeLease
+from builders.log.log_stores import open_manifest
+from rowtide.cdc import lake_lease
+from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing import commit_race
@@ -19,7 +23,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.lake import table_upkeep
 from rowtide.lake.table_upkeep import Compacted
 from rowtide.log.errors import LeaseLost
-from rowtide.log.store.location import open_store
+from rowtide.log.store.location import LocalStore, open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 
@@ -124,3 +128,33 @@ def test_what_nobody_expects_is_raised_at_the_end(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(ZeroDivisionError):
         run()
+
+
+def test_a_lost_lease_is_known_by_what_capture_has_read(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    open_manifest(store)
+    of_capture = Manifest.open(store)
+    held = LakeLease(of_capture, of_capture.take_lease(LAKE, "this process"), lambda: None)
+    watched = WatchedStore(store)
+    beside = replace(held.for_thread(lambda: None), manifest=Manifest.open(watched))
+    watched.take_calls()
+    beside.require()
+    Manifest.open(store).take_lease(LAKE, "another one")
+    beside.require()
+    of_capture.refresh()
+    with pytest.raises(LeaseLost):
+        beside.require()
+    assert watched.take_calls() == []
+
+
+def test_a_lost_lease_is_read_where_capture_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(str(tmp_path))
+    open_manifest(store)
+    of_capture = Manifest.open(store)
+    held = LakeLease(of_capture, of_capture.take_lease(LAKE, "this process"), lambda: None)
+    beside = held.for_thread(lambda: None)
+    Manifest.open(store).take_lease(LAKE, "another one")
+    beside.require()
+    monkeypatch.setattr(lake_lease, "KNOWN_FOR_S", 0.0)
+    with pytest.raises(LeaseLost):
+        beside.require()

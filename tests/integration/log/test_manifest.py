@@ -128,6 +128,28 @@ def test_an_append_is_one_request(store: LocalStore) -> None:
     assert watched.take_calls() == ["get"]
 
 
+def test_what_another_thread_has_looked_for_is_not_read_again(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+    of_capture = Manifest(aging, clock=aging.clock)
+    watched = WatchedStore(aging)
+    beside = Manifest(watched, clock=aging.clock)
+    of_capture.load()
+    beside.load()
+    for entries in (1, 30):
+        advance(writer, entries)
+        of_capture.refresh()
+        watched.take_calls()
+        assert beside.follow(of_capture, 5) == writer.state
+        assert watched.take_calls() == []
+    advance(writer, 1)
+    assert beside.follow(of_capture, 5) == of_capture.state != writer.state
+    aging.pass_time(timedelta(seconds=6))
+    assert beside.follow(of_capture, 5) == writer.state
+    assert set(watched.take_calls()) == {"get"}
+    assert beside.follow(of_capture, 5) == writer.state
+    assert watched.take_calls() == []
+
+
 def test_a_state_of_a_minute_ago_is_compared_with_checkpoints(aging: AgingStore) -> None:
     open_manifest(aging)
     watched = WatchedStore(aging)

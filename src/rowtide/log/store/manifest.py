@@ -143,6 +143,19 @@ class Manifest:
         self._follow()
         return self.state
 
+    def follow(self, other: Manifest, for_s: float) -> ManifestState:
+        """Return the state that another thread's manifest of the same store knows; read the entries behind it unless
+        its end was looked for within so many seconds. Raises as `refresh`.
+        """
+        # In this order: what the other one knows meanwhile is newer.
+        known_at, state = other._known_at, other._state
+        if state is not None and (state.version, known_at) > (self._version(), self._known_at):
+            self._state, self._known_at = state, known_at
+        if self._state is None or not is_fresh(self._known_at, self._clock, for_s):
+            return self.refresh()
+        require_not_moved(self._state)
+        return self._state
+
     def attach(self, exchange: EntryExchange) -> None:
         """Tell another process of the entries that are written here, and hear of those that it writes."""
         self._exchange = exchange
