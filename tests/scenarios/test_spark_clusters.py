@@ -28,7 +28,8 @@ from rowtide.targets.options import ApplyEngine, TargetFormat
 ORDERS = "create table orders (id int primary key, qty int)"
 SOME, MANY = 5000, 60_000
 PER_TRANSACTION = 5000
-DRIVER_S = 400.0
+DRIVER_S = 800.0
+HISTORY_S = 3600
 
 
 def enable(logged: LoggedDatabase, lake: str) -> None:
@@ -263,7 +264,8 @@ class FollowedBucket:
         before, deadline = count(), time.monotonic() + DRIVER_S
         # It may write to all the other places before.
         while count() <= before and driver.poll() is None:
-            assert time.monotonic() < deadline, f"executors do not write to {place}"
+            if time.monotonic() >= deadline:
+                raise AssertionError(f"executors do not write to {place}: {self._end(driver)}")
             time.sleep(0.1)
         if driver.poll() is not None:
             return False
@@ -276,9 +278,17 @@ class FollowedBucket:
         self.cluster.kill_executors()
         driver.communicate()
 
+    def _end(self, driver: subprocess.Popen[bytes]) -> str:
+        """Kill a driver that does not end; return its messages."""
+        os.killpg(driver.pid, signal.SIGKILL)
+        return driver.communicate()[1].decode()
+
     def require_equal(self, driver: subprocess.Popen[bytes], *places: str) -> None:
         """Require that a driver succeeds, and places equal the source then; the sink has each change once."""
-        printed, errors = driver.communicate(timeout=DRIVER_S)
+        try:
+            printed, errors = driver.communicate(timeout=DRIVER_S)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"the driver goes on: {self._end(driver)}") from error
         assert driver.returncode == 0, errors.decode()
         for place in places:
             if place == SINK:
@@ -316,6 +326,7 @@ def test_killed_in_the_middle_executors_write_to_a_bucket(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(HISTORY_S)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_bucket_follows_through_kills_of_all_kinds(
     logged: LoggedDatabase, spark_cluster: SparkCluster, bucket: Bucket, seed: int

@@ -18,6 +18,7 @@ from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
+from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits
@@ -172,6 +173,11 @@ class CapturedDatabase(LoggedDatabase):
     def _take_lake(self) -> Iterator[tuple[AdvisoryLease, LakeLease]]:
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             yield lease, LakeLease.take(self.store(), lease)
+
+    def take_over(self) -> None:
+        """Take the lake from a holder that was cut off, as the next process does: it may have fenced some tables."""
+        with AdvisoryLease.take(open_engine(self.url), "lake", patience_s=DEADLINE_S) as lease:
+            LakeLease.take(self.store(), lease, str(self.lake), list_table_paths)
 
     @contextmanager
     def _running(

@@ -124,7 +124,9 @@ class SnapshotMachine:
         except Cut:
             self.cuts += 1
             self.log.append(f"cut at {self._cut_at}")
+            self._cut_at = None
             wait_for_slot(self.captured)
+            self.captured.take_over()
         finally:
             self._cut_at = None
 
