@@ -273,6 +273,16 @@ def test_a_later_subscriber_gets_the_altered_table(
     assert second_subscriber.execute(rows) == replicated.publisher.execute(rows)
 
 
+def test_a_table_altered_before_its_first_subscription_is_whole(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.publisher.execute(ROWS, "alter table orders add column note text default 'n'")
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+
+    assert list_left_out(replicated) == ()
+    replicated.require_equal("orders")
+
+
 @pytest.mark.parametrize(
     "steps", [0, pytest.param(1, marks=pytest.mark.exhaustive), pytest.param(3, marks=pytest.mark.exhaustive)]
 )

@@ -28,7 +28,6 @@ from rowtide.replication.filters import as_sql, columns_of, renamed
 NOT_REPLICATED = "the publication does not replicate schema changes"
 NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
-NOT_READ = "the article was published by an earlier version, and the log has none of its columns"
 COLUMN_LACKING = "the subscriber's table has no such column"
 """Why a column is left out."""
 _SHOWN = 200

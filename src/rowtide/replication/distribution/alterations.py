@@ -24,7 +24,6 @@ from rowtide.log.membership import Altered, ChangesOmitted, Event, Reshaped
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import (
-    NOT_READ,
     NOT_REPLICATED,
     NOT_REPORTED,
     ColumnAdded,
@@ -113,14 +112,6 @@ def _steps(
             article = followed.article
 
 
-def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: bool) -> str | None:
-    """Return why added columns are left out of an article; None if they are not."""
-    if not replicates_ddl:
-        return NOT_REPLICATED
-    takes_added = any(member.member_id == article.article_id and member.takes_added for member in state.members)
-    return None if takes_added else NOT_READ
-
-
 def _is_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
     raise error
 
@@ -137,7 +128,7 @@ def _follow_event(
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table, lsn = article.qualified_name, str(event.commit_lsn)
-    since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
+    since = None if replicates_ddl else NOT_REPLICATED
     match event:
         case ChangesOmitted():
             raise CopyNeeded(article, SchemaChanged(table, lsn, event.reason))

@@ -78,7 +78,7 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
     return True
 
 
-def _announce_altered(engine: Engine, wanted: Subscription, manifest: Manifest) -> None:
+def _announce_altered(engine: Engine, wanted: Subscription) -> None:
     """Tell the log which columns of a table an article has that joins, where those are others than its own.
 
     After an alteration that no event trigger reported, the log reader may not know which columns are whose.
@@ -86,20 +86,20 @@ def _announce_altered(engine: Engine, wanted: Subscription, manifest: Manifest) 
     with translated(), engine.begin() as connection:
         for article in subscription_records.list_subscribed(connection, wanted.agent_id):
             table = find_by_id(connection, article.source_id)
-            if table is None or as_now(manifest.refresh(), article, table) == article:
+            if table is None or as_now(article, table) == article:
                 continue
             # Not altered until the log has it.
             connection.execute(
                 statement(f"lock table {quote_qualified(table.schema, table.name)} in access share mode")
             )
             table = read_table(connection, article.source_id)
-            connection.execute(announce_enabled(as_member(as_now(manifest.state, article, table))))
+            connection.execute(announce_enabled(as_member(as_now(article, table))))
 
 
 def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> bool:
     """Prepare a subscriber; return false if the article is not to join any more, or another agent is at it."""
     kind = kind_of(wanted.subscriber)
-    _announce_altered(engine, wanted, manifest)
+    _announce_altered(engine, wanted)
     with translated(), engine.begin() as connection:
         if not _is_wanted(joining.lock(connection, wanted.agent_id)):
             return False
@@ -116,7 +116,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         require_detectable(wanted.subscriber, known, wanted.settings, forwards=wanted.forwards)
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):
             start = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = renew(connection, manifest.state, known, start)
+            articles = renew(connection, known, start)
             for article in articles:
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.

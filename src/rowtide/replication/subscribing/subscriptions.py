@@ -32,7 +32,6 @@ from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
-from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import (
     definitions,
@@ -126,7 +125,7 @@ def add_subscription(
         with keeping(connection, manifest, guid, lambda state: _earliest(state, known, given, written, copied)):
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = renew(connection, manifest.state, known, mark)
+            articles = renew(connection, known, mark)
             start = given or mark
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(
@@ -161,14 +160,12 @@ def add_subscription(
             return unmade
 
 
-def renew(
-    connection: Connection, state: ManifestState, known: Sequence[Article], mark: Position
-) -> tuple[Article, ...]:
+def renew(connection: Connection, known: Sequence[Article], mark: Position) -> tuple[Article, ...]:
     """Return articles as their tables are now, behind a mark, and record those that were altered since."""
     renewed = []
     for article in known:
         table = find_by_id(connection, article.source_id)
-        now = article if table is None else as_now(state, article, table)
+        now = article if table is None else as_now(article, table)
         renewed.append(article if now == article else replace(now, defined_at=mark.value))
     if renewed != list(known):
         definitions.require_writable(connection)
@@ -177,19 +174,18 @@ def renew(
     return tuple(renewed)
 
 
-def _require_renewable(connection: Connection, state: ManifestState, publication_id: int) -> None:
+def _require_renewable(connection: Connection, publication_id: int) -> None:
     """Raise `PublishedTableAltered` before anything is dropped that could not be added again."""
     for article in publication_records.list_articles(connection, publication_id):
         table = find_by_id(connection, article.source_id)
         if table is not None:
-            as_now(state, article, table)
+            as_now(article, table)
 
 
-def as_now(state: ManifestState, article: Article, table: SourceTable) -> Article:
+def as_now(article: Article, table: SourceTable) -> Article:
     """Return an article as its table is now, with the key that it has now. Raises `PublishedTableAltered`."""
-    since = adds_none_since(state, article, replicates_ddl=True)
     try:
-        now = follow(article, as_alteration(table), adds_none_since=since, has_no_rows=True).article
+        now = follow(article, as_alteration(table), adds_none_since=None, has_no_rows=True).article
         now = with_key_of(now, table)
     except Unfollowed as error:
         raise PublishedTableAltered(table.qualified_name, str(error)) from error
@@ -358,7 +354,9 @@ def reinitialize(
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
         if wanted is not None:
             subscription_records.get_subscription(connection, publication, wanted)
-        _require_renewable(connection, open_own_manifest(source).state, publication_id)
+        _require_renewable(connection, publication_id)
+        # Raises before a subscription is dropped that could not be added again.
+        open_own_manifest(source)
     chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
         usual = IfExists.TRUNCATE if found.settings.keeps_tables else IfExists.DROP

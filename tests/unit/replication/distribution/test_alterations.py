@@ -200,6 +200,17 @@ def test_only_what_is_unclear_is_copied_again(*, is_unclear: bool, is_found: int
             read_at(state)
 
 
+def test_a_column_is_added_before_the_log_names_the_article() -> None:
+    (now,) = read_at(log_of(altered(500, with_added(TABLE, "more")))).articles()
+    assert [column.name for column in now.columns] == ["id", "name", "price", "more"]
+    assert now.left_out == ()
+
+
+def test_chosen_columns_leave_out_no_column() -> None:
+    state = log_of(altered(500, with_added(TABLE, "more")))
+    assert altering_in(state, CHOSEN) is None
+
+
 def test_a_column_that_was_not_reported_is_left_out() -> None:
     more = ColumnShape("more", 25, -1, is_key=True)
     state = log_of(Reshaped(CommitLsn(500), 2), shapes=[replace(shape_of(TABLE), others=(more,))])
