@@ -54,6 +54,8 @@ class Format:
     number: int = FIRST
     least_reader: int = FIRST
     least_writer: int = FIRST
+    replacement: str = ""
+    """What a user does instead where `rowtide upgrade` does not find the store."""
 
     @property
     def recorded(self) -> StoredFormat:
@@ -72,9 +74,11 @@ class Format:
         return stored
 
     def require_readable(self, place: str, stored: StoredFormat | None) -> None:
-        """Raises as `require_not_newer`, and `FormatOutdated` if the store has to be migrated first."""
+        """Raises as `require_not_newer`, and of an older store `FormatOutdated`, or `FormatNotMigrated`."""
         number = self.require_not_newer(place, stored).number
         if number < self.number:
+            if self.replacement:
+                raise FormatNotMigrated(self.store, place, number, self.number, self.replacement)
             raise FormatOutdated(self.store, place, number, self.number)
 
     def require_writable(self, place: str, stored: StoredFormat | None) -> None:
@@ -104,6 +108,18 @@ class FormatOutdated(Invalid, number=1135):
     place: str
     found: int
     known: int
+
+
+class FormatNotMigrated(Invalid, number=1139):
+    """An earlier version of rowtide wrote what is made again instead of migrated: a snapshot, a stream's offset."""
+
+    fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
+    hint = "Nothing was changed. {replacement}"
+    store: str
+    place: str
+    found: int
+    known: int
+    replacement: str
 
 
 class FormatUnnumbered(Invalid, number=1136):

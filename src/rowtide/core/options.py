@@ -12,8 +12,6 @@ from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
 
-from rowtide.core.words import read_words
-
 MOST_DAYS = 36_500
 """A hundred years; more would be a typing error, and exceed the range of dates."""
 MOST_HOURS = 24 * MOST_DAYS
@@ -90,8 +88,8 @@ def takes(
 ) -> Callable[[Callable[[Any, Options], Result]], Method[Fields, Options, Result]]:
     """Let a method that takes an object of options take its fields, too: as arguments, with their defaults.
 
-    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called; members of
-    enumerations may be given as words (`WordUnknown`).
+    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called. Options with
+    members of enumerations take them as words, too: `WordsRead`.
     """
 
     def decorate(method: Callable[[Any, Options], Result]) -> Any:
@@ -102,7 +100,6 @@ def takes(
                     pass
                 case _:
                     given = options(*arguments, **_by_field(options, named))
-            read_words(given)
             return method(self, given)
 
         call.__signature__ = _signature(method, options)  # type: ignore[attr-defined]

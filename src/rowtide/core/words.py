@@ -49,6 +49,16 @@ def read_words(options: object) -> None:
             object.__setattr__(options, name, member_of(kind, given, name))
 
 
+class WordsRead:
+    """A base of options: their enumerations may be given as words, which are read when the object is made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raise `WordUnknown`."""
+        read_words(self)
+
+
 def _find_member(kind: type[Member], given: object) -> Member | None:
     known: Mapping[str, Member] = _members_by_word(kind)
     if isinstance(given, str):

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option, values_of
+from rowtide.core.words import WordsRead
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 """Kinds of targets; the last begins the name of a class."""
@@ -36,7 +37,7 @@ class ApplyEngine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenOptions:
+class GivenOptions(WordsRead):
     """Where a target's tables are, and what they contain, as it is given."""
 
     format: Annotated[TargetFormat, Option(help="Of the tables.")] = TargetFormat.DELTA

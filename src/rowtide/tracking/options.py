@@ -8,6 +8,7 @@ from enum import Enum, Flag, StrEnum
 from typing import Annotated
 
 from rowtide.core.options import Argument, Option
+from rowtide.core.words import WordsRead
 
 
 class TrackingKeyType(StrEnum):
@@ -54,7 +55,7 @@ class StampIndex(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TrackingRequest:
+class TrackingRequest(WordsRead):
     """A table and how to track it."""
 
     table: Annotated[str, Argument(metavar="TABLE", help="a table of the database")]

@@ -10,6 +10,7 @@ from rowtide.core.formats import (
     MIGRATIONS,
     Format,
     FormatNewer,
+    FormatNotMigrated,
     FormatOutdated,
     FormatUnnumbered,
     MigrationMissing,
@@ -40,6 +41,13 @@ def test_a_store_says_who_may_use_it(
         else:
             with pytest.raises(error, match="/here"):
                 require("/here", stored)
+
+
+def test_an_older_store_that_is_not_migrated_says_what_replaces_it() -> None:
+    known = Format("snapshot", 2, 2, 2, replacement="Write it again.")
+    for require in (known.require_readable, known.require_writable):
+        with pytest.raises(FormatNotMigrated, match=r"RT-1139: .* Nothing was changed\. Write it again\."):
+            require("/here", StoredFormat(1, 1, 1))
 
 
 def test_what_a_store_records_is_read_back() -> None:

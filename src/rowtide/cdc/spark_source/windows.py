@@ -107,7 +107,7 @@ def open_slices(
         yield Slice(found.instance.for_readers(), table, Part(low, high, operations))
 
 
-STREAM_OFFSET = Format("offset")
+STREAM_OFFSET = Format("offset", replacement="Start the query with another checkpoint, from an LSN that it has.")
 _PLACE = "the stream's checkpoint"
 _KEYS = {"format", "lsn", "instances"}
 
@@ -142,7 +142,8 @@ class StreamOffset:
 def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
     """Return the offset of what `as_json` returned.
 
-    Raises `StreamOffsetUnknown`, `FormatUnnumbered`, `FormatNewer`: an offset is read to write the next one.
+    An offset is read to write the next one. Raises `StreamOffsetUnknown`, `FormatUnnumbered`, `FormatNewer`,
+    `FormatNotMigrated`.
     """
     try:
         recorded = found.get("format")

@@ -40,7 +40,8 @@ MaxLatency = Annotated[
     float,
     Option(
         "--max-latency",
-        help="In a bucket: how many seconds later changes may be published to save requests, when many tables change.",
+        help="In this run, in a bucket: how many seconds later changes may be published to save requests, when many "
+        "tables change.",
         min=0,
         max=LONGEST_LATENCY_S,
     ),

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from rowtide.core.errors import OptionsContradict
 from rowtide.core.options import MOST_DAYS, Argument, Option, values_of
+from rowtide.core.words import WordsRead
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
 from rowtide.merge.articles import (
@@ -49,7 +50,7 @@ RUN_AS = (
 
 
 @dataclass(frozen=True, slots=True)
-class NewMergePublication:
+class NewMergePublication(WordsRead):
     """A publication as it is added, without articles (SQL Server: sp_addmergepublication)."""
 
     name: PublicationName
@@ -81,7 +82,7 @@ class NewMergePublication:
 
 
 @dataclass(frozen=True, slots=True)
-class MergePublicationChanges:
+class MergePublicationChanges(WordsRead):
     """What is to change of a publication; None leaves an option as it is (SQL Server: sp_changemergepublication)."""
 
     name: PublicationName
@@ -97,7 +98,7 @@ class MergePublicationChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArticleRequest:
+class ArticleRequest(WordsRead):
     """What is asked of a new article."""
 
     resolver: Annotated[
@@ -225,7 +226,7 @@ class NewMergeArticle(ArticleRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class MergeArticleChanges:
+class MergeArticleChanges(WordsRead):
     """What is to change of an article; None leaves an option as it is (SQL Server: sp_changemergearticle)."""
 
     publication: PublicationName
@@ -289,7 +290,7 @@ def choose_partition(partition: Partition | None, host_name: str | None, login: 
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSubscriptionRequest(FilterValues):
+class MergeSubscriptionRequest(FilterValues, WordsRead):
     """A subscription as it is added."""
 
     publication: PublicationName

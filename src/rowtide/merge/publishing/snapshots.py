@@ -228,7 +228,7 @@ def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: S
 
 
 MANIFEST = "snapshot.json"
-FORMAT = Format("merge snapshot")
+FORMAT = Format("merge snapshot", replacement="Write it again: `rowtide merge snapshot`.")
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""
@@ -334,7 +334,7 @@ def write_snapshot(
 
 
 def read_snapshot(folder: Path) -> PartitionSnapshot:
-    """Read the description of a snapshot. Raises `SnapshotUnfit`, `FormatNewer`, `FormatOutdated`."""
+    """Read the description of a snapshot. Raises `SnapshotUnfit`, `FormatNewer`, `FormatNotMigrated`."""
     try:
         found = json.loads((folder / MANIFEST).read_text())
     except OSError as error:
