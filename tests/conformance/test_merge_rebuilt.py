@@ -8,7 +8,7 @@ from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.errors.subscribing import TablesUnfit
-from rowtide.merge.publishing.recovering import Recovered
+from rowtide.merge.publishing.exchange_requests import Recovered
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4)"

@@ -114,7 +114,7 @@ class FormatNotMigrated(Invalid, number=1139):
     """An earlier version of rowtide wrote what is made again instead of migrated: a snapshot, a stream's offset."""
 
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
-    hint = "Nothing was changed. {replacement}"
+    hint = "Nothing was changed: {replacement}."
     store: str
     place: str
     found: int

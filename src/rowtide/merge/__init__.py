@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         JoinFilter,
         Partition,
         PartitionOptions,
+        Progress,
         Publication,
         SubscriberType,
         Subscription,
@@ -44,8 +45,16 @@ if TYPE_CHECKING:
     from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
     from rowtide.merge.nodes.roles.writing import Refusal
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.exchange_requests import (
+        DroppedSubscription,
+        MergeValidation,
+        PartitionChange,
+        Recovered,
+        Reinitialization,
+        RepeatedDownload,
+        Synchronisation,
+    )
     from rowtide.merge.publishing.handle import MergeRehearsal
-    from rowtide.merge.publishing.recovering import Recovered
     from rowtide.merge.publishing.requests import (
         ArticleRequest,
         Existing,
@@ -62,7 +71,6 @@ if TYPE_CHECKING:
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.pending import PendingChanges, PendingRow
-    from rowtide.merge.session.synchronisation import Progress
     from rowtide.merge.session.unsent import Unsent
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
@@ -76,6 +84,7 @@ __all__ = [
     "Counts",
     "DeviceLimits",
     "DocumentedTable",
+    "DroppedSubscription",
     "EnumeratedChange",
     "ExchangeType",
     "Existing",
@@ -96,6 +105,7 @@ __all__ = [
     "MergeReplication",
     "MergeSession",
     "MergeStatus",
+    "MergeValidation",
     "NewMergeArticle",
     "NewMergePublication",
     "NewMergeSubscription",
@@ -103,6 +113,7 @@ __all__ = [
     "Part",
     "PartKind",
     "Partition",
+    "PartitionChange",
     "PartitionOptions",
     "PartitionSnapshot",
     "PendingChanges",
@@ -113,6 +124,8 @@ __all__ = [
     "Recovered",
     "Refusal",
     "Refused",
+    "Reinitialization",
+    "RepeatedDownload",
     "RewritingTrigger",
     "Row",
     "RowChange",
@@ -128,6 +141,7 @@ __all__ = [
     "Summary",
     "SyncAllProgress",
     "SyncOutcome",
+    "Synchronisation",
     "TombstoneType",
     "Unreachable",
     "UnseenChildren",
@@ -147,6 +161,7 @@ _HOMES = {
     "Counts": "rowtide.merge.session.exchange",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.listings",
+    "DroppedSubscription": "rowtide.merge.publishing.exchange_requests",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "ExchangeType": "rowtide.merge.articles",
     "Existing": "rowtide.merge.publishing.requests",
@@ -167,6 +182,7 @@ _HOMES = {
     "MergeReplication": "rowtide.merge.api",
     "MergeSession": "rowtide.merge.inspection.listings",
     "MergeStatus": "rowtide.merge.status",
+    "MergeValidation": "rowtide.merge.publishing.exchange_requests",
     "NewMergeArticle": "rowtide.merge.publishing.requests",
     "NewMergePublication": "rowtide.merge.publishing.requests",
     "NewMergeSubscription": "rowtide.merge.publishing.requests",
@@ -174,16 +190,19 @@ _HOMES = {
     "Part": "rowtide.merge.nodes.table_parts",
     "PartKind": "rowtide.merge.nodes.table_parts",
     "Partition": "rowtide.merge.articles",
+    "PartitionChange": "rowtide.merge.publishing.exchange_requests",
     "PartitionOptions": "rowtide.merge.articles",
     "PartitionSnapshot": "rowtide.merge.publishing.snapshots",
     "PendingChanges": "rowtide.merge.session.pending",
     "PendingRow": "rowtide.merge.session.pending",
     "Phase": "rowtide.merge.session.history",
-    "Progress": "rowtide.merge.session.synchronisation",
+    "Progress": "rowtide.merge.articles",
     "Publication": "rowtide.merge.articles",
-    "Recovered": "rowtide.merge.publishing.recovering",
+    "Recovered": "rowtide.merge.publishing.exchange_requests",
     "Refusal": "rowtide.merge.nodes.roles.writing",
     "Refused": "rowtide.merge.session.exchange",
+    "Reinitialization": "rowtide.merge.publishing.exchange_requests",
+    "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
     "RewritingTrigger": "rowtide.merge.nodes.rewriting_triggers",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
@@ -199,6 +218,7 @@ _HOMES = {
     "Summary": "rowtide.merge.session.history",
     "SyncAllProgress": "rowtide.merge.fan_out.synchronising",
     "SyncOutcome": "rowtide.merge.fan_out.synchronising",
+    "Synchronisation": "rowtide.merge.publishing.exchange_requests",
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out.synchronising",
     "UnseenChildren": "rowtide.merge.articles",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.core.words import member_of
 from rowtide.databases.format_views import removing
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition, Subscription
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.records import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
@@ -37,10 +37,17 @@ from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
 from rowtide.merge.progress import generation_at, read_last_validation
+from rowtide.merge.publishing.exchange_requests import (
+    DroppedSubscription,
+    MergeValidation,
+    PartitionChange,
+    Reinitialization,
+    RepeatedDownload,
+    Synchronisation,
+)
 from rowtide.merge.publishing.following import move, require_partition
 from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
-from rowtide.merge.publishing.recovering import Recovered
 from rowtide.merge.publishing.requests import (
     ExistingRows,
     ExistingSubscription,
@@ -67,7 +74,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, synchronise
+from rowtide.merge.session.synchronisation import synchronise
 from rowtide.merge.session.unsent import Unsent, list_unsent
 
 if TYPE_CHECKING:
@@ -178,18 +185,8 @@ class MergeReplication(MergePublishing, MergeInspection):
         with self._open_hub(publication) as hub:
             return make_snapshot(hub, publication, chosen, folder, on_progress)
 
-    def drop_subscription(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        ignore_subscriber: bool = False,
-        upload_first: bool = False,
-        on_upload: Progress = lambda _phase, _done, _all: None,
-        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
-        on_kept: Callable[[Subscription], None] = lambda _subscription: None,
-        limits: DeviceLimits = DEFAULT_LIMITS,
-    ) -> Summary | None:
+    @takes(DroppedSubscription)
+    def drop_subscription(self, dropped: DroppedSubscription) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
         Set `ignore_subscriber` if the subscriber no longer exists. With `upload_first`, what the subscriber changed is
@@ -198,17 +195,18 @@ class MergeReplication(MergePublishing, MergeInspection):
         copied since it subscribed: it has another address. Raises `MergeSubscriptionUnknown`; with `upload_first` also
         `ChangesNotUploaded`, and what `reinitialize` raises.
         """
-        name = address(subscriber)
-        with removing(wanted=not upload_first), self._open_hub(publication) as hub:
-            if ignore_subscriber:
+        publication, name, summary = dropped.publication, address(dropped.subscriber), None
+        with removing(wanted=not dropped.upload_first), self._open_hub(publication) as hub:
+            if dropped.ignore_subscriber:
                 drop_subscription(hub, None, publication, name)
                 return None
-            with open_node(subscriber, limits) as node:
-                summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
-                if upload_first and (unsent := list_unsent(hub, node, publication)):
-                    raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))
+            with open_node(dropped.subscriber, dropped.limits) as node:
+                if dropped.upload_first:
+                    summary = upload_all(hub, node, publication, name, dropped.on_upload, dropped.on_recovered)
+                    if unsent := list_unsent(hub, node, publication):
+                        raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))
                 for kept in drop_subscription(hub, node, publication, name):
-                    on_kept(kept)
+                    dropped.on_kept(kept)
                 return summary
 
     def list_unsent(self, publication: str, subscriber: str) -> Sequence[Unsent]:
@@ -219,46 +217,28 @@ class MergeReplication(MergePublishing, MergeInspection):
         with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return list_unsent(hub, node, publication)
 
-    def change_subscription(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        partition: Partition | None = None,
-        host_name: str | None = None,
-        login: str | None = None,
-        on_progress: Progress = lambda _phase, _done, _all: None,
-        hide_keys: bool = False,
-        limits: DeviceLimits = DEFAULT_LIMITS,
-    ) -> Summary:
+    @takes(PartitionChange)
+    def change_subscription(self, change: PartitionChange) -> Summary:
         """Move a subscriber to another partition (SQL Server: sp_changemergesubscription); return the last exchange.
 
         Its changes are uploaded first; then rows leave and enter as in a synchronisation. If it is interrupted, the
         next synchronisation or a repeat completes it. Raises `PartitionUnused`, `PartitionValueMissing`,
         `PartitionValueUnfit`, `OptionsContradict`, and what `sync` raises.
         """
-        name, wanted = address(subscriber), choose_partition(partition, host_name, login)
+        publication, name, wanted = change.publication, address(change.subscriber), change.chosen_partition
         with (
-            hiding(wanted=hide_keys),
+            hiding(wanted=change.hide_keys),
             self._open_hub(publication) as hub,
-            open_synchronised(subscriber, limits) as node,
+            open_synchronised(change.subscriber, change.limits) as node,
         ):
             pairing = pair(hub, node, publication, name)
             chosen = require_partition(pairing, wanted)
-            synchronise_following(hub, node, publication, name, on_progress)
+            synchronise_following(hub, node, publication, name, change.on_progress)
             move(hub, pair(hub, node, publication, name), chosen)
-            return synchronise_following(hub, node, publication, name, on_progress)
+            return synchronise_following(hub, node, publication, name, change.on_progress)
 
-    def sync(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        exchange: ExchangeType = ExchangeType.BOTH,
-        on_progress: Progress = lambda _phase, _done, _all: None,
-        hide_keys: bool = False,
-        limits: DeviceLimits = DEFAULT_LIMITS,
-    ) -> Summary:
+    @takes(Synchronisation)
+    def sync(self, wanted: Synchronisation) -> Summary:
         """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent), or one of the two.
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
@@ -273,9 +253,10 @@ class MergeReplication(MergePublishing, MergeInspection):
         `NodeBusy`; of a subscriber that was tampered with `MetadataMalformed`, `GenerationRefused`, `RowTooLarge`,
         `UploadTooLarge`, and the errors of its file.
         """
-        exchanged = member_of(ExchangeType, exchange, "exchange")
-        with hiding(wanted=hide_keys):
-            return synchronise_named(self.url, publication, subscriber, on_progress, exchanged, limits)
+        with hiding(wanted=wanted.hide_keys):
+            return synchronise_named(
+                self.url, wanted.publication, wanted.subscriber, wanted.on_progress, wanted.exchange, wanted.limits
+            )
 
     synchronise = sync
     """What programs call it that were written before the command was named."""
@@ -346,18 +327,8 @@ class MergeReplication(MergePublishing, MergeInspection):
             self.url, publication, finds_conflicts=finds_conflicts, on_unreachable=on_unreachable
         )
 
-    def reinitialize(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        upload_first: bool = False,
-        absent_is_delete: bool = False,
-        on_upload: Progress = lambda _phase, _done, _all: None,
-        on_progress: SnapshotProgress = lambda _article, _rows: None,
-        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
-        limits: DeviceLimits = DEFAULT_LIMITS,
-    ) -> Summary | None:
+    @takes(Reinitialization)
+    def reinitialize(self, wanted: Reinitialization) -> Summary | None:
         """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
         Without `upload_first`, changes that only the subscriber has are lost. With it, its rows are compared with what
@@ -366,67 +337,52 @@ class MergeReplication(MergePublishing, MergeInspection):
         `absent_is_delete`, they are deleted everywhere. Raises `MergeSubscriptionUnknown`; with `upload_first` also
         `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`, `TablesUnfit`.
         """
-        name = address(subscriber)
-        with self._open_hub(publication) as hub, open_node(subscriber, limits) as node:
+        with self._open_hub(wanted.publication) as hub, open_node(wanted.subscriber, wanted.limits) as node:
             summary, pairing = prepare_again(
                 hub,
                 node,
-                publication,
-                name,
-                on_upload if upload_first else None,
-                on_recovered,
-                absent_is_delete=absent_is_delete,
+                wanted.publication,
+                address(wanted.subscriber),
+                wanted.on_upload if wanted.upload_first else None,
+                wanted.on_recovered,
+                absent_is_delete=wanted.absent_is_delete,
             )
-            reinitialize(hub, node, pairing, is_uploaded=upload_first, on_progress=on_progress)
+            reinitialize(hub, node, pairing, is_uploaded=wanted.upload_first, on_progress=wanted.on_progress)
         return summary
 
-    def validate(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        checksum: bool = False,
-        on_progress: Callable[[str], None] = lambda _article: None,
-    ) -> Sequence[ArticleValidation]:
+    @takes(MergeValidation)
+    def validate(self, wanted: MergeValidation) -> Sequence[ArticleValidation]:
         """Compare a subscriber's rows with the hub's: row counts, or all values too.
 
         (SQL Server: sp_validatemergesubscription.) Raises `MergeSubscriptionUnknown`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
-            pairing = pair(hub, node, publication, address(subscriber))
-            found = validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
+        with self._open_hub(wanted.publication) as hub, open_node(wanted.subscriber, DEFAULT_LIMITS) as node:
+            pairing = pair(hub, node, wanted.publication, address(wanted.subscriber))
+            found = validate(hub, node, pairing, checksum=wanted.checksum, on_progress=wanted.on_progress)
             record_validation(hub, pairing, found)
             return found
 
-    def resync(
-        self,
-        publication: str,
-        subscriber: str,
-        *,
-        since: datetime | None = None,
-        since_validation: bool = False,
-        on_progress: Progress = lambda _phase, _done, _all: None,
-        hide_keys: bool = False,
-        limits: DeviceLimits = DEFAULT_LIMITS,
-    ) -> Summary:
+    @takes(RepeatedDownload)
+    def resync(self, wanted: RepeatedDownload) -> Summary:
         """Synchronise, and download again what the hub changed since a time (SQL Server: sp_resyncmergesubscription).
 
         Without `since`, that is since the metadata were last cleaned up; with `since_validation`, since the last
         validation that found all rows equal. A row whose version the subscriber has is written again, and one that it
         has changed itself is not. Raises as `sync`; `NeverValidated`.
         """
+        name, since = address(wanted.subscriber), wanted.since
         with (
-            hiding(wanted=hide_keys),
-            self._open_hub(publication) as hub,
-            open_synchronised(subscriber, limits) as node,
+            hiding(wanted=wanted.hide_keys),
+            self._open_hub(wanted.publication) as hub,
+            open_synchronised(wanted.subscriber, wanted.limits) as node,
         ):
-            pairing = pair(hub, node, publication, address(subscriber))
-            if since_validation:
+            pairing = pair(hub, node, wanted.publication, name)
+            if wanted.since_validation:
                 since = read_last_validation(hub.connection, pairing.at_hub.subid)
                 if since is None:
-                    raise NeverValidated(address(subscriber))
+                    raise NeverValidated(name)
             start = 0 if since is None else generation_at(hub.connection, pairing.hub, since.astimezone(UTC))
-            return synchronise(hub, node, pairing, on_progress, repeat_from=start)
+            return synchronise(hub, node, pairing, wanted.on_progress, repeat_from=start)
 
     def dummy_update(self, table: str, rowguid: str) -> bool:
         """Let a row be sent again, as if it had been updated (SQL Server: sp_mergedummyupdate).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -63,6 +63,8 @@ class DeviceLimits:
 
 DEFAULT_LIMITS = DeviceLimits()
 """The limits of a subscriber unless the caller says others."""
+Progress = Callable[[str, int, int], None]
+"""Called with the direction, the number of changes done, and that of all that have been read."""
 
 
 class ExchangeType(IntEnum):

@@ -43,10 +43,10 @@ def test_a_store_says_who_may_use_it(
                 require("/here", stored)
 
 
-def test_an_older_store_that_is_not_migrated_says_what_replaces_it() -> None:
-    known = Format("snapshot", 2, 2, 2, replacement="Write it again.")
+def test_what_replaces_an_older_store_is_said() -> None:
+    known = Format("snapshot", 2, 2, 2, replacement="write it again")
     for require in (known.require_readable, known.require_writable):
-        with pytest.raises(FormatNotMigrated, match=r"RT-1139: .* Nothing was changed\. Write it again\."):
+        with pytest.raises(FormatNotMigrated, match=r"RT-1139: .* Nothing was changed: write it again\."):
             require("/here", StoredFormat(1, 1, 1))
 
 

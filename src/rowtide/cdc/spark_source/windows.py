@@ -107,7 +107,7 @@ def open_slices(
         yield Slice(found.instance.for_readers(), table, Part(low, high, operations))
 
 
-STREAM_OFFSET = Format("offset", replacement="Start the query with another checkpoint, from an LSN that it has.")
+STREAM_OFFSET = Format("offset", replacement="start the query with another checkpoint, from an LSN that it has")
 _PLACE = "the stream's checkpoint"
 _KEYS = {"format", "lsn", "instances"}
 

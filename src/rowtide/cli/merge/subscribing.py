@@ -13,23 +13,27 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HubDb
-from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
+from rowtide.cli.options import HideKeys, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import DeviceLimits, Partition, SubscriberType, Subscription as MergeSubscription
+from rowtide.merge.publishing.exchange_requests import (
+    DroppedSubscription,
+    MergeValidation,
+    Recovered,
+    Reinitialization,
+)
 from rowtide.merge.publishing.requests import (
     Existing,
     ExistingRows,
     NewMergeSubscription,
     PublicationName,
-    SubscriberUrl,
 )
 
 if TYPE_CHECKING:
     from rowtide.merge.api import MergeReplication
-    from rowtide.merge.publishing.recovering import Recovered
     from rowtide.merge.publishing.requests import ExistingRows
 
 app = CommandTable()
@@ -149,13 +153,8 @@ def snapshot(
 )
 def drop_subscription(
     db: HubDb,
-    publication: PublicationName,
-    subscriber: SubscriberUrl,
+    dropped: DroppedSubscription,
     *,
-    ignore_subscriber: IgnoreSubscriber = False,
-    upload_first: Annotated[
-        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
-    ] = False,
     yes: Yes = False,
     limits: DeviceLimits,
 ) -> None:
@@ -164,32 +163,34 @@ def drop_subscription(
     Changes that were never uploaded are listed first. With --upload-first they are uploaded, also those of tables that
     a program has rebuilt; if the publisher refuses any, the subscription stays.
     """
-    if ignore_subscriber and upload_first:
+    if dropped.ignore_subscriber and dropped.upload_first:
         raise click.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
     merge = connect(db).merge
-    if upload_first:
+    watched = replace(dropped, on_recovered=_print_recovered, on_kept=_print_kept, limits=limits)
+    if dropped.upload_first:
         with _copying():
-            summary = merge.drop_subscription(
-                publication,
-                subscriber,
-                upload_first=True,
-                on_recovered=_print_recovered,
-                on_kept=_print_kept,
-                limits=limits,
-            )
+            summary = merge.drop_subscription(watched)
         notes.print(f"Dropped: {summary} before.")
         return
-    if ignore_subscriber:
-        from rowtide.merge.nodes.connecting import address
-
-        known = [each for each in merge.status(publication) if each.subscriber == address(subscriber)]
-        for each in known:
-            since = "its snapshot" if each.last_sync is None else f"{each.last_sync:%Y-%m-%d %H:%M}"
-            confirm_loss(f"what was changed at {each.subscriber} since {since}; how much is unknown", yes=yes)
-    elif unsent := merge.list_unsent(publication, subscriber):
-        confirm_loss(f"what was never uploaded: {'; '.join(map(str, unsent))}", yes=yes)
-    merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber, on_kept=_print_kept)
+    for lost in _list_unsent(merge, dropped):
+        confirm_loss(lost, yes=yes)
+    merge.drop_subscription(watched)
     notes.print("Dropped.")
+
+
+def _list_unsent(merge: MergeReplication, dropped: DroppedSubscription) -> Iterator[str]:
+    """Yield what is lost with a subscription; of one that is gone, since when it may have changed anything."""
+    if not dropped.ignore_subscriber:
+        if unsent := merge.list_unsent(dropped.publication, dropped.subscriber):
+            yield f"what was never uploaded: {'; '.join(map(str, unsent))}"
+        return
+
+    from rowtide.merge.nodes.connecting import address
+
+    for each in merge.status(dropped.publication):
+        if each.subscriber == address(dropped.subscriber):
+            since = "its snapshot" if each.last_sync is None else f"{each.last_sync:%Y-%m-%d %H:%M}"
+            yield f"what was changed at {each.subscriber} since {since}; how much is unknown"
 
 
 @app.command(
@@ -198,19 +199,8 @@ def drop_subscription(
 )
 def reinitialize(
     db: HubDb,
-    publication: PublicationName,
-    subscriber: SubscriberUrl,
+    wanted: Reinitialization,
     *,
-    upload_first: Annotated[
-        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
-    ] = False,
-    absent_is_delete: Annotated[
-        bool,
-        Option(
-            "--absent-is-delete",
-            help="--upload-first: rows that the subscriber's rebuilt tables lack are deleted everywhere.",
-        ),
-    ] = False,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
@@ -220,20 +210,14 @@ def reinitialize(
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
     triggers, because a program had rebuilt it, is uploaded too.
     """
-    if absent_is_delete and not upload_first:
+    if wanted.absent_is_delete and not wanted.upload_first:
         raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
-    if not upload_first:
-        confirm_loss(f"what was changed at {parse_url(subscriber)} and not synchronised", yes=yes)
+    if not wanted.upload_first:
+        confirm_loss(f"what was changed at {parse_url(wanted.subscriber)} and not synchronised", yes=yes)
     merge = connect(db).merge
     with _copying() as on_progress:
         summary = merge.reinitialize(
-            publication,
-            subscriber,
-            upload_first=upload_first,
-            absent_is_delete=absent_is_delete,
-            on_progress=on_progress,
-            on_recovered=_print_recovered,
-            limits=limits,
+            replace(wanted, on_progress=on_progress, on_recovered=_print_recovered, limits=limits)
         )
     notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
 
@@ -244,11 +228,9 @@ def reinitialize(
 )
 def validate(
     db: HubDb,
-    publication: PublicationName,
-    subscriber: SubscriberUrl,
+    wanted: MergeValidation,
     form: ListingFormat = Format.TABLE,
     *,
-    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
@@ -256,12 +238,8 @@ def validate(
     Stop writes and synchronise first: changes not yet exchanged count as differences. Exit code 1 if rows differ.
     """
     with notes.status("Comparing ...") as progress:
-        listed = connect(db).merge.validate(
-            publication,
-            subscriber,
-            checksum=checksum,
-            on_progress=lambda article: progress.update(f"Comparing {article} ..."),
-        )
+        watched = replace(wanted, on_progress=lambda article: progress.update(f"Comparing {article} ..."))
+        listed = connect(db).merge.validate(watched)
 
     from rowtide.merge.errors.inspection import MergeValidationFailed
     from rowtide.merge.inspection.validating import ArticleValidation
@@ -271,7 +249,7 @@ def validate(
         notes.print(f"Not sent, and not compared: {name}", soft_wrap=True)
     failed = [row for row in listed if not row.is_equal]
     if failed:
-        raise MergeValidationFailed(subscriber, len(failed), len(listed))
+        raise MergeValidationFailed(wanted.subscriber, len(failed), len(listed))
 
 
 def _print_kept(kept: MergeSubscription) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,8 +21,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.merge.articles import DeviceLimits, ExchangeType, Partition
-from rowtide.merge.publishing.requests import PublicationName, SubscriberUrl
+from rowtide.merge.articles import DeviceLimits, ExchangeType
+from rowtide.merge.publishing.exchange_requests import Exchange, PartitionChange, RepeatedDownload
+from rowtide.merge.publishing.requests import PublicationName
 
 if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
@@ -74,9 +76,7 @@ def sync(
     dry_run: Annotated[
         bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
-    exchange_type: Annotated[
-        ExchangeType, Option(help="upload or download alone; the retention asks for both within its days.")
-    ] = ExchangeType.BOTH,
+    exchange: Exchange = ExchangeType.BOTH,
     engine: Annotated[
         SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
     ] = SyncEngine.THREADS,
@@ -94,7 +94,7 @@ def sync(
         raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:
         raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
-    if all_subscribers and exchange_type is not ExchangeType.BOTH:
+    if all_subscribers and exchange is not ExchangeType.BOTH:
         raise click.BadParameter("not with --all", param_hint="--exchange-type")
     if dry_run:
         if publication is None:
@@ -104,11 +104,9 @@ def sync(
     if publication is not None and subscriber is not None:
         with _exchanging() as on_progress:
             summary = connect(db).merge.sync(
-                publication, subscriber, exchange=exchange_type, on_progress=on_progress, limits=limits
+                publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
             )
-        _print_summary(summary, form)
-        if summary.refused:
-            raise click.exceptions.Exit(_ROWS_REFUSED)
+        _print_exchanged(summary, form)
         return
     with requesting(spark_request(master, spark_conf, shared_storage=False)):
         outcomes = _sync_all(db, publication, workers, engine, limits)
@@ -125,8 +123,7 @@ def sync(
 )
 def resync(
     db: HubDb,
-    publication: PublicationName,
-    subscriber: SubscriberUrl,
+    wanted: RepeatedDownload,
     since: Annotated[str, Option(metavar="start|validation|TIME", help="Since when.")] = "start",
     form: ListingFormat = Format.TABLE,
     *,
@@ -140,17 +137,9 @@ def resync(
     """
     when = None if since in ("start", "validation") else parse_time(since)
     with _exchanging() as on_progress:
-        summary = connect(db).merge.resync(
-            publication,
-            subscriber,
-            since=when,
-            since_validation=since == "validation",
-            on_progress=on_progress,
-            limits=limits,
-        )
-    _print_summary(summary, form)
-    if summary.refused:
-        raise click.exceptions.Exit(_ROWS_REFUSED)
+        bounds = replace(wanted, since=when, since_validation=since == "validation")
+        summary = connect(db).merge.resync(replace(bounds, on_progress=on_progress, limits=limits))
+    _print_exchanged(summary, form)
 
 
 @app.command(
@@ -159,11 +148,9 @@ def resync(
 )
 def change_subscription(
     db: HubDb,
-    publication: PublicationName,
-    subscriber: SubscriberUrl,
+    change: PartitionChange,
     form: ListingFormat = Format.TABLE,
     *,
-    partition: Partition,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
 ) -> None:
@@ -173,12 +160,8 @@ def change_subscription(
     rows were refused.
     """
     with _exchanging() as on_progress:
-        summary = connect(db).merge.change_subscription(
-            publication, subscriber, partition=partition, on_progress=on_progress, limits=limits
-        )
-    _print_summary(summary, form)
-    if summary.refused:
-        raise click.exceptions.Exit(_ROWS_REFUSED)
+        summary = connect(db).merge.change_subscription(replace(change, on_progress=on_progress, limits=limits))
+    _print_exchanged(summary, form)
 
 
 def _sync_all(
@@ -287,8 +270,11 @@ def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
         yield on_progress
 
 
-def _print_summary(summary: Summary, form: Format) -> None:
-    """Print the result as Replication Monitor lists it: a line for each article and direction, and the total."""
+def _print_exchanged(summary: Summary, form: Format) -> None:
+    """Print the result as Replication Monitor lists it: a line for each article and direction, and the total.
+
+    The command ends with exit code 2 if rows were refused.
+    """
     columns = [
         "article",
         "direction",
@@ -324,3 +310,5 @@ def _print_summary(summary: Summary, form: Format) -> None:
         notes.print(f"Not sent: {column}", soft_wrap=True)
     for omission in summary.omissions:
         notes.print(f"Not at the subscriber: {omission}", soft_wrap=True)
+    if summary.refused:
+        raise click.exceptions.Exit(_ROWS_REFUSED)

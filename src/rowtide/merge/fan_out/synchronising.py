@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from rowtide.core.errors import RowtideError
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Publication
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
@@ -26,7 +26,6 @@ from rowtide.merge.publishing.synchronising import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
-from rowtide.merge.session.synchronisation import Progress
 
 DEFAULT_WORKERS = 4
 """Synchronisations at a time, unless the caller says."""

@@ -17,6 +17,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.row_hashes import GONE, hash_rows, key_of, read_hashes, rowguid_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.apply import Logged
@@ -26,38 +27,6 @@ from rowtide.merge.versions.comparison import Lineage, Presence
 _BATCH_ROWS = 2000
 _UNTRACKED = "untracked"
 _REASON = "the row differs from the publisher's, and whether it was changed here is not known: its table was rebuilt"
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What was found of an article's rows: in numbers of rows that were changed, inserted, missing, or conflict.
-
-    `damage` is what the table lacked; None if nothing. Missing rows count as deleted if `are_deletes`.
-    """
-
-    article: str
-    damage: str | None
-    changed: int
-    inserted: int
-    missing: int
-    conflicts: int
-    are_deletes: bool
-
-    @property
-    def is_any(self) -> bool:
-        """Whether there is anything to report."""
-        return self.damage is not None or bool(self.changed or self.inserted or self.missing or self.conflicts)
-
-    def __str__(self) -> str:
-        missing = "deleted" if self.are_deletes else "missing, copied again"
-        counts = {
-            "changed": self.changed,
-            "inserted": self.inserted,
-            missing: self.missing,
-            "of unknown state, kept as conflicts": self.conflicts,
-        }
-        listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "no row was changed"
-        return f"{self.article}{'' if self.damage is None else f' ({self.damage})'}: {listed}"
 
 
 def recover(hub: Node, subscriber: Node, pairing: Pairing, *, absent_is_delete: bool = False) -> Sequence[Recovered]:

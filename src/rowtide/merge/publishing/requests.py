@@ -267,7 +267,8 @@ class MergeArticleChanges(WordsRead):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots, so that it can be one of several bases.
+@dataclass(frozen=True, kw_only=True)
 class FilterValues:
     """The partition of a subscriber: by the values of the filter functions, or as one object."""
 

@@ -228,7 +228,7 @@ def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: S
 
 
 MANIFEST = "snapshot.json"
-FORMAT = Format("merge snapshot", replacement="Write it again: `rowtide merge snapshot`.")
+FORMAT = Format("merge snapshot", replacement="write it again by `rowtide merge snapshot`")
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rowtide.merge.articles import ExchangeType
+from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.following import follow
 from rowtide.merge.publishing.publications import finish_drops
-from rowtide.merge.publishing.recovering import Recovered, recover
+from rowtide.merge.publishing.recovering import recover
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import Pairing, SchemaVersion, pair, require_known_schema, require_same_ends
-from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+from rowtide.merge.session.synchronisation import synchronise, upload
 
 _MOST_CHANGES = 5
 """How often the schema may change while it is followed."""

@@ -19,7 +19,7 @@ from functools import partial
 from sqlalchemy import Connection, select
 
 from rowtide.core.garbage import collecting_rarely
-from rowtide.merge.articles import Article, ExchangeType, SubscriberType, Subscription, Waiting
+from rowtide.merge.articles import Article, ExchangeType, Progress, SubscriberType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.subscribing import UploadNotComparable
@@ -72,10 +72,6 @@ def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dic
     downloaded = now if exchange.downloads else downloaded or synchronised
     both = None if uploaded is None or downloaded is None else min(uploaded, downloaded)
     return {"last_upload_date": uploaded, "last_download_date": downloaded, "last_sync_date": both}
-
-
-Progress = Callable[[str, int, int], None]
-"""Called with the direction, the number of changes done, and that of all that have been read."""
 
 
 def synchronise(

@@ -200,7 +200,7 @@ def test_only_what_is_unclear_is_copied_again(*, is_unclear: bool, is_found: int
             read_at(state)
 
 
-def test_a_column_is_added_before_the_log_names_the_article() -> None:
+def test_a_column_is_added_before_the_log_has_the_article() -> None:
     (now,) = read_at(log_of(altered(500, with_added(TABLE, "more")))).articles()
     assert [column.name for column in now.columns] == ["id", "name", "price", "more"]
     assert now.left_out == ()
