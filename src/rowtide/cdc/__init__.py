@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
     from rowtide.cdc.cleanup.cleanup import Cleaned
-    from rowtide.cdc.cleanup.retention import CleanupOrder
+    from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
@@ -135,7 +135,7 @@ _HOMES = {
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.spark_changes",
     "Cleaned": "rowtide.cdc.cleanup.cleanup",
-    "CleanupOrder": "rowtide.cdc.cleanup.retention",
+    "CleanupOrder": "rowtide.cdc.cleanup.orders",
     "ConsumerChange": "rowtide.cdc.consumers.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
     "DatabaseToEnable": "rowtide.cdc.enabling.requests",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.cleanup.cleanup import Cleaned
-    from rowtide.cdc.cleanup.retention import CleanupOrder
+    from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
@@ -288,7 +288,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         but rows below them remain.
         """
         from rowtide.cdc.cleanup.housekeeping import clean_up
-        from rowtide.cdc.cleanup.retention import CleanupOrder
+        from rowtide.cdc.cleanup.orders import CleanupOrder
 
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.job_functions import JobFunctions
+from rowtide.cdc.snapshots.requests import AnotherSnapshot
+from rowtide.core.options import takes
 
 if TYPE_CHECKING:
     from rowtide.cdc.snapshots.administration import ListedSnapshot
@@ -16,7 +18,8 @@ class SnapshotFunctions(JobFunctions):
     Calls raise `InstanceUnknown`, `NotOwner`, and the errors of `rowtide.cdc.snapshots.errors`.
     """
 
-    def resnapshot(self, name: str, *, where: str | None = None, rows_per_second: int | None = None) -> tuple[str, ...]:
+    @takes(AnotherSnapshot)
+    def resnapshot(self, wanted: AnotherSnapshot) -> tuple[str, ...]:
         """Request another snapshot, which the process that captures copies; return the instances.
 
         With `where`, an SQL condition, only such rows are copied, and replace those of the same keys. Raises
@@ -25,7 +28,9 @@ class SnapshotFunctions(JobFunctions):
         from rowtide.cdc.snapshots import administration
         from rowtide.databases.postgres.alterations import Committing
 
-        return administration.resnapshot(Committing(self._engine), self._name, name, where, rows_per_second)
+        return administration.resnapshot(
+            Committing(self._engine), self._name, wanted.name, wanted.where, wanted.rows_per_second
+        )
 
     def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
         """Return the snapshots that were requested of the present instances, and how far they are."""

@@ -30,7 +30,7 @@ from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
-from rowtide.replication.publishing.requests import NewPublication
+from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, RequestedSubscription
 
@@ -289,16 +289,15 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """
         retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
-    def change_publication(
-        self, publication: str, *, latency_threshold_s: int | None = None, expiration_threshold: int | None = None
-    ) -> Thresholds:
+    @takes(PublicationThresholds)
+    def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
         """Set from where on `health` warns of a publication's subscriptions; return it.
 
         (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes wait for so many seconds, or so many percent of
         the retention are over; 0 is the default. Raises `PublicationThresholdInvalid`.
         """
         return publication_records.change_thresholds(
-            self._engine, self._url, publication, latency_threshold_s, expiration_threshold
+            self._engine, self._url, wanted.publication, wanted.latency_threshold_s, wanted.expiration_threshold
         )
 
     def post_tracer_token(self, publication: str) -> int:

@@ -60,9 +60,16 @@ class TrackingRequest(WordsRead):
 
     table: Annotated[str, Argument(metavar="TABLE", help="a table of the database")]
     key_type: Annotated[
-        TrackingKeyType, Option("--key", help="What identifies rows: the primary key, or the unique column rowguid.")
+        TrackingKeyType,
+        Option(
+            "--key",
+            help="What identifies rows: the primary key, or the unique column rowguid.",
+            sql_server="trackingKeyType",
+        ),
     ] = TrackingKeyType.PRIMARY_KEY
-    options: Annotated[TrackingOptions, Option(help="Tracked operations, separated by commas.")] = TrackingOptions.ALL
+    options: Annotated[
+        TrackingOptions, Option(help="Tracked operations, separated by commas.", sql_server="trackingOptions")
+    ] = TrackingOptions.ALL
     _: KW_ONLY
     storage: Annotated[Storage, Option(help="Stamps in the row, three columns more; or in a table beside it.")] = (
         Storage.ROW

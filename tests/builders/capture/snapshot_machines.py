@@ -26,7 +26,7 @@ from builders.faults.failpoints import (
 )
 from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete, LowWaterMarkUnknown
 from rowtide.cdc.errors.consuming import ConsumersBehind

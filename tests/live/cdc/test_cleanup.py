@@ -18,7 +18,7 @@ from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module, low_water_marks, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.errors.capturing import (
     CleanupImplausible,
     CleanupIncomplete,

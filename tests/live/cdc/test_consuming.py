@@ -13,7 +13,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.commands.hints import run_printed
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.consumers.consuming import Window
 from rowtide.cdc.errors.consuming import (

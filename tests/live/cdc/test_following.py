@@ -17,7 +17,7 @@ from builders.commands.command_lines import rowtide
 from rowtide.agents import loop
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.errors.consuming import ConsumerContended
 from rowtide.cdc.following.positions import ConsumerPosition

@@ -25,7 +25,7 @@ from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc import Widened
 from rowtide.cdc.cleanup import cleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.enabling import instances
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -15,7 +15,7 @@ from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import ROLLING_FAILPOINTS
 from builders.lakes.base_tables import base_rows, read_rows, snapshots_of
 from rowtide.cdc.cleanup import cleanup as cleanup_module, rolling
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
 from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
+from rowtide.cdc.cleanup.orders import CleanupOrder
+from rowtide.cdc.cleanup.retention import Hold, Mark, Reference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown

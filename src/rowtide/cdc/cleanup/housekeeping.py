@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal, Start
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.errors.capturing import CleanupIncomplete

@@ -10,34 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 
-RETENTION = timedelta(minutes=4320)
 SLACK = timedelta(hours=1)
 """A mark may move by the time since the last cleanup, plus this."""
-
-
-@dataclass(frozen=True, slots=True)
-class CleanupOrder:
-    """The scope of a cleanup.
-
-    Without `capture_instance`: all instances, up to `low_water_mark`, or else by `retention`. With it: that instance,
-    up to `low_water_mark`, or else without moving its low endpoint: rows that earlier deletions left are removed.
-    `is_forced`: however far the mark moves.
-    """
-
-    capture_instance: str | None = None
-    low_water_mark: CommitLsn | None = None
-    retention: timedelta = RETENTION
-    is_forced: bool = False
-
-    @property
-    def moves(self) -> bool:
-        """Whether low endpoints may move."""
-        return self.capture_instance is None or self.low_water_mark is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors.jobs import (
@@ -28,7 +28,7 @@ from rowtide.cdc.errors.jobs import (
     ThresholdInvalid,
 )
 from rowtide.core.errors import RowtideError
-from rowtide.core.options import values_of
+from rowtide.core.options import Option, values_of
 
 RETENTION_MINUTES = 4320
 DAILY_AT_TWO = "0 2 * * *"
@@ -53,18 +53,19 @@ class JobType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParameters:
-    """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged.
+    """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged."""
 
-    `pollinginterval` in seconds, `retention` in minutes, `schedule` as in a crontab.
-    """
-
-    maxtrans: int | None = None
-    maxscans: int | None = None
-    continuous: bool | None = None
-    pollinginterval: int | None = None
-    retention: int | None = None
-    threshold: int | None = None
-    schedule: str | None = None
+    maxtrans: Annotated[int | None, Option(help="Transactions per scan.", sql_server="@maxtrans")] = None
+    maxscans: Annotated[int | None, Option(help="Scans per round.", sql_server="@maxscans")] = None
+    continuous: Annotated[
+        bool | None, Option(help="Whether rounds follow until it is stopped.", sql_server="@continuous")
+    ] = None
+    pollinginterval: Annotated[
+        int | None, Option(help="Seconds from a round's end to the next.", sql_server="@pollinginterval")
+    ] = None
+    retention: Annotated[int | None, Option(help="Minutes that change rows are kept.", sql_server="@retention")] = None
+    threshold: Annotated[int | None, Option(help="Accepted, without effect.", sql_server="@threshold")] = None
+    schedule: Annotated[str | None, Option(help="When it runs, as in a crontab.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.cleanup.housekeeping import clean_up
-from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import history as job_history
 from rowtide.cdc.jobs.definitions import Job, read_jobs

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated
 
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_rows
 from rowtide.cli.output.tables import show_fact
-from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import MOST_MINUTES, Argument, Option
+from rowtide.core.options import MOST_MINUTES, Option
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -19,11 +20,7 @@ app = CommandTable()
 @app.command(epilog="Example: rowtide cdc cleanup --retention 10080 --db postgresql://localhost/shop")
 def cleanup(
     db: Db,
-    instance: Annotated[
-        str | None,
-        Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
-    ] = None,
-    low_water_mark: Annotated[str | None, Option(help="The first LSN that stays.")] = None,
+    order: CleanupOrder,
     retention: Annotated[
         int | None,
         Option(
@@ -33,20 +30,15 @@ def cleanup(
         ),
     ] = None,
     form: ListingFormat = Format.TABLE,
-    *,
-    force: Annotated[bool, Option("--force", help="However far the mark moves: the clocks were right.")] = False,
 ) -> None:
     """Remove old change rows, after raising low endpoints (SQL Server: cleanup job, sp_cdc_cleanup_change_table).
 
     A running `cdc run` does it between its cycles; if none runs, this process does. Without a mark, for an INSTANCE, it
     only removes the rows below its low endpoint that an earlier cleanup could not remove.
     """
-    from rowtide.cdc.cleanup.retention import CleanupOrder
-
-    mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
     cdc = connect(db).cdc
     kept = timedelta(minutes=retention) if retention is not None else cdc.read_retention()
-    order = CleanupOrder(instance, mark, kept, force)
+    order = replace(order, retention=kept)
     with notes.status("Cleaning up ...") as progress:
         cleaned = cdc.cleanup(order, on_progress=progress.update, on_note=notes.print)
     rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]

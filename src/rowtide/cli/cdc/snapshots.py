@@ -7,10 +7,11 @@ from typing import Annotated
 import click
 
 from rowtide.cdc.enabling.requests import RowsPerSecond
+from rowtide.cdc.snapshots.requests import AnotherSnapshot
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Option
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -30,19 +31,12 @@ Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or c
 
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
-def resnapshot(
-    db: Db,
-    table: Annotated[str, Argument(metavar="TABLE", help="schema.table, or a capture instance")],
-    where: Annotated[
-        str | None, Option(help="SQL condition: only these rows, which replace those of the same keys.")
-    ] = None,
-    rows_per_second: RowsPerSecond = None,
-) -> None:
+def resnapshot(db: Db, wanted: AnotherSnapshot) -> None:
     """Copy a captured table again: after a gap, after DDL that changed values, or to mend some rows.
 
     `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.
     """
-    names = connect(db).cdc.resnapshot(table, where=where, rows_per_second=rows_per_second)
+    names = connect(db).cdc.resnapshot(wanted)
     notes.print(f"Requested: a snapshot of {', '.join(names)}. `rowtide cdc run` copies it.")
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import SomePublication
-from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Option
 from rowtide.handle import connect
+from rowtide.replication.inspection.compare_options import CommandRange
 from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 app = CommandTable()
@@ -119,26 +116,12 @@ def errors(
     epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
     " --db postgresql://localhost/shop"
 )
-def browse_commands(
-    db: Db,
-    from_lsn: Annotated[
-        str | None, Option("--from", help="The first transaction's LSN; default: the first that is kept.")
-    ] = None,
-    to_lsn: Annotated[
-        str | None, Option("--to", help="The last transaction's LSN; default: the last that was read.")
-    ] = None,
-    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
-    publication: Annotated[str | None, Option(help="Of this publication; default: all.")] = None,
-    form: ListingFormat = Format.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+def browse_commands(db: Db, wanted: CommandRange, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
 
     In formats jsonl and csv they are printed as they are read, in any number.
     """
-    first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
-    listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
+    listed = connect(db).replication.browse_commands(wanted)
 
     from rowtide.replication.inspection.browsing import BrowsedCommand
 

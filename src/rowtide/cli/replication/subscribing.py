@@ -9,6 +9,7 @@ from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
+from rowtide.replication.publishing.requests import PublicationThresholds
 from rowtide.replication.subscription_settings import DeliveryOptions
 from rowtide.replication.sync_types import (
     IfExists,
@@ -187,29 +188,12 @@ def change_distribution(
 @app.command(
     epilog="Example: rowtide replication change-publication shop --latency-threshold 60 --db postgresql://localhost/shop"
 )
-def change_publication(
-    db: Db,
-    publication: PublicationName,
-    latency_threshold: Annotated[
-        int | None,
-        Option(help="Seconds that changes may wait; 300 at first, 0: as at first.", min=0, show_default=False),
-    ] = None,
-    expiration_threshold: Annotated[
-        int | None,
-        Option(
-            help="Percent of the retention that may be over; 75 at first, 0: as at first.",
-            min=0,
-            max=100,
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+def change_publication(db: Db, wanted: PublicationThresholds) -> None:
     """Set from where on `health` and `status` warn of a publication's subscriptions.
 
     (SQL Server: sp_replmonitorchangepublicationthreshold.)
     """
-    change = connect(db).replication.change_publication
-    now = change(publication, latency_threshold_s=latency_threshold, expiration_threshold=expiration_threshold)
+    now = connect(db).replication.change_publication(wanted)
     latency = "after the default time" if now.latency_s is None else f"after {now.latency_s} s"
     share = "the default share" if now.expiration_percent is None else f"{now.expiration_percent} %"
-    notes.print(f"Changes of {publication} that wait are a warning {latency}, and at {share} of the retention.")
+    notes.print(f"Changes of {wanted.publication} that wait are a warning {latency}, and at {share} of the retention.")

@@ -1,4 +1,4 @@
-"""What is compared, and repaired, as commands and methods take it."""
+"""What is compared, repaired and browsed, as commands and methods take it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
 
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
 from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
+OneArticle = Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")]
 Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")]
 DeleteExtra = Annotated[bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")]
 
@@ -20,7 +22,7 @@ class CompareOptions:
 
     publication: PublicationName
     _: KW_ONLY
-    article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None
+    article: OneArticle = None
     subscriber: SomeSubscriber = None
     wait_s: Annotated[
         float,
@@ -43,3 +45,26 @@ class RowRepair(CompareOptions):
 
     delete_extra: DeleteExtra = field(default=False, kw_only=True)
     is_rehearsal: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRange:
+    """Commands of the log store, both ends of a range included (SQL Server: sp_browsereplcmds)."""
+
+    publication: Annotated[str | None, Option(help="Of this publication; default: all.")] = None
+    _: KW_ONLY
+    article: OneArticle = None
+    from_lsn: Annotated[
+        CommitLsn | None,
+        Option(
+            "--from",
+            help="The first transaction's LSN; default: the first that is kept.",
+            sql_server="@xact_seqno_start",
+        ),
+    ] = None
+    to_lsn: Annotated[
+        CommitLsn | None,
+        Option(
+            "--to", help="The last transaction's LSN; default: the last that was read.", sql_server="@xact_seqno_end"
+        ),
+    ] = None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from rowtide.core.formats import Format
-from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
@@ -20,7 +19,7 @@ from rowtide.replication.distributor import definitions, history, publication_re
 from rowtide.replication.distributor.history import HistoricError, HistoricState
 from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.inspection import listings
-from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
+from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowValidation
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.publisher import ReplicationHandle
 from rowtide.replication.status import SubscriptionStatus, read_status
@@ -90,14 +89,8 @@ class ReplicationInspection(ReplicationHandle):
             _require_publication(connection, publication)
             return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
 
-    def browse_commands(
-        self,
-        publication: str | None = None,
-        *,
-        article: str | None = None,
-        from_lsn: CommitLsn | None = None,
-        to_lsn: CommitLsn | None = None,
-    ) -> Iterator[BrowsedCommand]:
+    @takes(CommandRange)
+    def browse_commands(self, wanted: CommandRange) -> Iterator[BrowsedCommand]:
         """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds).
 
         Both ends of the range are included; one segment at a time is in memory. Raises `ColumnNotLogged` where delivery
@@ -105,7 +98,9 @@ class ReplicationInspection(ReplicationHandle):
         """
         from rowtide.replication.inspection import browsing
 
-        return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
+        return browsing.browse_commands(
+            self._engine, self._url, wanted.publication, wanted.article, wanted.from_lsn, wanted.to_lsn
+        )
 
     def list_tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
         """Return the latency of tokens to the log store and to each subscriber, in seconds, newest token first.

@@ -38,3 +38,32 @@ class NewPublication:
     for_group: ForGroup = False
     on_wait: Callable[[str], None] = lambda _whom: None
     """Called with what the first publication waits for: open transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationThresholds:
+    """From where on a publication's subscriptions are a warning; None leaves a threshold as it is, 0 is the default.
+
+    (SQL Server: sp_replmonitorchangepublicationthreshold.)
+    """
+
+    publication: PublicationName
+    _: KW_ONLY
+    latency_threshold_s: Annotated[
+        int | None,
+        Option(
+            "--latency-threshold",
+            help="Seconds that changes may wait; 300 at first, 0: as at first.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None
+    expiration_threshold: Annotated[
+        int | None,
+        Option(
+            help="Percent of the retention that may be over; 75 at first, 0: as at first.",
+            min=0,
+            max=100,
+            show_default=False,
+        ),
+    ] = None

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.capture.capture_instances import instance
+from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.cleanup.retention import (
     SLACK,
-    CleanupOrder,
     Mark,
     Reference,
     below,
