@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from importlib import import_module
 from inspect import cleandoc
@@ -109,10 +110,16 @@ class FeatureGroup(Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; the loss of the JVM becomes an error of rowtide's, whatever call it interrupts."""
-        from rowtide.lake.session import spark_loss_named
-
-        with spark_loss_named():
+        try:
             return super().invoke(ctx)
+        except Exception:
+            # What few commands start is not imported for the others.
+            if "pyspark" not in sys.modules:
+                raise
+            from rowtide.lake.session import spark_loss_named
+
+            with spark_loss_named():
+                raise
 
 
 def _first_paragraph(text: str) -> str:

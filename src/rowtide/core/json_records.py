@@ -51,21 +51,17 @@ class Tagged:
     kinds: Mapping[str, type]
 
     def codec(self, *, is_exact: bool) -> _Codec:
-        codecs = {name: _codec(kind, is_exact) for name, kind in self.kinds.items()}
         names = {kind: name for name, kind in self.kinds.items()}
-        is_field = all(self.key in (field.name for field in fields(kind)) for kind in self.kinds.values())
 
         def encode(value: Any) -> Any:
-            name = names[type(value)]
-            return {self.key: name, **codecs[name].encode(value)}
+            kind: Any = type(value)
+            return {self.key: names[kind], **_codec(kind, is_exact).encode(value)}
 
         def decode(found: Any) -> Any:
             name = found.get(self.key) if type(found) is dict else None
-            if type(name) is not str or name not in codecs:
-                raise JsonInvalid(f"one of {', '.join(codecs)}", (self.key,))
-            if is_exact and not is_field:
-                found = {key: value for key, value in found.items() if key != self.key}
-            return codecs[name].decode(found)
+            if type(name) is not str or name not in self.kinds:
+                raise JsonInvalid(f"one of {', '.join(self.kinds)}", (self.key,))
+            return _codec_below(self.key, self.kinds[name], is_exact).decode(found)
 
         return _Codec(encode, decode)
 
@@ -180,7 +176,7 @@ def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the 
         tagged = next((known for known in kind.__metadata__ if isinstance(known, Tagged)), None)
         return tagged.codec(is_exact=is_exact) if tagged is not None else _codec(arguments[0], is_exact)
     if origin in (Union, types.UnionType):
-        return _codec_of_union(arguments, is_exact=is_exact)
+        return _codec_of_union(kind, is_exact=is_exact)
     if origin is Literal:
         return _codec_of_choices({value: value for value in arguments}, _as_is)
     if origin is tuple:
@@ -194,11 +190,27 @@ def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the 
     raise TypeError(f"{kind} has no JSON here")
 
 
-def _codec_of_union(kinds: tuple[Any, ...], *, is_exact: bool) -> _Codec:
+@cache
+def _codec_below(key: str, kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the cache
+    """Return how one dataclass of a union is read, whose `key` says which one it is and may be one of its fields."""
+    codec = _codec(kind, is_exact)
+    if not is_exact or key in (field.name for field in fields(kind)):
+        return codec
+    return _Codec(
+        codec.encode, lambda found: codec.decode({name: value for name, value in found.items() if name != key})
+    )
+
+
+def kinds_of(union: Any) -> Mapping[str, type]:
+    """Return the dataclasses of a union by their literal fields `kind`."""
+    return {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in get_args(union)}
+
+
+def _codec_of_union(union: Any, *, is_exact: bool) -> _Codec:
     """Return that of a type that may be None, or of dataclasses that a literal field `kind` tells apart."""
+    kinds = get_args(union)
     if type(None) not in kinds:
-        named = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
-        return Tagged("kind", named).codec(is_exact=is_exact)
+        return Tagged("kind", kinds_of(union)).codec(is_exact=is_exact)
     (present,) = (kind for kind in kinds if kind is not type(None))
     encode, decode = _codec(present, is_exact).encode, _codec(present, is_exact).decode
     return _Codec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ BY_PARENT = JoinFilter("parent", "child.parent_id = parent.id")
 
 
 def filtered(*joins: JoinFilter) -> Article:
-    return Article(**{name: getattr(CHILD, name) for name in CHILD.__slots__} | {"join_filters": joins})
+    return replace(CHILD, join_filters=joins)
 
 
 def test_join_filters_are_stored_whole() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -235,8 +235,7 @@ def _record_source(
         log_store=place.log_store_place,
         lake=place.lake,
     )
-    values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
-    connection.execute(insert(catalogue.source_table).values(**values))
+    connection.execute(insert(catalogue.source_table).values(**asdict(source)))
     connection.execute(slot.record_version_step())
     for step in control.publish_steps(name, Making(server.version)):
         connection.execute(step)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf, Tagged
@@ -292,7 +292,6 @@ Entry = (
 )
 
 _ENTRY, _NEWER_ENTRY = JsonOf[Entry](Entry, is_exact=True), JsonOf[Entry](Entry)
-KINDS = frozenset(kind.__dataclass_fields__["kind"].default for kind in get_args(Entry))
 
 
 def encode_entry(entry: Entry) -> bytes:

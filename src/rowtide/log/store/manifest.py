@@ -18,10 +18,9 @@ from typing import Any
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import Format, StoredFormat
-from rowtide.core.json_records import JsonInvalid, JsonOf, load_json
+from rowtide.core.json_records import JsonInvalid, JsonOf, kinds_of, load_json
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
 from rowtide.log.store.entries import (
-    KINDS,
     Entry,
     EntryExchange,
     EntryWritten,
@@ -330,7 +329,7 @@ class Manifest:
         kind = found.get("kind")
         if type(kind) is not str:
             raise ManifestCorrupt(_entry_path(number), "it has no kind")
-        if kind not in KINDS:
+        if kind not in kinds_of(Entry):
             raise LogStoreNewer(self._place, kind)
 
     def _write(self, number: int, entry: Entry) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -352,16 +352,16 @@ def read_snapshot(folder: Path) -> PartitionSnapshot:
         partition=None if partition is None else Partition(**partition),
         articles=tuple(Article.decode(each) for each in found.pop("articles")),
         files=tuple(SnapshotFile(**{**each, "kind": FileKind(each["kind"])}) for each in files),
-        **{name: value for name, value in found.items() if name in PartitionSnapshot.__slots__},
+        **{each.name: found[each.name] for each in fields(PartitionSnapshot) if each.name in found},
     )
 
 
 def _encoded(snapshot: PartitionSnapshot) -> dict[str, Any]:
-    fields = {name: getattr(snapshot, name) for name in snapshot.__slots__ if name != "folder"}
+    values = {each.name: getattr(snapshot, each.name) for each in fields(snapshot) if each.name != "folder"}
     partition = None if snapshot.partition is None else asdict(snapshot.partition)
     articles = [article.encode() for article in snapshot.articles]
     files = [asdict(file) for file in snapshot.files]
-    return {"format": asdict(FORMAT.recorded), **fields, "partition": partition, "articles": articles, "files": files}
+    return {"format": asdict(FORMAT.recorded), **values, "partition": partition, "articles": articles, "files": files}
 
 
 @dataclass(slots=True)

@@ -1,0 +1,106 @@
+"""Values: frozen, slotted dataclasses whose methods are made when the first of them is used.
+
+`@dataclass` compiles six methods where a class is declared, which takes half a millisecond. A command imports hundreds
+of classes of values and uses some tens: compiling their methods was a fifth of its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import FrozenInstanceError, dataclass, field, fields
+from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
+
+Kind = TypeVar("Kind", bound=type)
+
+
+@overload
+def frozen(kind: Kind, /) -> Kind: ...
+@overload
+def frozen(*, slots: bool = True, kw_only: bool = False, order: bool = False) -> Callable[[Kind], Kind]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(kind: Any = None, /, *, slots: bool = True, **parameters: bool) -> Any:
+    """Make a frozen dataclass of a class; its objects have no `__dict__`, unless `slots` is false.
+
+    `fields`, `replace`, `asdict`, `match` and `inspect` take it as any dataclass.
+    """
+    if kind is None:
+        return lambda kind: _declare(kind, parameters, slots=slots)
+    return _declare(kind, parameters, slots=slots)
+
+
+def _declare(kind: Any, parameters: Mapping[str, bool], *, slots: bool) -> Any:
+    """Return the class again, as its slots are made with it, with methods that stand in for those of a dataclass."""
+    body = {name: member for name, member in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    made = (*_MEMBERS, *_COMPARISONS) if parameters.get("order") else _MEMBERS
+    # A class that has `__eq__` alone has None as its `__hash__`.
+    deferred = {name: _Deferred(name, body, parameters) for name in made if body.get(name) is None}
+    namespace = {**body, **_FROZEN, **deferred}
+    if slots:
+        names = [name for name, annotation in body.get("__annotations__", {}).items() if _is_field(annotation)]
+        # In a class that has slots, defaults would be in their places.
+        namespace = {name: member for name, member in namespace.items() if name not in names}
+        namespace["__slots__"] = tuple(names)
+    declared = type(kind)(kind.__name__, kind.__bases__, namespace)
+    declared.__qualname__ = kind.__qualname__
+    return declared
+
+
+def _is_field(annotation: str) -> bool:
+    return annotation.partition("[")[0].rpartition(".")[2] not in ("ClassVar", "KW_ONLY")
+
+
+class _Deferred:
+    """Stands in for a member that `dataclass` makes, until one of the class's is used: then all are made."""
+
+    def __init__(self, name: str, body: Mapping[str, Any], parameters: Mapping[str, bool]) -> None:
+        self._name, self._body, self._parameters = name, body, parameters
+
+    def __set_name__(self, owner: Any, _name: str) -> None:
+        self._owner = owner
+
+    def __get__(self, instance: object, kind: type) -> Any:
+        self._make()
+        member = vars(self._owner)[self._name]
+        return member.__get__(instance, kind) if hasattr(member, "__get__") else member
+
+    def _make(self) -> None:
+        """Have a dataclass made of what the class was declared with, and take its members.
+
+        Threads that do so at the same time take equal ones. A lock could be held by another thread during a fork.
+        """
+        owner = self._owner
+        made = type(owner)(owner.__name__, owner.__bases__, dict(self._body))
+        made = dataclass(frozen=True, **self._parameters)(made)
+        for name, stand_in in [*vars(owner).items()]:
+            if isinstance(stand_in, _Deferred):
+                setattr(owner, name, vars(made)[name])
+
+
+def _refuse_to_set(value: object, name: str, _given: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot assign to field {name!r} of {type(value).__name__}")
+
+
+def _refuse_to_delete(value: object, name: str) -> NoReturn:
+    raise FrozenInstanceError(f"cannot delete field {name!r} of {type(value).__name__}")
+
+
+def _get_state(value: Any) -> list[Any]:
+    return [getattr(value, each.name) for each in fields(value)]
+
+
+def _set_state(value: Any, state: list[Any]) -> None:
+    for each, held in zip(fields(value), state, strict=True):
+        object.__setattr__(value, each.name, held)
+
+
+_MEMBERS = (
+    *("__init__", "__repr__", "__eq__", "__hash__"),
+    *("__match_args__", "__dataclass_fields__", "__dataclass_params__"),
+)
+_COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__")
+_FROZEN = {
+    "__setattr__": _refuse_to_set,
+    "__delattr__": _refuse_to_delete,
+    "__getstate__": _get_state,
+    "__setstate__": _set_state,
+}
