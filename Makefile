@@ -28,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint diagnosis-reference error-reference type-reference object-reference python-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants diagnosis-reference error-reference type-reference object-reference python-reference
 
 .DEFAULT_GOAL := help
 
@@ -41,7 +41,7 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 	@$(BIN)/rowtide demo $(ARGS)
 
 check: install lint ## Lint, check types, and run the tests that need no server
-	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/check tests/integration/health)
+	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
 test: java go ## Run the tests that a change is judged by
 	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(REWRITTEN)
@@ -61,6 +61,9 @@ lint: install ## Run ruff, mypy and the import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict src tests scripts $(wildcard benchmarks)
 	$(BIN)/lint-imports --no-logo
+
+mutants: install ## Put faults into a package and list those that its tests do not notice (ARGS="log-store --sample 100")
+	PYTHONPATH=tests nice $(BIN)/python -m mutants $(ARGS)
 
 java: ## Check that Java 17 or newer is installed
 	@scripts/require-java

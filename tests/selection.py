@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 from zlib import crc32
@@ -75,7 +75,7 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
 
     def __init__(self, config: pytest.Config, log: object) -> None:
         super().__init__(config, log)
-        self._on_spark = frozenset(find_tests_on_spark())
+        self._on_spark = frozenset(find_tests_given({ON_SPARK}))
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
@@ -91,9 +91,9 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
         return inf if scope == ON_SPARK else SECONDS_A_TEST.get(folder, 0.02) * len(self.workqueue[scope])
 
 
-def find_tests_on_spark() -> Iterator[tuple[str, str]]:
-    """Yield module and name of the tests that get Spark by their fixtures."""
-    giving = {"spark"}
+def find_tests_given(fixtures: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield module and name of the tests that get one of these fixtures, directly or by others."""
+    giving = set(fixtures)
     _add_giving(giving, {name: found for path in (TESTS / "fixtures").glob("*.py") for name, found in _arguments(path)})
     for path in TESTS.rglob("test_*.py"):
         arguments = dict(_arguments(path))

@@ -80,6 +80,6 @@ def test_any_other_history_is_described_in_words(case: str) -> None:
     assert server.differs(state()) == difference
 
 
-@pytest.mark.parametrize("server", [Server(), Server(flushed=POSITION - 1)])
-def test_only_the_log_position_counts_not_the_epoch(server: Server) -> None:
-    assert (server.differs(state(epoch=5)) is None) == (server.differs(state()) is None)
+@pytest.mark.parametrize("asked", [Server(), Server(flushed=POSITION - 1)])
+def test_only_the_log_position_counts_not_the_epoch(asked: Server) -> None:
+    assert (asked.differs(state(epoch=5)) is None) == (asked.differs(state()) is None)

@@ -44,14 +44,14 @@ SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from live.test_upgrading import be_of_format_2
+from live.upgrading.test_upgrading import be_of_format_2
 from rowtide.cli.main import run_command
 
 be_of_format_2()
 sys.exit(run_command(("upgrade", "--db", sys.argv[2])))
 """
 ITEM = "create table item (id int primary key, name text)"
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 SCHEMAS = {
     SCHEMA: PUBLISHER,
     "distribution": distribution.FORMAT,

@@ -16,7 +16,7 @@ from builders.servers.copied_databases import METADATA
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 SHOP = (
     "create table customers (id int generated always as identity primary key, name text unique)",
     (

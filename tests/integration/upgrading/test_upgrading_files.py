@@ -25,13 +25,13 @@ SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from integration.test_upgrading_files import be_of_format
+from integration.upgrading.test_upgrading_files import be_of_format
 from rowtide.cli.main import run_command
 
 be_of_format(2)
 sys.exit(run_command(sys.argv[2:]))
 """
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 
 
 def be_of_format(number: int) -> None:

@@ -1,0 +1,47 @@
+"""The packages whose tests are tried by mutants, and the tests that each mutant is tried by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WITHOUT_SERVERS = "not live and not spark and not soak and not exhaustive"
+WITHOUT_SPARK = "not spark and not soak and not exhaustive"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPackage:
+    """Folders of `src/rowtide`, and paths below `tests`: first the quick ones, then all that a survivor is tried by."""
+
+    sources: tuple[str, ...]
+    quick: tuple[str, ...]
+    every: tuple[str, ...]
+    marks: str = WITHOUT_SERVERS
+
+
+PACKAGES = {
+    "log-store": TriedPackage(
+        ("log/store",),
+        ("unit/log/store", "integration/log", "properties/log/test_manifest.py"),
+        ("unit/log", "integration/log", "properties/log", "live/log"),
+    ),
+    "merge-session": TriedPackage(
+        ("merge/session",),
+        ("unit/merge", "conformance/merge"),
+        ("unit/merge", "conformance/merge", "properties/merge", "live/merge", "scenarios/merge"),
+    ),
+    "delivery": TriedPackage(
+        ("replication/distribution", "replication/targets"),
+        (
+            "unit/replication",
+            "live/replication/test_delivery.py",
+            "live/replication/test_conflicts.py",
+            "live/replication/test_streams.py",
+            "live/replication/test_sqlite_delivery.py",
+            "live/replication/test_schema_changes.py",
+            "live/replication/test_snapshots.py",
+            "live/replication/test_validation.py",
+        ),
+        ("unit/replication", "properties/replication", "live/replication", "scenarios/replication"),
+        WITHOUT_SPARK,
+    ),
+}
