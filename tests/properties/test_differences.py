@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.bridging.bridges import logged_shape
-from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
+from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.rows.exact_values import EXACT
 from rowtide.core.lsn import CommitLsn
@@ -58,7 +58,7 @@ def test_difference_of_two_tables_is_what_their_rows_differ_in(
     before: Rows, after: Rows, partial: frozenset[int]
 ) -> None:
     with open_engine() as engine:
-        comparison = Comparison(engine, COMPARED)
+        comparison = GapComparison(engine, COMPARED)
         comparison.load(as_batches(before, partial), as_batches(after))
         found = {
             operation: [row for part in comparison.read(operation, HEAD, 1) for row in part.to_pylist()]

@@ -40,7 +40,7 @@ from rowtide.log.postgres.provenance import find_difference, verify_history, ver
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -200,7 +200,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, Making(found.server.version)))
+    run(*control.renew_steps(name, PublicationCreation(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     run(slot.record_version_step())

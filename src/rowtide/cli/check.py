@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import COLUMNS, describe, fields_of
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.cli.output.rows import OutputFormat, as_json, print_rows
 from rowtide.core.options import Argument, Option
 from rowtide.diagnosis.purpose import Purpose
 from rowtide.handle import connect
@@ -27,7 +27,7 @@ def check(
         Purpose | None,
         Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
 
@@ -37,7 +37,7 @@ def check(
     from rowtide.diagnosis import require_nothing_stops
 
     results = connect(db).check(tables or (), lake=lake, purpose=purpose)
-    if form is Format.TABLE:
+    if form is OutputFormat.TABLE:
         for result in results:
             print(describe(result))
     else:

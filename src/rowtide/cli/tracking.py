@@ -16,9 +16,9 @@ from uuid import UUID
 
 import click
 
-from rowtide.cli.groups import CommandTable, Group
+from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows
 from rowtide.cli.output.statements import printed, tell
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
@@ -38,7 +38,7 @@ Days = Annotated[int | None, Option(help="What is older goes.", min=0, max=MOST_
 Csn = Annotated[int | None, Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
 
 
-class ChangesFormat(StrEnum):
+class TrackedChangesFormat(StrEnum):
     """Output formats of changes."""
 
     TABLE = "table"
@@ -73,7 +73,7 @@ def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
 def options(
     db: AnyDb,
     table: Annotated[str | None, Argument(metavar="TABLE", help="default: all tracked tables")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
     with open_tracking(db) as tracking:
@@ -99,7 +99,9 @@ def changes(
         UUID | None, Option(help="Leave out what was changed last with this tracking context.")
     ] = None,
     whole: Annotated[str, Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
-    form: Annotated[ChangesFormat, Option("--format", help="jsonl: one object a line.")] = ChangesFormat.TABLE,
+    form: Annotated[
+        TrackedChangesFormat, Option("--format", help="jsonl: one object a line.")
+    ] = TrackedChangesFormat.TABLE,
 ) -> None:
     """Print the net changes of tables since an anchor, in one snapshot; the last line is the next anchor."""
     anchor = None if since is None else Anchor.parse(since)
@@ -108,16 +110,16 @@ def changes(
         tracking.changes(_names(tables), anchor, exclude_context=exclude_context, whole=_names(whole)) as found,
     ):
         match form:
-            case ChangesFormat.JSONL:
+            case TrackedChangesFormat.JSONL:
                 for change in found:
                     print(json.dumps(_as_object(change), ensure_ascii=False))
                 print(json.dumps({"anchor": str(found.anchor)}))
-            case ChangesFormat.TABLE:
+            case TrackedChangesFormat.TABLE:
                 _print_tables(found)
                 print(f"anchor {found.anchor}")
 
 
-app["purge"] = Group("purge", "Remove what is older than some days, or than a CSN.", purge)
+app["purge"] = CliGroup("purge", "Remove what is older than some days, or than a CSN.", purge)
 
 
 @purge.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
@@ -195,4 +197,4 @@ def _as_json(value: object) -> object:
 def _print_tables(found: Iterable[Change]) -> None:
     for (table, columns), listed in groupby(found, lambda change: (change.table, change.columns)):
         print(table)
-        print_rows(["operation", *columns], ([change.operation, *change.row] for change in listed), Format.TABLE)
+        print_rows(["operation", *columns], ([change.operation, *change.row] for change in listed), OutputFormat.TABLE)

@@ -36,7 +36,7 @@ order by place
     return _by_owner(table, query, [(name, "text") for name in names])
 
 
-class Comparison(Enum):
+class KeyComparison(Enum):
     """A comparison of keys; the value is the server's operator."""
 
     GREATER = ">"
@@ -50,15 +50,19 @@ class Comparison(Enum):
         return self.value if column.operators is None else getattr(column.operators, self.name.lower())
 
     @property
-    def strict(self) -> Comparison:
+    def strict(self) -> KeyComparison:
         """The same comparison without equality."""
-        return Comparison.GREATER if self in (Comparison.GREATER, Comparison.GREATER_OR_EQUAL) else Comparison.LESS
+        return (
+            KeyComparison.GREATER
+            if self in (KeyComparison.GREATER, KeyComparison.GREATER_OR_EQUAL)
+            else KeyComparison.LESS
+        )
 
     @property
-    def loose(self) -> Comparison:
+    def loose(self) -> KeyComparison:
         """The same comparison with equality."""
-        is_up = self.strict is Comparison.GREATER
-        return Comparison.GREATER_OR_EQUAL if is_up else Comparison.LESS_OR_EQUAL
+        is_up = self.strict is KeyComparison.GREATER
+        return KeyComparison.GREATER_OR_EQUAL if is_up else KeyComparison.LESS_OR_EQUAL
 
 
 class CopyForm(Enum):
@@ -153,12 +157,12 @@ def _condition(table: CopiedTable) -> Iterator[str]:
 
 
 def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
-    for compared, bound in ((Comparison.GREATER, chunk.low), (Comparison.LESS_OR_EQUAL, chunk.high)):
+    for compared, bound in ((KeyComparison.GREATER, chunk.low), (KeyComparison.LESS_OR_EQUAL, chunk.high)):
         if bound is not None:
             yield _compared(table, compared, bound)
 
 
-def _compared(table: CopiedTable, comparison: Comparison, key: Key) -> str:
+def _compared(table: CopiedTable, comparison: KeyComparison, key: Key) -> str:
     """Return the condition that a row's key is above, or up to, another, in the order of the key's index.
 
     One operator compares keys as a whole where it is that of all columns; the index is used by either form.
@@ -181,7 +185,7 @@ def _compared(table: CopiedTable, comparison: Comparison, key: Key) -> str:
 
 def _has_key(table: CopiedTable, key: Key) -> str:
     pairs = zip(table.key_columns, _values(table, key), strict=True)
-    return f"({' and '.join(f'{quote(c.name)} {Comparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
+    return f"({' and '.join(f'{quote(c.name)} {KeyComparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
 
 
 def _order(table: CopiedTable, expressions: Sequence[str]) -> str:

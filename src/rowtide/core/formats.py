@@ -40,7 +40,7 @@ class StoredFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class StoreFormat:
     """The format in which this build writes one kind of store, which is named as in `docs/reference/formats.md`."""
 
     store: str
@@ -123,7 +123,7 @@ class PresentStore:
     `stored` is None if it was written before formats had numbers, or could not be read: then `unread` says why.
     """
 
-    format: Format
+    format: StoreFormat
     place: str
     stored: StoredFormat | None
     subject: Any

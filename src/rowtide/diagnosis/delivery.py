@@ -8,7 +8,7 @@ from dataclasses import replace
 from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import AS_OWNER, CheckResult, Command, Sql, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import AS_OWNER, CheckResult, ShellCommand, Sql, failing, healthy, shell, times, warning
 from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped
@@ -73,16 +73,16 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus, waits_s
     return healthy(Code.SUBSCRIPTION_HEALTHY, subject, f"{runs}; {waiting}")
 
 
-def _go_on(subscription: SubscriptionDelivery, run: Command) -> Command:
+def _go_on(subscription: SubscriptionDelivery, run: ShellCommand) -> ShellCommand:
     return _of_one("resume", subscription) if subscription.is_paused else run
 
 
-def _of_one(command: str, subscription: SubscriptionDelivery) -> Command:
+def _of_one(command: str, subscription: SubscriptionDelivery) -> ShellCommand:
     name, subscriber = subscription.publication, subscription.subscriber
     return shell("rowtide", "replication", command, name, "--subscriber", subscriber)
 
 
-def check_articles(articles: ArticlesStatus, run: Command, *, is_read: bool) -> Iterator[CheckResult]:
+def check_articles(articles: ArticlesStatus, run: ShellCommand, *, is_read: bool) -> Iterator[CheckResult]:
     """Check published tables of which nothing is delivered, or not all; `run` reads the log, which `is_read` now."""
     subject, again = "articles", "Reinitialize the subscription: its rows are copied."
     if articles.unread and not is_read:

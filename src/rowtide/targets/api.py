@@ -20,7 +20,7 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshots.administration import choose_instances
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
@@ -88,14 +88,14 @@ class Targets:
     def list_targets(self) -> tuple[ListedTarget, ...]:
         """Return the tables of all targets, with their LSNs and lags; without Spark."""
         with translated(), self._engine.connect() as connection:
-            return list_tables(connection, read_source(connection, self._name, Format.require_readable).lake)
+            return list_tables(connection, read_source(connection, self._name, StoreFormat.require_readable).lake)
 
     def make_spark(self, spark: SparkSession | None = None) -> SparkSession:
         """Return a session that writes the formats of all targets: of the given one's application, or a new one."""
         if spark is not None:
             return spark
         with translated(), self._engine.connect() as connection:
-            lake = read_source(connection, self._name, Format.require_readable).lake
+            lake = read_source(connection, self._name, StoreFormat.require_readable).lake
             found = definitions.list_targets(connection)
         places = [target.options.path for target in found if target.options.path is not None]
         has_iceberg = any(target.options.format is TargetFormat.ICEBERG for target in found)
@@ -104,7 +104,7 @@ class Targets:
     def list_definitions(self, name: str | None = None) -> tuple[Target, ...]:
         """Return one target as it is defined, or all. Raises `TargetUnknown`."""
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name, Format.require_readable)
+            read_source(connection, self._name, StoreFormat.require_readable)
             if name is not None:
                 return (definitions.find_target(connection, name),)
             return definitions.list_targets(connection)

@@ -12,7 +12,7 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import read_table
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import TargetValueUnknown
 from rowtide.targets.keeping import (
     Copy,
@@ -59,7 +59,7 @@ class HistoryRows:
         self,
         target: str,
         table: TargetTable,
-        shape: TableShape,
+        shape: TargetColumns,
         truncation: Truncation,
         lake: str,
         find_time: FindTime,

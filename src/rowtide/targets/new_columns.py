@@ -30,7 +30,7 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LockMode
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.postgres.membership import TableChange, run_membership_changes
+from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
 from rowtide.targets.columns import own_names
 from rowtide.targets.definitions import Target, find_target
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
@@ -138,7 +138,7 @@ def _change(
     engine: Engine, source_id: int, name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> RowtideError | None:
     """Change the members of a table; return what is in the way: applying does not depend on it."""
-    change = TableChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
+    change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
         return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]
     except RowtideError as error:

@@ -13,7 +13,7 @@ from rowtide.core.options import takes
 from rowtide.core.words import member_of
 from rowtide.databases.format_views import removing
 from rowtide.databases.kinds import find_kind_of_driver
-from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import (
     PurgeType,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from rowtide.tracking.postgres.tracking import Tracking as PostgresTracking
-    from rowtide.tracking.sqlite.tracking import Tracking as SqliteTracking
+    from rowtide.tracking.postgres.tracking import PostgresTracking as PostgresTracking
+    from rowtide.tracking.sqlite.tracking import SqliteTracking as SqliteTracking
 
     Connection = sqlite3.Connection | psycopg.Connection
     TrackedDatabase = SqliteTracking | PostgresTracking
@@ -121,7 +121,7 @@ class ChangeTracking(TrackingEnabling):
         Raises `NotTracked`, `InvalidAnchor`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
         """
         asked, anchor = _all_named(tables), None if since is None else Anchor.of(since)
-        return self._database.changes(Request(asked, anchor, exclude_context, _all_named(whole), as_texts))
+        return self._database.changes(EnumerationRequest(asked, anchor, exclude_context, _all_named(whole), as_texts))
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor | str) -> bool:
         """Return whether a row was inserted, updated or deleted after an anchor: writing it would then be a conflict.

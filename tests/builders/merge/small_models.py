@@ -33,13 +33,13 @@ from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import (
-    Change,
     Combine,
     Comparison,
     Conflict,
     Lineage,
+    NodeChange,
     Nothing,
     Take,
     compare,
@@ -144,7 +144,7 @@ class Model:
         return composer.live(ROWGUID, replica.row, noted, replica.tombstone)
 
     def receive_at_hub(
-        self, world: World, sent: RowChange, known: Known | None, sender: int, said: Comparison
+        self, world: World, sent: RowChange, known: KnownVersion | None, sender: int, said: Comparison
     ) -> World:
         theirs, hub = world.at(sender).history, world.at(HUB)
         if isinstance(said, Nothing):
@@ -177,7 +177,7 @@ class Model:
             write = decide(sent, known, sent.row)
         return place(world, HUB, write, decided(won, theirs, hub.history, -world.decisions))
 
-    def reject(self, world: World, sent: RowChange, known: Known | None, theirs: History) -> World:
+    def reject(self, world: World, sent: RowChange, known: KnownVersion | None, theirs: History) -> World:
         """Return the world after the hub has put its own version in the place of a subscriber's."""
         hub = world.at(HUB)
         if known is None and sent.row is None:
@@ -200,7 +200,7 @@ class Model:
     def _composer(self, node: int, replica: Replica) -> Composer:
         return Composer(self.article, node, replica.purged)
 
-    def _compare(self, sent: RowChange, known: Known | None, sender: Replica, receiver: Replica) -> Comparison:
+    def _compare(self, sent: RowChange, known: KnownVersion | None, sender: Replica, receiver: Replica) -> Comparison:
         """Return what the product says, which is what the reference says."""
         if known is None:
             # Its tombstone was purged: a node that has the row has put it back, and knew of all that was before.
@@ -226,7 +226,7 @@ def reinitialize(article: Article, world: World, subscriber: int) -> World | Non
     # Tombstones are not sent: a reinitialised subscriber cannot know that a row existed, and does not put it back.
     if hub.row is None or not replica.history.seen <= hub.history.seen:
         return None
-    included = include(hub.purged, Change(HUB, hub.closed))
+    included = include(hub.purged, NodeChange(HUB, hub.closed))
     world = world.with_replica(HUB, hub).with_link(subscriber, Link(down=hub.closed))
     world = world.with_replica(subscriber, Replica(hub.history, hub.row, included, replica.closed))
     if hub.contents is None:
@@ -272,7 +272,7 @@ def purge(world: World, node: int) -> World:
     if not going:
         return world
     included = [Lineage.decode(each) for each in (replica.purged, *(each.lineage or b"" for each in going))]
-    changes = chain([Change(node, bound)], *(lineage.changes for lineage in included))
+    changes = chain([NodeChange(node, bound)], *(lineage.changes for lineage in included))
     left = replica._replace(
         purged=Lineage.of(changes).encode(),
         contents=None if replica.contents in going else replica.contents,

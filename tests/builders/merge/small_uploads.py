@@ -13,7 +13,7 @@ from builders.merge.small_oracles import is_kept, is_quiet, unknown_to
 from builders.merge.small_worlds import HUB, PLACES, SUBSCRIBERS, History, Told, World
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.session.hub.directions import uploaded
-from rowtide.merge.versions.changes import Known, RowChange
+from rowtide.merge.versions.changes import KnownVersion, RowChange
 from rowtide.merge.versions.comparison import Comparison, Conflict, Nothing
 
 
@@ -25,7 +25,7 @@ class Uploading(Model):
         return None if sender == HUB or world.at(sender).row is None else super().find_sent(world, sender, receiver)
 
     def receive_at_hub(
-        self, world: World, sent: RowChange, known: Known | None, sender: int, said: Comparison
+        self, world: World, sent: RowChange, known: KnownVersion | None, sender: int, said: Comparison
     ) -> World:
         """Return the world after the hub has stored the subscriber's version, and recorded what that overrides."""
         if isinstance(said, Nothing):

@@ -8,16 +8,16 @@ import pytest
 
 from rowtide.core.formats import (
     MIGRATIONS,
-    Format,
     FormatNewer,
     FormatOutdated,
     FormatUnnumbered,
     MigrationMissing,
     PresentStore,
     StoredFormat,
+    StoreFormat,
 )
 
-KNOWN = Format("test store", number=3, least_reader=2, least_writer=3)
+KNOWN = StoreFormat("test store", number=3, least_reader=2, least_writer=3)
 
 
 @pytest.mark.parametrize(

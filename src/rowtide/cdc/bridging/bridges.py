@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
-from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
+from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
 from rowtide.cdc.capture.capture import Capture
@@ -26,7 +26,7 @@ from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
-from rowtide.cdc.lake_readers.grouping import Engine as QueryEngine, open_engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, RecordedInstance, list_table_paths, read_instances, read_publication
 from rowtide.cdc.system_tables import SystemTables
@@ -318,7 +318,7 @@ class _Comparing:
         self.tables.release()
         return Difference(head.lsn, (*self.sides.bases, *self.sides.articles), tuple(segments))
 
-    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> Comparison:
+    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> GapComparison:
         widest = _widest(source_id, [base.instance for base in self.sides.bases.values()])
         assert widest is not None
         with translated(), self.engine.connect() as connection:
@@ -328,7 +328,7 @@ class _Comparing:
         if (reason := _find_altered(table, widest)) is not None:
             raise DifferenceImpossible(_list({widest.capture_instance: reason}))
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))
-        comparison = Comparison(engine, ComparedTable(widest, version))
+        comparison = GapComparison(engine, ComparedTable(widest, version))
         comparison.load(self.sides.bases[widest.member_id].batches(), self.tables.read(widest))
         return comparison
 

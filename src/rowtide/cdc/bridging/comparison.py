@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.grouping import Engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase
 from rowtide.cdc.rows.exact_values import texts_by_ordinal
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
@@ -55,10 +55,10 @@ def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
     return texts
 
 
-class Comparison:
+class GapComparison:
     """What differs in one table, in an engine's tables."""
 
-    def __init__(self, engine: Engine, table: ComparedTable) -> None:
+    def __init__(self, engine: GroupingDatabase, table: ComparedTable) -> None:
         self._engine = engine
         self._table = table
         self._suffix = table.version.table_id

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
+from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, LowWaterMarks, RecordedCleanup
+from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, LowWaterMark, MarkReference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
@@ -104,7 +104,7 @@ class Cleanup:
         self._lease = lease
         self._list_consumers = list_consumers
         self._vacuum = vacuum
-        self._marks = Marks(system_tables.lake)
+        self._marks = LowWaterMarks(system_tables.lake)
         self._start = start or self._run_now
         self._works: deque[_Piece | _BaseWork] = deque()
         self._running: Future[None] | None = None
@@ -211,7 +211,7 @@ class Cleanup:
 
     def _find_mark(
         self, order: CleanupOrder, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None
-    ) -> Mark | None:
+    ) -> LowWaterMark | None:
         """Return the mark to which low endpoints move, None if they stay."""
         if not order.moves:
             return None
@@ -227,7 +227,7 @@ class Cleanup:
             retention.require_plausible(found, reference, datetime.now(UTC))
         return self._hold_back(found, chosen) if found is not None else None
 
-    def _hold_back(self, mark: Mark, chosen: Iterable[RecordedInstance]) -> Mark:
+    def _hold_back(self, mark: LowWaterMark, chosen: Iterable[RecordedInstance]) -> LowWaterMark:
         """Return the mark, lowered so that it passes no consumer."""
         holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
         self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
@@ -244,9 +244,9 @@ class Cleanup:
             if hold is not None:
                 yield hold
 
-    def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> Reference | None:
+    def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> MarkReference | None:
         if last is not None and last.capture_instance is None:
-            return Reference(last.mark.time, last.began_at)
+            return MarkReference(last.mark.time, last.began_at)
         low = min((recorded.lsn for recorded in chosen), default=None)
         return self._marks.reference(low) if low is not None else None
 

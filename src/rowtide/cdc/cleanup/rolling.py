@@ -43,8 +43,8 @@ from rowtide.delta.formats import IDENTITY
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
-from rowtide.delta.writing.changes import Change, commit_change
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 
@@ -92,7 +92,7 @@ class Base:
         first = first if rolled_to is None else max(first, rolled_to)
         part = TablePart(ChangeTable(changes), first, end.decrement())
 
-        def write(state: TableState) -> Sequence[AddFile]:
+        def write(state: PriorVersion) -> Sequence[AddFile]:
             self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
@@ -158,7 +158,7 @@ class Base:
         newest: RecordedSnapshot,
         snapshots: Sequence[RecordedSnapshot],
         before_commit: BeforeCommit,
-    ) -> Change | None:
+    ) -> CommitChange | None:
         """Return the change that makes one layer of all, as of the last LSN below the low endpoint."""
         last, table = self.low.decrement(), ChangeTable(base)
         member_id = self.instance.member_id
@@ -172,7 +172,7 @@ class Base:
         failpoint("fold.before")
         before_commit()
         transactions = {folded_application(member_id): last.value}
-        return Change("OPTIMIZE", removed=list(base.files.values()), added=files, transactions=transactions)
+        return CommitChange("OPTIMIZE", removed=list(base.files.values()), added=files, transactions=transactions)
 
 
 def _is_pending(snapshot: RecordedSnapshot, at: CommitLsn) -> bool:

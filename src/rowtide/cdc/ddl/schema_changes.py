@@ -44,7 +44,7 @@ _TYPES_BY_CODE = {"postgres": codes.describe_code}
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange:
+class InstanceSchemaChange:
     """What one statement did to an instance, which is `instance` from then on.
 
     `required_column_update`: a column of the change table changes its type. `is_inferred`: no event trigger recorded
@@ -59,7 +59,7 @@ class SchemaChange:
     rewrites_values: bool = False
 
 
-def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange | None:
+def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> InstanceSchemaChange | None:
     """Return the effect of a recorded statement on an instance of its table.
 
     None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name; and
@@ -72,7 +72,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         if key_lost_at == instance.key_lost_at:
             return None
         after = replace(instance, key_lost_at=key_lost_at)
-        return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
+        return InstanceSchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,
@@ -87,7 +87,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
     )
     if alteration.is_inherited and after == instance and not (alteration.rewrites_values or alteration.moves_rows):
         return None
-    return SchemaChange(
+    return InstanceSchemaChange(
         instance=after,
         lsn=lsn,
         command=alteration.statement,
@@ -127,23 +127,23 @@ def _empties_column(before: Instance, after: Instance, alteration: Alteration) -
     return bool(missing) and (is_fewer or any(column.name in remaining for column in missing))
 
 
-def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
+def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> InstanceSchemaChange:
     """Only names are known to have changed; other changes follow from the next rows."""
     names = dict(alteration.renames)
     seen = tuple(replace(column, name=names.get(column.name, column.name)) for column in instance.seen_columns)
     after = replace(instance, seen_columns=seen)
-    return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
+    return InstanceSchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
 
 
-def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:
+def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[InstanceSchemaChange]:
     """Return the differences of an instance's table from a description of it; none if all statements were recorded."""
-    changes: list[SchemaChange] = []
+    changes: list[InstanceSchemaChange] = []
     instance = _drop_missing(instance, lsn, shape)
     for command, after in _differences(instance, shape):
         before = changes[-1].instance if changes else instance
         is_dropped = not instance.index_columns and len(after.seen_columns) < len(before.seen_columns)
         changes.append(
-            SchemaChange(
+            InstanceSchemaChange(
                 after, lsn, command, changes_types(before, after), is_inferred=True, rewrites_values=is_dropped
             )
         )

@@ -32,7 +32,7 @@ from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.rounds import Rounds
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
-from rowtide.log.postgres.membership import TableChange
+from rowtide.log.postgres.membership import MembershipChange
 
 _TOKEN = re.compile(r'"((?:[^"]|"")+)"|\[[^\]."]+\]|[^".]|(\.)')
 _BEFORE_COMMENT = re.compile(r'(?:"(?:[^"]|"")*"|[^"#])*')
@@ -285,7 +285,7 @@ def _change(
     table: SourceTable,
     request: InstanceRequest,
     note: Callable[[SourceTable], Sequence[Executable]],
-) -> TableChange:
+) -> MembershipChange:
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
         present = read_table(connection, table.source_id)
@@ -296,7 +296,7 @@ def _change(
 
     key_index = request.index_name if request.index_name != table.key_name else None
     mode = membership.find_lock_mode(table, request.before_images, key_index)
-    return TableChange(table.source_id, table.qualified_name, mode, plan)
+    return MembershipChange(table.source_id, table.qualified_name, mode, plan)
 
 
 def _conclude(planned: TableOutcome, errors: dict[int, RowtideError | None]) -> TableOutcome:

@@ -19,7 +19,7 @@ from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.core.lsn import CommitLsn
 
 
-class Position(Protocol):
+class StreamPosition(Protocol):
     """Where the stream goes on: behind `after`; None before the first event."""
 
     @property

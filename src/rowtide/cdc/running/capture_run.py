@@ -30,7 +30,7 @@ from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.table_joining import joining
-from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Pace, Scan, ScanLimits
+from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.threads import SnapshotThread
@@ -130,7 +130,7 @@ class _Run:
         self._choose_limits = choose_limits
         self._engine = open_engine(context.url, application_name=f"rowtide capture on {describe_holder()}")
         self._has_captured = False
-        self._begun: tuple[ScanLimits, Pace] | None = None
+        self._begun: tuple[ScanLimits, ScanPace] | None = None
         self.recorder = ScanRecorder()
 
     @contextmanager
@@ -219,7 +219,7 @@ class _Run:
         self._context.watchers.on_cycle(report)
 
     @keeping_sessions()
-    def begin(self) -> tuple[ScanLimits, Pace]:
+    def begin(self) -> tuple[ScanLimits, ScanPace]:
         """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
@@ -233,7 +233,7 @@ class _Run:
                 target = None if limits.is_continuous else mark_target(connection)
             at_bucket = any(map(is_object_url, (source.lake, source.log_store)))
             latency_s = self._context.options.max_latency_s if at_bucket else None
-            self._begun = limits, Pace(limits, target, latency_s)
+            self._begun = limits, ScanPace(limits, target, latency_s)
         return self._begun
 
 
@@ -247,7 +247,7 @@ class _Supervisor:
         mending: Mending,
         reader: LogReaderProcess,
         recorder: ScanRecorder,
-        pace: Pace,
+        pace: ScanPace,
         snapshots: SnapshotThread | None,
         stop: threading.Event,
         mark_end: Callable[[], int],

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine
 
 from rowtide.agents.loop import OnRetry, ignore, run_agent
-from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
+from rowtide.agents.runs import JobAction, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
@@ -185,7 +185,7 @@ class JobAgent:
             for job_type, state in self._jobs.items():
                 job = jobs.get(job_type)
                 is_wanted = job is not None or (job_type is JobType.CAPTURE and reads_on)
-                requested = requests.get(job_type, Action.NOTHING)
+                requested = requests.get(job_type, JobAction.NOTHING)
                 self._update(self._connection, job_type, job, requested, is_wanted=is_wanted)
                 state.was_wanted = is_wanted
         if self._lost is not None:
@@ -215,7 +215,7 @@ class JobAgent:
             self._jobs[job_type] = _JobState(last_begun=last.started_at if last is not None else None)
 
     def _update(
-        self, connection: Connection, job_type: JobType, job: Job | None, requested: Action, *, is_wanted: bool
+        self, connection: Connection, job_type: JobType, job: Job | None, requested: JobAction, *, is_wanted: bool
     ) -> None:
         self._record(connection, job_type)
         state = self._jobs[job_type]
@@ -226,9 +226,9 @@ class JobAgent:
             requested=requested,
             is_due=_is_due(job, state.last_begun, datetime.now(UTC)),
         )
-        if action is Action.START:
+        if action is JobAction.START:
             self._start(connection, job_type, job)
-        elif action is Action.STOP and state.run is not None:
+        elif action is JobAction.STOP and state.run is not None:
             state.run.request_stop()
 
     def _start(self, connection: Connection, job_type: JobType, job: Job | None) -> None:

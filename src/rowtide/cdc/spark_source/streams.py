@@ -16,13 +16,13 @@ from datetime import datetime
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.transactions import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import Publication, RecordedInstance, read_publication, read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
 from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cdc.queries.windows import Asked, Window, open_window, require_net_changes
+from rowtide.cdc.queries.windows import InstanceWindow, RequestedRange, open_window, require_net_changes
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamedInstanceNeeded,
@@ -31,7 +31,7 @@ from rowtide.cdc.spark_source.errors import (
     StreamOvertaken,
 )
 from rowtide.cdc.spark_source.options import LATEST, SourceOptions
-from rowtide.cdc.spark_source.shapes import Columns, Planned, Slice, cut, require_columns
+from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, cut, require_columns
 from rowtide.cdc.spark_source.windows import (
     Bounds,
     Recorded,
@@ -242,7 +242,9 @@ class ChangeBatch:
         shape = find_shape(recorded, self._options)
         require_columns(columns, shape.columns)
         slices = [
-            Slice(window.instance, window.table, Part(window.low, window.high, self._options.operations))
+            FileSelection(
+                window.instance, window.table, ChangeTablePart(window.low, window.high, self._options.operations)
+            )
             for window in self._open(recorded)
         ]
         return Planned(shape, cut(slices))
@@ -258,7 +260,7 @@ class ChangeBatch:
         moved = find_moved(self._lake.lake, windows[0])
         return NetChanges(windows[0], self._options.row_filter_option, moved)
 
-    def _open(self, recorded: Recorded) -> list[Window[ChangeTable]]:
+    def _open(self, recorded: Recorded) -> list[InstanceWindow[ChangeTable]]:
         begins, end = {}, self._high
         for name in order_instances(recorded, self._options.instances):
             begins[name], end = self._find_ends(recorded[name])
@@ -267,7 +269,9 @@ class ChangeBatch:
         if not bounds and (self._options.start, self._options.end) != (None, None):
             # The oldest refuses it, unless it is the window that comes next.
             bounds = {name: (begin, end) for name, begin in list(begins.items())[:1]}
-        return [open_window(self._lake, Asked(name, *ends), open_change_table) for name, ends in bounds.items()]
+        return [
+            open_window(self._lake, RequestedRange(name, *ends), open_change_table) for name, ends in bounds.items()
+        ]
 
     def _find_ends(self, found: RecordedInstance) -> tuple[CommitLsn, CommitLsn]:
         start, end = self._options.start, self._options.end

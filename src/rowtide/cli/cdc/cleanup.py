@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import MOST_MINUTES, Argument, Option
@@ -32,7 +32,7 @@ def cleanup(
             help="Minutes before the last captured commit that stay; default: the cleanup job's.",
         ),
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     force: Annotated[bool, Option("--force", help="However far the mark moves: the clocks were right.")] = False,
 ) -> None:

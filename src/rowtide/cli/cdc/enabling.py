@@ -14,7 +14,7 @@ from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, New
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.options import Argument, Option, TableName
@@ -96,7 +96,7 @@ def enable_table(
     wait: Annotated[
         float, Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
     ] = 900,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     instance: InstanceRequest,
     with_new_tables: Annotated[

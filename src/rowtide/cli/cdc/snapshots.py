@@ -9,7 +9,7 @@ import click
 from rowtide.cdc.enabling.requests import RowsPerSecond
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
@@ -56,7 +56,7 @@ def snapshots(
         str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

@@ -9,7 +9,7 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.options import Argument, Option
@@ -37,7 +37,7 @@ TargetName = Annotated[str, Argument(metavar="NAME", help="a target")]
 
 
 @app.command(epilog="Example: rowtide cdc targets --format jsonl --db postgresql://localhost/shop")
-def targets(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def targets(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the tables of all targets: how far each is, how far behind, and why one has stopped."""
     from rowtide.targets.listing import ListedTarget
 

@@ -14,7 +14,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -246,7 +246,7 @@ def validate(
     db: HubDb,
     publication: PublicationName,
     subscriber: SubscriberUrl,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     wide: Wide = False,

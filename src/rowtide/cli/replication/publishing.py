@@ -8,7 +8,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect
@@ -122,7 +122,7 @@ def add_schema(
     excluding: Annotated[
         list[str] | None, Option("--except", help="Not these: names, or patterns of them. May be repeated.")
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

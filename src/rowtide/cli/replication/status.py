@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.replication.options import SomePublication
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
@@ -67,7 +67,7 @@ _KEPT_CONFLICT = {
 
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
 def status(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the subscriptions with their progress and agents, without connecting to subscribers.
 
@@ -90,7 +90,7 @@ def status(
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
 def history(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the history of the agents and the log reader's errors in the last 48 hours, newest first.
 
@@ -105,7 +105,7 @@ def history(
 
 @app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
 def errors(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the agents' errors in the last 48 hours, newest first (SQL Server: MSrepl_errors)."""
     listed = connect(db).replication.list_errors(publication)
@@ -129,7 +129,7 @@ def browse_commands(
     ] = None,
     article: Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")] = None,
     publication: Annotated[str | None, Option(help="Of this publication; default: all.")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:
@@ -150,7 +150,7 @@ def conflicts(
     db: Db,
     publication: SomePublication = None,
     subscriber: SomeSubscriber = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:
@@ -174,7 +174,7 @@ def post_tracer_token(db: Db, publication: PublicationName) -> None:
 
 @app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
 def tracer_tokens(
-    db: Db, publication: PublicationName, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: PublicationName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the latency of tokens to the log store and to each subscriber, in seconds; null is pending.
 

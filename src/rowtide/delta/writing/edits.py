@@ -24,7 +24,7 @@ from rowtide.delta.errors import EditOutdated, PartitionUnfit
 from rowtide.delta.partitions import TextUnfit, split_rows
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_partition, write_stream
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 
 MOST_SMALL = 16
@@ -74,10 +74,10 @@ class Stamp:
             raise EditOutdated(snapshot.location.path, "another process has edited it meanwhile")
         return False
 
-    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Change:
+    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> CommitChange:
         """Return the change that replaces files by others."""
         stamped = {self.application: self.version}
-        return Change("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
+        return CommitChange("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
 
 
 def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> bool:
@@ -86,7 +86,7 @@ def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> 
     Raises `EditOutdated`, and as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if stamp.is_on(snapshot):
             return None
         with ThreadPoolExecutor(_FILES_AT_ONCE, "rowtide-edit") as pool:
@@ -108,7 +108,7 @@ def replace_rows(location: Location, added: MakeRows, stamp: Stamp) -> bool:
     Raises as `edit_rows`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if stamp.is_on(snapshot):
             return None
         removed = list(snapshot.files.values())

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from rowtide.cdc import definitions
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.errors.access import ReadingDenied
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.places import local_path
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
@@ -22,7 +22,7 @@ from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
-from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, TableFacts, choose_tables, read_table_facts
+from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, PostgresTableFacts, choose_tables, read_table_facts
 from rowtide.log.catalogue import find_source
 
 Names = tuple[bytes, bytes, bytes]
@@ -85,7 +85,7 @@ class NodeFacts:
     role: RoleFacts
     is_made: bool
     is_named: bool
-    tables: tuple[TableFacts, ...]
+    tables: tuple[PostgresTableFacts, ...]
     accesses: tuple[TableAccess, ...] = ()
     unusable_schemas: tuple[str, ...] = ()
     closed_schemas: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def read_reader(connection: Connection, role: RoleFacts, names: Sequence[str]) -
     chosen = set(named) if names else {row.source_object_id for row in captured}
     instances = {row.capture_instance for row in captured if row.source_object_id in chosen}
     access = read_role_access(connection)
-    source = find_source(connection, Format.require_readable)
+    source = find_source(connection, StoreFormat.require_readable)
     lake = local_path(source.lake) if source is not None else None
     uncaptured = chosen - {row.source_object_id for row in captured}
     return ReaderFacts(

@@ -27,7 +27,7 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
@@ -83,7 +83,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication, Making(server.version)):
+    for step in control.renew_steps(source.publication, PublicationCreation(server.version)):
         connection.execute(step)
     ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)

@@ -44,7 +44,7 @@ EventJson = Annotated[Event, Tagged("event", _EVENTS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StoredSource:
     """The log that this store holds; another source begins another epoch."""
 
     system_identifier: str
@@ -95,7 +95,7 @@ class Opened:
     kind: Literal["opened"] = field(default="opened", kw_only=True)
     epoch: int
     position: Position
-    source: Source
+    source: StoredSource
     reason: str | None
     format: StoredFormat | None = None
     control_row: ControlRow | None = None

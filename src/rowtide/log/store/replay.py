@@ -39,9 +39,9 @@ from rowtide.log.store.entries import (
     TransactionSkipped,
 )
 from rowtide.log.store.state import (
-    Gap,
     Incomplete,
     Lease,
+    LogGap,
     ManifestState,
     NewPlace,
     OmittedByReader,
@@ -139,7 +139,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         _require_difference(state, number, entry, difference)
     bridged, segments = (difference.members, difference.segments) if difference is not None else ((), ())
     before = Position(difference.lsn.value) if difference is not None else entry.position
-    gap = Gap(state.position, before, entry.reason or "", bridged)
+    gap = LogGap(state.position, before, entry.reason or "", bridged)
     return replace(
         state,
         version=number,
@@ -303,7 +303,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
     behind = Position(lsn.value + 1)
-    gap = Gap(Position(lsn.value), behind, entry.reason)
+    gap = LogGap(Position(lsn.value), behind, entry.reason)
     return replace(state, position=behind, gaps=(*state.gaps, gap), parts=())
 
 

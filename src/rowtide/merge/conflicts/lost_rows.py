@@ -12,7 +12,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import AnyPlace, Place, Reach, by_nickname, read_all
-from rowtide.merge.versions.changes import Known, Row
+from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.references import places_of
 
 _NO_ARTICLE = 0
@@ -31,7 +31,7 @@ class Lost:
     article: Article
     rowguid: str
     row: Row
-    known: Known | None
+    known: KnownVersion | None
     parents: tuple[str | None, ...] = ()
 
 
@@ -40,7 +40,7 @@ def describe_lost(
     articles: Mapping[int, Article],
     lost: Mapping[AnyPlace, frozenset[Place]],
     reach: Reach,
-    known: Mapping[Place, Known],
+    known: Mapping[Place, KnownVersion],
 ) -> list[Lost]:
     """Return what will be recorded of rows, given with the deletes that reach them, within a transaction."""
     rows = {nickname: node.read_rows(articles[nickname], listed) for nickname, listed in by_nickname(lost).items()}

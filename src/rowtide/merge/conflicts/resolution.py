@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, concurrent_columns, encode_columns
 
 
@@ -31,7 +31,7 @@ class Contest:
 
     article: Article
     sent: RowChange
-    known: Known
+    known: KnownVersion
     publisher_row: Row | None
     priority: float
     is_of_keys: bool = False
@@ -89,7 +89,7 @@ def weight_of(sent: RowChange, priority: float) -> float:
 
 def decide(
     sent: RowChange,
-    known: Known,
+    known: KnownVersion,
     row: Row | None,
     *,
     priority: float | None = None,
@@ -115,7 +115,7 @@ def decide(
     )
 
 
-def combine(sent: RowChange, known: Known, publisher_row: Row, columns: frozenset[int]) -> Write:
+def combine(sent: RowChange, known: KnownVersion, publisher_row: Row, columns: frozenset[int]) -> Write:
     """Return the hub's row with the sender's values in some columns."""
     assert sent.row is not None
     pairs = enumerate(zip(sent.row, publisher_row, strict=True))

@@ -26,8 +26,8 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
-from rowtide.merge.versions.changes import Known
-from rowtide.merge.versions.comparison import Change, changed_apart
+from rowtide.merge.versions.changes import KnownVersion
+from rowtide.merge.versions.comparison import NodeChange, changed_apart
 from rowtide.merge.versions.composition import add_up
 
 Order = tuple[int, Decimal, str]
@@ -217,12 +217,12 @@ def by_priority(contest: Contest) -> Winner:
     weight, known = weight_of(contest.sent, contest.priority), priority_of(contest.known)
     if weight != known:
         return Winner.SUBSCRIBER if weight > known else Winner.PUBLISHER
-    sent, last = Change.decode(contest.sent.last), contest.known.version.last
+    sent, last = NodeChange.decode(contest.sent.last), contest.known.version.last
     assert last is not None
     return Winner.SUBSCRIBER if sent.nickname < last.nickname else Winner.PUBLISHER
 
 
-def priority_of(known: Known) -> float:
+def priority_of(known: KnownVersion) -> float:
     """Return the weight of the hub's version of a row."""
     return PUBLISHER_PRIORITY if known.priority is None else known.priority
 
@@ -321,7 +321,7 @@ def _combines(combine: Callable[[str, str], str | None], place: int) -> Resolver
 
 def _adds_up(_column: ArticleColumn, place: int, _option: str) -> Resolver:
     def add(contest: Contest, sent: str | None, known: str | None) -> str | None:
-        bases, sender = contest.sent.bases, Change.decode(contest.sent.last).nickname
+        bases, sender = contest.sent.bases, NodeChange.decode(contest.sent.last).nickname
         return None if bases is None else add_up(bases, contest.known.version.lineage, sender, sent, known)
 
     return partial(_with_value, place, add)

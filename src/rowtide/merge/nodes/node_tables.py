@@ -18,7 +18,7 @@ from rowtide.merge.versions.changes import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class TableReference:
     """A foreign key: the columns and the table that it references, named as in the node's catalogue.
 
     `on_delete` and `on_update` are its actions, as SQL.
@@ -47,7 +47,7 @@ class TableDescription:
     table: str
     columns: tuple[ArticleColumn, ...]
     unique_keys: tuple[tuple[str, ...], ...]
-    references: tuple[Reference, ...]
+    references: tuple[TableReference, ...]
     parts: tuple[Part, ...] = ()
     statement: str | None = None
     table_id: str = ""

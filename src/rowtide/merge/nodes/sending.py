@@ -16,7 +16,7 @@ from rowtide.merge.versions.changes import Row, RowChange
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChangesRequest:
     """What a node is to send to another, which has everything up to generation `since`.
 
     `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname. With
@@ -129,7 +129,7 @@ class EnumeratedSending:
     """See `Sending`."""
 
     enumeration: Enumeration
-    request: Request
+    request: ChangesRequest
     blocks_writers: bool = True
 
     @property

@@ -18,12 +18,12 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import put_retry
 from rowtide.merge.publishing.requests import Existing, ExistingRows
-from rowtide.merge.publishing.snapshots import Snapshot, put_at_subscriber
+from rowtide.merge.publishing.snapshots import SubscriberSnapshot, put_at_subscriber
 from rowtide.merge.row_hashes import HashBatch, hash_rows
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Change
+from rowtide.merge.versions.comparison import NodeChange
 
 _BATCH_ROWS = 2000
 _NUMBERS = ("numeric", "real", "double precision")
@@ -49,7 +49,7 @@ class PreparedTable:
     """
 
     subscriber: Node
-    snapshot: Snapshot
+    snapshot: SubscriberSnapshot
     article: Article
     equal: int = 0
     different: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class PreparedTable:
         for start in range(0, len(own), _BATCH_ROWS):
             # No version of the hub's: with this number, it includes nothing.
             unknown = [
-                RowChange(rowguid, b"", Change(publisher, 0).encode(), None, None)
+                RowChange(rowguid, b"", NodeChange(publisher, 0).encode(), None, None)
                 for rowguid in own[start : start + _BATCH_ROWS]
             ]
             self.subscriber.write(self.article, [_leave(change, publisher) for change in unknown])

@@ -20,7 +20,7 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.row_hashes import GONE, hash_rows, key_of, read_hashes, rowguid_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 from rowtide.merge.versions.comparison import Lineage, Presence
 
 _BATCH_ROWS = 2000
@@ -81,7 +81,7 @@ def recover(hub: Node, subscriber: Node, pairing: Pairing, *, absent_is_delete: 
     with hub.enumerating() as enumeration, subscriber.transaction():
         _make_absent(hub, subscriber, pairing, present)
         tables = [
-            _Table(subscriber, enumeration, pairing, article, damages.get(article.nickname), absent_is_delete)
+            _RecoveredTable(subscriber, enumeration, pairing, article, damages.get(article.nickname), absent_is_delete)
             for article in pairing.known
         ]
         for table in tables:
@@ -116,7 +116,7 @@ class _Scan:
 
 
 @dataclass(slots=True)
-class _Table:
+class _RecoveredTable:
     subscriber: Node
     enumeration: Enumeration
     pairing: Pairing
@@ -229,7 +229,7 @@ class _Table:
         known = self._read_known(changed)
         return [rowguid for rowguid in changed if not (rowguid in known and self._is_unsent(known[rowguid]))]
 
-    def _is_unsent(self, known: Known) -> bool:
+    def _is_unsent(self, known: KnownVersion) -> bool:
         generation = known.generation or 0
         return known.origin is None and known.version.last is not None and generation > self.pairing.at_subscriber.sent
 
@@ -270,13 +270,13 @@ class _Table:
         places = [published.place_of(column.name) for column in self.article.columns]
         return tuple(None if place is None else row[place] for place in places)
 
-    def _read_known(self, rowguids: Sequence[str]) -> dict[str, Known]:
-        found: dict[str, Known] = {}
+    def _read_known(self, rowguids: Sequence[str]) -> dict[str, KnownVersion]:
+        found: dict[str, KnownVersion] = {}
         for chunk in _chunks(rowguids):
             found.update(self.subscriber.read_known(self.article, chunk))
         return found
 
-    def _conflict(self, change: RowChange, row: Row, known: Known | None) -> ConflictRecord:
+    def _conflict(self, change: RowChange, row: Row, known: KnownVersion | None) -> ConflictRecord:
         lineage = Lineage.EMPTY if known is None else known.version.lineage
         (hashed,) = hash_rows(self.article, [row])
         is_there = change.row is not None

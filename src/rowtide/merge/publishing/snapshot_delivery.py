@@ -40,9 +40,9 @@ from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import (
     FileKind,
     PartitionSnapshot,
-    Snapshot,
     SnapshotFile,
     SnapshotProgress,
+    SubscriberSnapshot,
     copying,
     hold,
     put_at_subscriber,
@@ -77,7 +77,7 @@ def make_snapshot(
     articles = list_articles(hub.connection, publication.pubid)
     chosen = choose_partition(publication, articles, partition)
     with hub.enumerating() as enumeration:
-        snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+        snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen))
         return write_snapshot(folder, publication, chosen, snapshot, on_progress)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.merge.articles import (
     PUBLISHER_PRIORITY,
     Article,
@@ -57,7 +57,7 @@ SnapshotProgress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SubscriberSnapshot:
     """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones.
 
     `shared` are those whose tables it has from another publication, `prepared` those whose tables a program made there.
@@ -133,7 +133,7 @@ def copying(subscriber: Node) -> Iterator[None]:
 
 
 def fill(
-    hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
+    hub: Node, subscriber: Node, publication: Publication, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress
 ) -> Sequence[Omission]:
     """Create and fill all tables in the caller's transaction; later writes are tracked.
 
@@ -147,7 +147,7 @@ def fill_articles(
     hub: Node,
     subscriber: Node,
     publication: Publication,
-    snapshot: Snapshot,
+    snapshot: SubscriberSnapshot,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
     *,
     present: Sequence[Article] = (),
@@ -186,7 +186,9 @@ def put_at_subscriber(subscriber: Node, publication: Publication, article: Artic
     put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
 
 
-def refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
+def refill(
+    subscriber: Node, pubid: str, publisher: int, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress
+) -> None:
     """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
     articles = [article for article in snapshot.articles if not article.is_upload_only]
     for article in set(snapshot.articles) - set(articles):
@@ -206,7 +208,7 @@ def refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_
         subscriber.tables.track(snapshot.there(article))
 
 
-def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
+def _load(subscriber: Node, article: Article, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress) -> None:
     """Fill an empty table, and store the hashes of its rows, in the caller's transaction."""
     batches = [HashBatch(article)]
 
@@ -227,7 +229,7 @@ def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: S
 
 
 MANIFEST = "snapshot.json"
-FORMAT = Format("merge snapshot")
+FORMAT = StoreFormat("merge snapshot")
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""
@@ -297,7 +299,7 @@ def write_snapshot(
     folder: Path,
     publication: Publication,
     partition: Partition | None,
-    snapshot: Snapshot,
+    snapshot: SubscriberSnapshot,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> PartitionSnapshot:
     """Write a snapshot; one that the folder has already is replaced when this one is complete.
@@ -370,7 +372,7 @@ class _Writing:
     on_progress: SnapshotProgress
     count: int = 0
 
-    def files_of(self, article: Article, snapshot: Snapshot) -> Iterator[SnapshotFile]:
+    def files_of(self, article: Article, snapshot: SubscriberSnapshot) -> Iterator[SnapshotFile]:
         """Write the files of an article."""
         rows = ([rowguid, *row] for batch in snapshot.rows(article) for rowguid, row in batch)
         yield from self._write(article, FileKind.ROWS, self._told(article, rows))

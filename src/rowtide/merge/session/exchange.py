@@ -22,7 +22,7 @@ from rowtide.merge.nodes.roles.transactions import Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write, make_writes
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence, decode_columns, encode_columns
 from rowtide.merge.versions.references import find_children, layers_by_keys
 
@@ -537,7 +537,7 @@ def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool
     return transact_at(receiver.node, checked, is_durable=is_durable)
 
 
-def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
+def taken(change: RowChange, known: KnownVersion | None, origin: int, priority: float | None) -> Write:
     """Return what writes a sender's version unchanged; `priority` is the weight of the sender's own versions.
 
     For columns that the version has no metadata for, as after a snapshot, the receiver keeps its own.
@@ -559,13 +559,13 @@ def taken(change: RowChange, known: Known | None, origin: int, priority: float |
 
 
 def alike(
-    changes: Sequence[RowChange], known: Mapping[str, Known]
-) -> Iterator[tuple[Sequence[RowChange], Known | None]]:
+    changes: Sequence[RowChange], known: Mapping[str, KnownVersion]
+) -> Iterator[tuple[Sequence[RowChange], KnownVersion | None]]:
     """Yield groups of changes with the same version, on rows with the same metadata, together with that metadata.
 
     Rows changed between the same synchronisations, often thousands, form one group, which is decided once.
     """
-    groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
+    groups: dict[tuple[object, ...], tuple[list[RowChange], KnownVersion | None]] = {}
     for change in changes:
         rowguid, lineage, last, columns, row, tombstone, _, _, priority, overrules = change
         here = known.get(rowguid)
@@ -576,7 +576,9 @@ def alike(
     return iter(groups.values())
 
 
-def taken_alike(changes: Sequence[RowChange], known: Known | None, origin: int, priority: float | None) -> list[Write]:
+def taken_alike(
+    changes: Sequence[RowChange], known: KnownVersion | None, origin: int, priority: float | None
+) -> list[Write]:
     """Return what writes the versions of one group of `alike`; see `taken`."""
     same = taken(changes[0], known, origin, priority)[2:]
     return make_writes((change.rowguid, change.row, *same) for change in changes)

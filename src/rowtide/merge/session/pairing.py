@@ -31,7 +31,7 @@ from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, Subscript
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
 from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.nodes.roles.transactions import Sessions, Transactions
+from rowtide.merge.nodes.roles.transactions import Sessions, TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -200,7 +200,7 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     return unsent_columns(pairing, at_hub, at_subscriber)
 
 
-def require_known_schema(hub: Transactions, pairing: Pairing) -> None:
+def require_known_schema(hub: TransactionalNode, pairing: Pairing) -> None:
     """Raise `SchemaAhead` if the subscriber has followed a schema change that the hub does not have."""
     version, guid = pairing.at_subscriber.schema_version, pairing.at_subscriber.schema_guid
     if version == 0 or SchemaVersion(version, guid) == pairing.schema:
@@ -270,7 +270,7 @@ def require_original(node: MergedTables, *, is_sure: bool = True) -> None:
     _require_original(node.tables.find_original(), is_sure=is_sure)
 
 
-def has_met(subscriber: Transactions, pairing: Pairing) -> bool:
+def has_met(subscriber: TransactionalNode, pairing: Pairing) -> bool:
     """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another."""
     is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
     return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
@@ -289,7 +289,7 @@ def _require_unexpired(pairing: Pairing) -> None:
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
 
 
-def _require_met(subscriber: Transactions, pairing: Pairing) -> None:
+def _require_met(subscriber: TransactionalNode, pairing: Pairing) -> None:
     if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
     here, there = pairing.at_hub, pairing.at_subscriber

@@ -35,7 +35,7 @@ Writes = dict[int, list[Write]]
 
 
 @dataclass(frozen=True, slots=True)
-class RowRefused:
+class RecordRowRefused:
     """A row of a record that a node refused."""
 
     article: Article
@@ -44,7 +44,7 @@ class RowRefused:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RecordOutcome:
     """What is written of a record, and what is counted, by the article's nickname.
 
     `withdrawals` are written before all else: they delete rows whose keys others take; `refused` are rows that must not
@@ -57,7 +57,7 @@ class Outcome:
     is_held: bool = False
     late: list[tuple[Article, RowChange]] = field(default_factory=list)
     withdrawals: Writes = field(default_factory=dict)
-    refused: list[RowRefused] = field(default_factory=list)
+    refused: list[RecordRowRefused] = field(default_factory=list)
 
     def write(self, nickname: int, write: Write) -> None:
         """Add a write."""
@@ -67,7 +67,7 @@ class Outcome:
         """Add to what is counted."""
         self.counts.setdefault(nickname, Counts()).add(counts)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: RecordOutcome) -> None:
         """Add another outcome."""
         for nickname, writes in other.writes.items():
             self.writes.setdefault(nickname, []).extend(writes)
@@ -76,9 +76,9 @@ class Outcome:
         self.conflicts += other.conflicts
 
 
-Waiting = tuple[LogicalRecord, list[RowRefused]]
+Waiting = tuple[LogicalRecord, list[RecordRowRefused]]
 """A record that is to be tried again, and why."""
-GivenUp = tuple[Outcome, list[Refused]]
+GivenUp = tuple[RecordOutcome, list[Refused]]
 """What was done of a record that was refused, and the rows to be asked again."""
 LAST_ATTEMPT = 2
 """The one of `give_up` that only asks for the record again."""
@@ -90,10 +90,10 @@ class RecordReceiver(Protocol):
     def screen(self, article: Article, changes: Sequence[RowChange], /) -> tuple[Sequence[RowChange], Counts]:
         """Refuse changes that are to be in no record; return the others, and what was counted."""
 
-    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[RecordOutcome]:
         """Return what to write of records of one kind."""
 
-    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[RecordOutcome]) -> None:
         """Store what goes with the writes, once these are done."""
 
     def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
@@ -236,7 +236,7 @@ class RecordTransfer:
             except RowsRefused as error:
                 if len(left) == 1:
                     article, change = next(iter(left[0].rows))
-                    return [*refused, (left[0], [RowRefused(article, change.rowguid, Refusal(error, None))])]
+                    return [*refused, (left[0], [RecordRowRefused(article, change.rowguid, Refusal(error, None))])]
                 middle = len(left) // 2
                 halves = left[:middle], left[middle:]
                 return [*refused, *(each for half in halves for each in self._write_taken(half, together=together))]
@@ -245,10 +245,10 @@ class RecordTransfer:
                 break
         return refused
 
-    def _attempt(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Outcome]:
+    def _attempt(self, records: Sequence[LogicalRecord], *, together: bool) -> list[RecordOutcome]:
         """Write records in the caller's transaction, all or none."""
         kinds = list(dict.fromkeys(record.kind for record in records))
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, RecordOutcome] = {}
         for kind in kinds:
             places = [place for place, record in enumerate(records) if record.kind is kind]
             decided = self.handling.decide(kind, [records[place] for place in places])
@@ -267,9 +267,11 @@ class RecordTransfer:
         self.handling.accept(records, listed)
         return listed
 
-    def _find_referenced(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> dict[int, list[RowRefused]]:
+    def _find_referenced(
+        self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]
+    ) -> dict[int, list[RecordRowRefused]]:
         """Return the rows that would be deleted below their children, which then were another's with the same key."""
-        refused: dict[int, list[RowRefused]] = {}
+        refused: dict[int, list[RecordRowRefused]] = {}
         for kind in kinds:
             for link in kind.links:
                 parent, child = link.parent.nickname, link.child.nickname
@@ -286,10 +288,10 @@ class RecordTransfer:
                         link.parent.name, FOREIGN_KEY_CODES[0], f"rows of {link.child.name} reference it"
                     )
                     listed = refused.setdefault(deleted[rowguid], [])
-                    listed.append(RowRefused(link.parent, rowguid, Refusal(error, None)))
+                    listed.append(RecordRowRefused(link.parent, rowguid, Refusal(error, None)))
         return refused
 
-    def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> None:
+    def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]) -> None:
         """Write outcomes; raise `_RecordsRefused` if any row is refused."""
         places = {
             (nickname, one.rowguid): place
@@ -297,25 +299,25 @@ class RecordTransfer:
             for nickname, writes in outcome.writes.items()
             for one in writes
         }
-        refused: dict[int, list[RowRefused]] = {}
+        refused: dict[int, list[RecordRowRefused]] = {}
         for kind in kinds:
             for parts in _steps(kind, outcomes):
                 written = self.receiver.node.write_each(parts, bounds=self.receiver.bounds)
                 for (article, _), refusals in zip(parts, written, strict=True):
                     for rowguid, refusal in refusals.items():
                         place = places[article.nickname, rowguid]
-                        refused.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
+                        refused.setdefault(place, []).append(RecordRowRefused(article, rowguid, refusal))
         if refused:
             raise _RecordsRefused(refused)
 
-    def _count(self, done: Iterable[tuple[LogicalRecord, Outcome]]) -> None:
+    def _count(self, done: Iterable[tuple[LogicalRecord, RecordOutcome]]) -> None:
         for record, outcome in done:
             for article in record.kind.articles:
                 if article.nickname in outcome.counts:
                     self.count(article, outcome.counts[article.nickname])
 
 
-def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
+def _may_fit_together(refused: Sequence[RecordRowRefused]) -> bool:
     """Whether rows may be taken once constraints are deferred, or other rows are there or gone."""
     return all(each.refusal.error.code in _OF_OTHER_ROWS for each in refused)
 
@@ -323,19 +325,19 @@ def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
 class _RecordsRefused(Exception):
     """Undoes a transaction in which rows of some records were refused, by the record's place."""
 
-    def __init__(self, rows: dict[int, list[RowRefused]]) -> None:
+    def __init__(self, rows: dict[int, list[RecordRowRefused]]) -> None:
         super().__init__()
         self.rows = rows
 
 
-def write_outcome(receiver: Receiver, kind: RecordType, outcome: Outcome) -> None:
+def write_outcome(receiver: Receiver, kind: RecordType, outcome: RecordOutcome) -> None:
     """Write the outcome of one record, in the caller's transaction. Raises `OutcomeRefused`."""
     for parts in _steps(kind, [outcome]):
         if any(receiver.node.write_each(parts, bounds=receiver.bounds)):
             raise OutcomeRefused
 
 
-def _steps(kind: RecordType, outcomes: Sequence[Outcome]) -> Iterator[list[tuple[Article, list[Write]]]]:
+def _steps(kind: RecordType, outcomes: Sequence[RecordOutcome]) -> Iterator[list[tuple[Article, list[Write]]]]:
     """Yield what is written one after the other.
 
     Rows without children are deleted first, as another row may have their key; those that had children once these are

@@ -16,11 +16,11 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
-from rowtide.merge.nodes.sending import Request, Sending
+from rowtide.merge.nodes.sending import ChangesRequest, Sending
 from rowtide.merge.partitions.belonging import choose_parents
-from rowtide.merge.partitions.candidates import Marks, Move, judge
+from rowtide.merge.partitions.candidates import CandidateAction, CandidateMemberships, judge
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
-from rowtide.merge.versions.comparison import Change, Lineage, in_all_columns, move_columns
+from rowtide.merge.versions.comparison import Lineage, NodeChange, in_all_columns, move_columns
 from rowtide.merge.versions.composition import append
 
 _PRIORITY = "priority"
@@ -182,9 +182,9 @@ class Outgoing:
     """
 
     sending: Sending
-    request: Request
+    request: ChangesRequest
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None
-    marks: dict[int, Marks] = field(default_factory=dict)
+    marks: dict[int, CandidateMemberships] = field(default_factory=dict)
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
     _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
 
@@ -221,7 +221,7 @@ class Outgoing:
             noted = self.bases.setdefault(article.nickname, {})
             for change in changes:
                 if change.bases is not None and change.row is not None:
-                    version = Change.decode(change.last).version
+                    version = NodeChange.decode(change.last).version
                     noted[change.rowguid] = append(change.bases, version, change.row[place])
 
     def _upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
@@ -244,7 +244,7 @@ class Outgoing:
     def _entering(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
         row_filter = self.request.filters[article.nickname]
-        marks = self.marks[article.nickname] = Marks(row_filter.is_circular)
+        marks = self.marks[article.nickname] = CandidateMemberships(row_filter.is_circular)
         leaving: list[RowChange] = []
         buried: list[RowChange] = []
         for batch in self.sending.entering(article):
@@ -255,9 +255,9 @@ class Outgoing:
                 if known is None:
                     continue
                 change = self._overruling(known) if candidate.is_of_others else known
-                if move is Move.SEND:
+                if move is CandidateAction.SEND:
                     sent.append(change)
-                elif move is Move.LEAVE:
+                elif move is CandidateAction.LEAVE:
                     leaving.append(change._replace(row=None, tombstone=TombstoneType.LEFT))
                 elif change.row is None and marks.buried[-1:] == [candidate.rowguid]:
                     buried.append(change)
@@ -270,7 +270,7 @@ class Outgoing:
         The sender's own version stays as it is: nothing that the destination says of the row becomes part of it. What
         the destination has is for itself to tell: the version may be of nodes below it.
         """
-        last = Change(self.request.source, self.sending.generation)
+        last = NodeChange(self.request.source, self.sending.generation)
         lineage = Lineage.decode(change.lineage).with_change(last)
         return change._replace(lineage=lineage.encode(), last=last.encode(), overrules=self.request.received)
 

@@ -18,7 +18,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.articles.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.call_formats import DEFAULTS, ArgumentGroup, CallFormat, Command, KeyUpdates, parts_of
 from rowtide.replication.articles.requests import ArticleRequest, MovedPartitions
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
@@ -327,7 +327,7 @@ def _require_room(
     table: SourceTable, columns: Sequence[PublishedColumn], commands: Mapping[Operation, Command]
 ) -> None:
     keys = sum(column.key_ordinal is not None for column in columns)
-    sizes = {Part.OLD_KEY: keys, Part.BITMAP: 1}
+    sizes = {ArgumentGroup.OLD_KEY: keys, ArgumentGroup.BITMAP: 1}
     for operation, command in commands.items():
         if command.procedure is None:
             # One that is generated is given whole rows where that would be too many.
@@ -376,7 +376,7 @@ def needs_of_whole_rows(
         command = commands[operation]
         if command.call_format is CallFormat.NONE:
             continue
-        if not {Part.NEW, Part.OLD}.isdisjoint(parts_of(operation, command.call_format)):
+        if not {ArgumentGroup.NEW, ArgumentGroup.OLD}.isdisjoint(parts_of(operation, command.call_format)):
             yield str(command)
         if filter_clause is not None:
             yield "a row filter"

@@ -79,7 +79,7 @@ class NullsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRenamed:
+class ArticleTableRenamed:
     """The table has another name, or is in another schema."""
 
     schema: str
@@ -109,7 +109,7 @@ class ExpressionDropped:
 
 
 SchemaChange = (
-    TableRenamed
+    ArticleTableRenamed
     | ColumnRenamed
     | ColumnDropped
     | ColumnRetyped
@@ -211,7 +211,7 @@ def follow(
         _require_rows(article, alteration)
     changes: list[SchemaChange] = []
     if (article.schema, article.table) != (alteration.schema, alteration.table):
-        changes.append(TableRenamed(alteration.schema, alteration.table))
+        changes.append(ArticleTableRenamed(alteration.schema, alteration.table))
     computed = () if alteration.is_inferred else _generated_changes(article, alteration)
     changes += [each for each in computed if isinstance(each, GeneratedAltered) and each.after is None]
     changes += [ColumnDropped(column) for column in article.columns if column.number not in now]

@@ -21,12 +21,12 @@ from rowtide.log.postgres.reading.unreported_changes import has_values_of_before
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
-from rowtide.log.store.state import Gap, ManifestState, bounded_end, next_gap
+from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
+from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Cutter, ProcedureCall
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -52,7 +52,7 @@ from rowtide.replication.errors.delivery import (
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
-from rowtide.replication.snapshot.agent import HandOver
+from rowtide.replication.snapshot.agent import DeliveryStart
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000
@@ -72,7 +72,7 @@ class DistributionAgent:
         articles: Sequence[Article],
         manifest: Manifest,
         delivery: Delivery,
-        hand_over: HandOver | None = None,
+        hand_over: DeliveryStart | None = None,
         complete: CompleteChange = lambda followed, _lsn: followed,
     ) -> None:
         """With a `hand_over`, the subscriber has a snapshot, whose chunks contain some of the changes already."""
@@ -231,7 +231,7 @@ class DistributionAgent:
         is_plain = self._hand_over is None and (self._next_stop is None or self._next_stop <= self._position)
         return is_plain and self._early.follow(state, self._position)
 
-    def _find_bridged(self, state: ManifestState) -> Gap | None:
+    def _find_bridged(self, state: ManifestState) -> LogGap | None:
         """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
         the gap changed in every article.
         """
@@ -241,7 +241,7 @@ class DistributionAgent:
             raise ChangesLost(str(self._position), _RESTARTED)
         return gap
 
-    def _cross(self, gap: Gap) -> None:
+    def _cross(self, gap: LogGap) -> None:
         """Go on behind a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
         of the copied chunks have seen what the gap changed is not known.
         """
@@ -311,7 +311,7 @@ class DistributionAgent:
                 has_delivered |= self._position > before
                 self._suspend(found.call, found.reason)
 
-    def _suspend(self, call: Call, reason: str) -> None:
+    def _suspend(self, call: ProcedureCall, reason: str) -> None:
         """Record from which transaction on the subscriber lacks an article, before anything later is delivered."""
         lsn, article = CommitLsn(call.lsn), call.article
         if not self._entry.is_registered():
@@ -434,7 +434,7 @@ class DistributionAgent:
             self._delivery.end(end)
         record_arrival(self._context.engine, self._subscription.agent_id, token)
 
-    def _run(self, call: Call | Block) -> None:
+    def _run(self, call: ProcedureCall | Block) -> None:
         if isinstance(call, Block):
             self._delivery.run_block(call)
         else:
@@ -460,9 +460,9 @@ class DistributionAgent:
         return LogCalls(self._manifest, self._subscription, copies)
 
 
-def _count(call: Call | Block) -> int:
+def _count(call: ProcedureCall | Block) -> int:
     return len(call.rows) if isinstance(call, Block) else 1
 
 
-def _number(call: Call | Block) -> int:
+def _number(call: ProcedureCall | Block) -> int:
     return int(call.seqvals[0]) if isinstance(call, Block) else call.seqval

@@ -195,7 +195,7 @@ def _differs(article: Article, alteration: Alteration) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ArticleStep:
     """What a transaction changes of an article before its row changes with the number `seqval` and higher ones.
 
     With `is_estimated` the log does not say where: from behind the table's last row of before, up to its next one.
@@ -218,7 +218,7 @@ class AlteringTransaction:
 
     lsn: CommitLsn
     before: Sequence[Article]
-    steps: Sequence[Step]
+    steps: Sequence[ArticleStep]
 
     @classmethod
     def read(
@@ -245,8 +245,8 @@ class AlteringTransaction:
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
         before = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
         now = dict(before)
-        places = dict.fromkeys(now, _Place(0, is_estimated=False))
-        steps: list[Step] = []
+        places = dict.fromkeys(now, _AlterationOffset(0, is_estimated=False))
+        steps: list[ArticleStep] = []
         for number, event in enumerate(events):
             for article_id, article in now.items():
                 if not _is_of_table(event, state, article):
@@ -270,7 +270,9 @@ class AlteringTransaction:
                 if followed.article != article:
                     now[article_id] = replace(followed.article, defined_at=lsn.value + 1)
                     place = places[article_id]
-                    steps.append(Step(place.seqval, replace(followed, article=now[article_id]), place.is_estimated))
+                    steps.append(
+                        ArticleStep(place.seqval, replace(followed, article=now[article_id]), place.is_estimated)
+                    )
         return cls(lsn, articles, sorted(steps, key=lambda step: step.seqval))
 
     def articles(self) -> tuple[Article, ...]:
@@ -295,14 +297,14 @@ class AlteringTransaction:
         yield place, tuple(now.values())
 
 
-class _Place(NamedTuple):
+class _AlterationOffset(NamedTuple):
     seqval: int
     is_estimated: bool
 
 
 def _find_place(
     state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers, *, is_late: bool
-) -> _Place:
+) -> _AlterationOffset:
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
     One that was inferred came at any time between the table's last row of before and its next one, before which the log
@@ -312,15 +314,17 @@ def _find_place(
     assert isinstance(event, Altered)
     alteration = event.alteration
     if not alteration.is_inferred:
-        return _Place(event.seqval, is_estimated=False)
+        return _AlterationOffset(event.seqval, is_estimated=False)
     versions = {one.table_id for one in state.tables.values() if one.shape.source_id == alteration.source_id}
     later = (one.table_id for one in events[number:] if isinstance(one, Reshaped) and one.table_id in versions)
     first_after = next(later, None)
     if is_late:
-        return _Place(min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True)
+        return _AlterationOffset(
+            min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True
+        )
     of_before = (table_id for table_id in versions if first_after is None or table_id < first_after)
     last_before = max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
-    return _Place(last_before + 1, is_estimated=True)
+    return _AlterationOffset(last_before + 1, is_estimated=True)
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:

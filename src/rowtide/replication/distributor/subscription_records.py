@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.heartbeat import Heartbeat
+from rowtide.databases.postgres.heartbeat import SessionKeepalive
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,
@@ -271,13 +271,13 @@ APPLICATION_NAME = "rowtide replication on"
 """Prefix of the application_name of a run's session at the distribution database."""
 
 
-class Claims:
+class SubscriptionClaims:
     """The claims of one run, whose connection to the publisher commits each statement by itself."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = distributor(connection)
         # A run that is stopped would have its subscriptions for ever.
-        self._heartbeat = Heartbeat(self._connection)
+        self._heartbeat = SessionKeepalive(self._connection)
         self._held: set[int] = set()
 
     def are_at(self, connection: Connection) -> bool:

@@ -38,7 +38,7 @@ from rowtide.replication.distributor import (
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
 from rowtide.replication.distributor.retention import deactivate_expired
-from rowtide.replication.distributor.subscription_records import Claims, Subscription, list_claims
+from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
@@ -114,7 +114,7 @@ class ReplicationAgent:
 
     _connection: Connection
     _reader: LogReaderProcess
-    _claims: Claims | None
+    _claims: SubscriptionClaims | None
 
     def __init__(self, context: DeliveryContext, scope: RunScope, *, is_once: bool) -> None:
         self._context = context
@@ -245,7 +245,7 @@ class ReplicationAgent:
         """Run the agents that no other process runs; return the subscriptions that are left to others."""
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
         if self._claims is None or not self._claims.are_at(connection):
-            self._claims = Claims(connection)
+            self._claims = SubscriptionClaims(connection)
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)

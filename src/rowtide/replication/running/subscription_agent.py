@@ -55,9 +55,9 @@ from rowtide.replication.errors.delivery import (
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
-from rowtide.replication.snapshot.agent import ArticleCopy, HandOver, SnapshotAgent
+from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
@@ -413,7 +413,7 @@ class SubscriptionAgent:
             self._context.watchers.on_dropped(dropped)
 
     @contextmanager
-    def _open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
+    def _open_distribution(self, state: SubscriptionSnapshot) -> Iterator[DistributionAgent]:
         subscription, articles = self._subscription, self._articles
         watchers = replace(self._context.watchers, on_dropped=self._tell_dropped)
         context = replace(self._context, watchers=watchers)
@@ -437,14 +437,14 @@ class SubscriptionAgent:
         is_divided = settings.conflicts is Resolver.LAST_COMMIT_TIME
         return tuple(as_detected(article, is_divided=is_divided) for article in articles)
 
-    def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
+    def _plan_hand_over(self, state: SubscriptionSnapshot, end: Position) -> DeliveryStart:
         known = {article.article_id: article for article in self._articles}
         grouped = groupby(state.copied, key=lambda copied: copied.chunk.member_id)
         copies = {
             article_id: ArticleCopy(known[article_id], tuple(chunks), self._source.locate)
             for article_id, chunks in grouped
         }
-        return HandOver(end, copies, self._finish_snapshot)
+        return DeliveryStart(end, copies, self._finish_snapshot)
 
     def _finish_snapshot(self) -> None:
         self._target.finish()

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
@@ -73,7 +73,7 @@ class SubscriptionStatus:
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
     """Return the subscriptions of a publication, or of all. Raises `DatabaseNotPublished`, `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, Format.require_readable)
+        source = read_source(connection, database, StoreFormat.require_readable)
         if publication is not None:
             publication_records.get_publication(connection, publication)
         subscriptions = subscription_records.list_subscriptions(connection, publication)

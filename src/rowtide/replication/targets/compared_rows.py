@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.snapshot.target import SnapshotStatus
 
 NULL = "-"
@@ -224,7 +224,7 @@ class SubscribedRows:
     """
 
     rows: ComparedRows
-    progress: Progress
+    progress: DeliveryProgress
     status: SnapshotStatus
     articles: tuple[Article, ...]
     obstacles: Mapping[str, str]

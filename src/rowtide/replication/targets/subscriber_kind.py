@@ -146,7 +146,7 @@ class KeptConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
+class RowCorrection:
     """What brings a row to what is published: `row` has all its values, of which an update sets `columns`."""
 
     article: Article
@@ -175,10 +175,10 @@ class RepairTransaction(Protocol):
     def subscribed(self) -> SubscribedRows:
         """The subscriber's rows, which nobody else writes once they are read."""
 
-    def try_change(self, change: RowChange) -> str | None:
+    def try_change(self, change: RowCorrection) -> str | None:
         """Make a change; return why the subscriber refuses it, and then it is undone."""
 
-    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """Make changes that need each other, all or none; return why the subscriber refuses some.
 
         Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that

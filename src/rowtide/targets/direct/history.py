@@ -47,7 +47,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSlices:
     """Slices that begin: their rows, and the LSNs at which they begin and end; -1: they stay open."""
 
     row: Numbers
@@ -64,7 +64,7 @@ class ChangeRows:
     lsns: Numbers
     operations: Numbers
 
-    def slice(self, tracked: Iterable[str]) -> tuple[Closed, Opened]:
+    def slice(self, tracked: Iterable[str]) -> tuple[Closed, OpenedSlices]:
         """Return what becomes of slices; a change of `tracked` columns begins one."""
         # By key, and for each key in their order.
         order = np.argsort(self.keys, kind="stable")
@@ -80,7 +80,7 @@ class ChangeRows:
         is_begun, is_of_key = is_boundary[first], _begins(keys)
         closed = Closed(~is_begun[is_of_key], row[is_of_key], np.where(is_begun, starts, following)[is_of_key])
         opens = is_begun & events.is_row[first]
-        return closed, Opened(row[opens], starts[opens], following[opens])
+        return closed, OpenedSlices(row[opens], starts[opens], following[opens])
 
     def _find_events(self, order: Numbers) -> _Events:
         """Return what each transaction does to a key."""
@@ -187,7 +187,7 @@ class DirectHistory:
 
         self.table.replace(at, found, read)
 
-    def _open(self, rows: pa.Table, opened: Opened, times: _Times) -> pa.Table:
+    def _open(self, rows: pa.Table, opened: OpenedSlices, times: _Times) -> pa.Table:
         begun = rows.drop_columns(list(_ORDER)).take(pa.array(opened.row, pa.int64()))
         values = {
             FROM_LSN: pa.array(opened.start),

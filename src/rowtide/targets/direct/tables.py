@@ -27,7 +27,7 @@ from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.edits import Edit, MakeRows, Places, Stamp, edit_rows, replace_rows
 from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table import Verify
@@ -109,7 +109,7 @@ class ShownColumns:
     """The columns of a target's table, each of which is one of the instance's as readers know it."""
 
     target: str
-    shape: TableShape
+    shape: TargetColumns
     instance: Instance
 
     @property

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres import clock
-from rowtide.tracking.changes import Request
+from rowtide.tracking.changes import EnumerationRequest
 from rowtide.tracking.options import PurgeType
 from rowtide.tracking.postgres.enumeration import enumerate_changes
 from rowtide.tracking.postgres.system_tables import (
@@ -37,7 +37,7 @@ def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, v
     with engine.connect() as connection:
         if table is not None:
             get_tracked(connection, table)
-    with enumerate_changes(engine, Request(())) as numbered, engine.connect() as connection:
+    with enumerate_changes(engine, EnumerationRequest(())) as numbered, engine.connect() as connection:
         tables = list_tracked(connection) if table is None else (get_tracked(connection, table),)
         seen = clock.find_taken(connection, numbered.anchor).snapshot
         connection.commit()

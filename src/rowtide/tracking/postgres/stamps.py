@@ -17,7 +17,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualifie
 from rowtide.databases.postgres.values import text_of, value_of
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.options import Storage, TrackingOptions
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, PostgresSubject
 from rowtide.tracking.postgres.trigger_text import (
     OF_OTHERS,
     ROW_CONTEXT,
@@ -78,10 +78,10 @@ end
 
 
 @dataclass(frozen=True, slots=True)
-class RowStamps:
+class PostgresRowStamps:
     """Three columns of the table, set before a row is written."""
 
-    subject: Subject
+    subject: PostgresSubject
 
     @property
     def source(self) -> str:
@@ -162,10 +162,10 @@ _OWN_CONTEXT = f"({ROW_CONTEXT})::uuid"
 
 
 @dataclass(frozen=True, slots=True)
-class SideStamps:
+class PostgresSideStamps:
     """A separate table, written after each row, in the order of writes: one statement may write a row several times."""
 
-    subject: Subject
+    subject: PostgresSubject
 
     @property
     def source(self) -> str:
@@ -273,7 +273,7 @@ def _is_unseen(stamps: str) -> str:
     )
 
 
-class Stamps(Protocol):
+class PostgresStamps(Protocol):
     """The SQL of one way to store stamps."""
 
     @property
@@ -297,9 +297,12 @@ class Stamps(Protocol):
         """Return the statements that create the triggers and their functions."""
 
 
-_STAMPS: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+_STAMPS: Mapping[Storage, Callable[[PostgresSubject], PostgresStamps]] = {
+    Storage.ROW: PostgresRowStamps,
+    Storage.SIDE: PostgresSideStamps,
+}
 
 
-def stamps_of(subject: Subject) -> Stamps:
+def stamps_of(subject: PostgresSubject) -> PostgresStamps:
     """Return how a table's stamps are stored."""
     return _STAMPS[subject.storage](subject)

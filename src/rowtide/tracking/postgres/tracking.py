@@ -16,13 +16,13 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, rehe
 from rowtide.databases.postgres.clock import Taken
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
-from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.postgres import enabling, enumeration, purge, queries, system_tables
 
 
-class Tracking:
+class PostgresTracking:
     """See `ChangeTracking`; also raises connection errors."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
@@ -71,7 +71,7 @@ class Tracking:
                 self.transaction_bsn = None
 
     def get_last_committed_csn(self) -> int:
-        with self.changes(Request(())) as changes:
+        with self.changes(EnumerationRequest(())) as changes:
             return changes.anchor.csn
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
@@ -91,7 +91,7 @@ class Tracking:
             return purge.purge_transactions(self._engine, purge_type, value)
 
     @contextmanager
-    def changes(self, request: Request) -> Iterator[Changes]:
+    def changes(self, request: EnumerationRequest) -> Iterator[Changes]:
         with ExitStack() as stack:
             # What fails in the caller's own statements, while it applies the changes, stays what it is.
             with translated():
@@ -108,7 +108,7 @@ class Tracking:
         yield Committing(self._engine, on_progress)
 
 
-class RehearsedTracking(Tracking):
+class RehearsedPostgresTracking(PostgresTracking):
     """The same, of which enabling, disabling and resuming take no effect."""
 
     def __init__(self, connection: psycopg.Connection, statements: list[str]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders.capture.capture_instances import alteration_of, instance, shape_of, source_table
-from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape, only_widens
+from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape, only_widens
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn
@@ -27,7 +27,7 @@ def named_types(made: Instance) -> list[tuple[str, str]]:
     return [(column.name, column.type_text) for column in made.columns]
 
 
-def followed(made: Instance, alteration: Alteration) -> SchemaChange:
+def followed(made: Instance, alteration: Alteration) -> InstanceSchemaChange:
     change = follow_alteration(made, LSN, alteration)
     assert change is not None
     return change

@@ -20,7 +20,7 @@ from rowtide.diagnosis import Area, CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import ObjectPlace
-from rowtide.diagnosis.postgres.facts import LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.health import check_work
 from rowtide.diagnosis.postgres.table_facts import MemberFacts
 from rowtide.diagnosis.postgres.tracking_facts import Readers, TrackedTableFacts
@@ -57,7 +57,7 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
 
 def checked(**changes: Any) -> tuple[CheckResult, ...]:
     """Judge a database in which nothing else is there than what is given."""
-    usual = WorkFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
+    usual = PostgresWorkFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
     return tuple(check_work(replace(usual, **changes)))
 
 

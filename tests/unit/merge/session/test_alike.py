@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from rowtide.merge.session.exchange import alike, taken, taken_alike
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike, overruling
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion
+from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write, number_alike, overruling
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 
 HUB = 1
-OLD, NEW = Change(HUB, 1), Change(HUB, 2)
+OLD, NEW = NodeChange(HUB, 1), NodeChange(HUB, 2)
 
 
-def change(rowguid: str, last: Change = NEW, *, is_gone: bool = False) -> RowChange:
+def change(rowguid: str, last: NodeChange = NEW, *, is_gone: bool = False) -> RowChange:
     row = None if is_gone else (f"value of {rowguid}",)
     tombstone = TombstoneType.USER if is_gone else None
     return RowChange(rowguid, Lineage((last,)).encode(), last.encode(), None, row, tombstone)
 
 
-def known() -> Known:
-    return Known(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
+def known() -> KnownVersion:
+    return KnownVersion(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
 
 
 def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
@@ -41,12 +41,12 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
 
 
 def test_a_refused_version_counts_for_nothing_until_changed() -> None:
-    below = Change(9, 5)
-    here = Known(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
+    below = NodeChange(9, 5)
+    here = KnownVersion(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
     (refused,), nothing = overruling([change("a")._replace(overrules=7)], here)
     assert (refused.version.lineage, nothing) == (
         Lineage.of([NEW, below]),
-        Known(RowVersion(Presence.LIVE, Lineage.EMPTY, None), 9, None, 7),
+        KnownVersion(RowVersion(Presence.LIVE, Lineage.EMPTY, None), 9, None, 7),
     )
     for last_seen in (6, None):
         later = [change("a")._replace(overrules=last_seen)]

@@ -15,13 +15,13 @@ from rowtide.replication.articles.articles import Article, LeftOutColumn
 from rowtide.replication.articles.schema_changes import (
     NOT_REPLICATED,
     NOT_REPORTED,
+    ArticleTableRenamed,
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,
     ColumnRetyped,
     Followed,
     NullsChanged,
-    TableRenamed,
     Unfollowed,
     bound,
     follow,
@@ -52,8 +52,8 @@ def kinds_of(followed: Followed) -> list[type]:
 @pytest.mark.parametrize(
     ("made", "now", "kinds"),
     [
-        (ALL, replace(TABLE, name="t9"), [TableRenamed]),
-        (ALL, replace(TABLE, schema="archive"), [TableRenamed]),
+        (ALL, replace(TABLE, name="t9"), [ArticleTableRenamed]),
+        (ALL, replace(TABLE, schema="archive"), [ArticleTableRenamed]),
         (ALL, without(TABLE, "name"), [ColumnDropped]),
         (ALL, with_column(TABLE, "name", name="label"), [ColumnRenamed]),
         (ALL, with_column(TABLE, "price", type_text="numeric(12,2)", type_modifier=9), [ColumnRetyped]),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
-from rowtide.cdc.lake_readers.grouping import Engine, open_engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
@@ -102,7 +102,7 @@ class BagTable:
 class _Sums:
     """How often each row was added, in an engine's tables, and which rows of the lowest layer are removed by that."""
 
-    def __init__(self, engine: Engine, instance: Instance) -> None:
+    def __init__(self, engine: GroupingDatabase, instance: Instance) -> None:
         self._engine = engine
         self._instance = instance
         self._names = [f"value_{place}" for place in range(len(_identity_names(instance)))]

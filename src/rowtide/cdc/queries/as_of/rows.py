@@ -18,7 +18,7 @@ from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFT
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.statistics import Between, find_bounds
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import TableVersion
+from rowtide.lake.tables import LakeTableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +77,7 @@ _BROADCAST_ROWS = 4_000_000
 """The keys of so many change rows, of which an update has two, are sent to all tasks: the base is not shuffled then."""
 
 
-def table_as_of(as_of: AsOf[TableVersion]) -> DataFrame:
+def table_as_of(as_of: AsOf[LakeTableVersion]) -> DataFrame:
     """Return the rows, unordered: the captured columns, `__$absent_mask`, `__$exact`."""
     columns = [quote(name) for name in as_of_columns(as_of.instance)]
     lowest = as_of.base.rows.where(f"`{_LSN}` = {as_of.lowest.value}")
@@ -91,7 +91,7 @@ def table_as_of(as_of: AsOf[TableVersion]) -> DataFrame:
 class UpperPart:
     """Rows of a table above the lowest layer."""
 
-    table: TableVersion
+    table: LakeTableVersion
     first: int
     last: int
     rows: DataFrame
@@ -102,7 +102,7 @@ class UpperPart:
         return Between(_LSN, self.first, self.last)
 
     def may_have(self, values: Between) -> bool:
-        """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
+        """Return whether, by the files' statistics, a row may be in a range; see `LakeTableVersion`."""
         return self.table.may_have(self.lsns, values)
 
     def seqvals(self) -> tuple[int, int] | None:
@@ -120,7 +120,7 @@ class UpperPart:
         return sum(file.statistics.get("numRecords") or _BROADCAST_ROWS for file in files)
 
 
-def upper_parts(as_of: AsOf[TableVersion]) -> Iterator[UpperPart]:
+def upper_parts(as_of: AsOf[LakeTableVersion]) -> Iterator[UpperPart]:
     """Yield the rows above the lowest layer, of tables that have some by their statistics."""
     firsts = ((as_of.base, as_of.lowest.increment()), (as_of.changes, as_of.first_change))
     for table, first in firsts:

@@ -102,7 +102,7 @@ Types = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTables:
     """What is known of tables besides the log: `types` are those of the table's rows before, empty if it had none.
 
     `is_same`: it was described like this before, on this connection. `tells_ddl`: event triggers report statements, so
@@ -136,7 +136,7 @@ def _needed(ours: Iterable[Member]) -> dict[int, str]:
     return dict(pair for member in ours for pair in zip(member.column_numbers, member.columns, strict=False))
 
 
-def infer_alteration(relation: Relation, members: Iterable[Member], known: Known) -> Alteration | Unclear | None:
+def infer_alteration(relation: Relation, members: Iterable[Member], known: KnownTables) -> Alteration | Unclear | None:
     """Return what altered a table since its members were described; None if nothing did.
 
     `Unclear` if that cannot be determined. Raises `TableWanted`.
@@ -167,7 +167,7 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
     return _alteration(relation, columns, needed, renamed)
 
 
-def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: Known) -> bool:
+def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: KnownTables) -> bool:
     """Whether a description shows nothing that those who take added columns have not had."""
     names = needed.values()
     has_more = any(column.name not in names for column in relation.columns)
@@ -176,7 +176,7 @@ def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping
 
 
 def _is_known(
-    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: Known
+    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: KnownTables
 ) -> bool:
     """Whether a description that renames nothing adds and drops nothing either, by the catalogue."""
     described = {column.name for column in relation.columns}

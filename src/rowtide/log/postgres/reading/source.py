@@ -38,7 +38,7 @@ from rowtide.log.postgres.reading.unreported_changes import end_dropped, find_al
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
+from rowtide.log.source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
 from rowtide.log.store.entries import TimelineFollowed
 
 
@@ -155,7 +155,7 @@ class PostgresSource:
             raise
         return source
 
-    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+    def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
         self._stream.receive(
             received,
             max_size=max_size,
@@ -209,7 +209,7 @@ class PostgresSource:
             log.warning("%s", MarkUnverified(str(decoded.unverified[0])))
             self._has_reported = True
 
-    def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> PostgresSource:
+    def without_refused(self, messages: Sequence[bytes], refused: ChangeNotReceivable) -> PostgresSource:
         try:
             self.decode(messages)
         except Undecodable as stopped:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import RowChange, Write
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
@@ -83,7 +83,7 @@ class RowWriter(Protocol):
         """Defer constraint checks to the end of the transaction, where constraints allow that."""
 
 
-class NumberedKeys(Transactions, Protocol):
+class NumberedKeys(TransactionalNode, Protocol):
     """A node with tables whose key is one integer column."""
 
     def next_keys(self, article: Article, count: int) -> Sequence[str]:

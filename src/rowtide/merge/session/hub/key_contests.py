@@ -19,7 +19,7 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Counts, Refused, taken
 from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"
 
@@ -33,9 +33,9 @@ class KeyContest:
 
     place: int
     refused: Refused
-    known: Known | None
+    known: KnownVersion | None
     holder: str
-    held: Known
+    held: KnownVersion
     row: Row
 
 

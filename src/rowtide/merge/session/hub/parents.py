@@ -22,8 +22,8 @@ from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.rows import ParentNotThere
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import MOST_VERSIONS, Change, Lineage, decode_columns
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
+from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns
 from rowtide.merge.versions.references import places_of, with_key
 
 RowId = tuple[int, str]
@@ -237,7 +237,7 @@ def read_generations(rows: Iterable[Mapping[Any, Any]]) -> dict[int, int]:
 
 
 @dataclass(slots=True)
-class Claims:
+class LineageChecks:
     """Judges the lineages that come from a subscriber.
 
     `last` are the hub's last generations, by the node's nickname. Of nodes that it does not exchange with it knows
@@ -260,7 +260,7 @@ class Claims:
             raise GenerationRefused(self.subscriber, f"it is at generation {generation}, which is too high")
         self._generation = generation
 
-    def require(self, parts: Iterable[Part], known: Iterable[Mapping[str, Known]]) -> None:
+    def require(self, parts: Iterable[Part], known: Iterable[Mapping[str, KnownVersion]]) -> None:
         """Raise `GenerationRefused` for a change that names a generation which its node has not reached."""
         for (article, changes), found in zip(parts, known, strict=True):
             for change in changes:
@@ -269,8 +269,8 @@ class Claims:
                     self._require(article, change, found.get(change.rowguid))
                     self._judged.add(version)
 
-    def _require(self, article: Article, change: RowChange, known: Known | None) -> None:
-        lineage, last = Lineage.decode(change.lineage), Change.decode(change.last)
+    def _require(self, article: Article, change: RowChange, known: KnownVersion | None) -> None:
+        lineage, last = Lineage.decode(change.lineage), NodeChange.decode(change.last)
         columns = () if change.columns is None else decode_columns(change.columns).values()
         here = Lineage.EMPTY if known is None else known.version.lineage
         for each in (*lineage.changes, last, *columns):

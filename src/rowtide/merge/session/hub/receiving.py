@@ -34,9 +34,9 @@ from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.heirs import hold_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
-    Claims,
     Families,
     Keys,
+    LineageChecks,
     find_absent,
     find_families,
     find_family,
@@ -46,7 +46,7 @@ from rowtide.merge.session.hub.parents import (
     require_parents,
 )
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.stored import require_uuids
 
 Staying = Set[tuple[int, str, str]]
@@ -64,7 +64,7 @@ class HubReceiver(HubDecisions):
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
-    claims: Claims | None = None
+    claims: LineageChecks | None = None
     cascades: Cascades | None = None
     bequests: Mapping[tuple[int, str], Refusal] = field(default_factory=dict)
 
@@ -189,7 +189,9 @@ class HubReceiver(HubDecisions):
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
             record(self.node.connection, replace(each, settled_row=settled))
 
-    def _judge(self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, Known]]) -> Judged:
+    def _judge(
+        self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, KnownVersion]]
+    ) -> Judged:
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
         if self.cascades is None:
             return Judged()
@@ -217,7 +219,7 @@ class HubReceiver(HubDecisions):
         return counts
 
     def refuse_others(
-        self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]
+        self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]
     ) -> tuple[list[Part], list[Counts]]:
         """Refuse changes of rows that the subscriber does not have; return the others, and the counts of each part."""
         left: list[Part] = []
@@ -231,7 +233,7 @@ class HubReceiver(HubDecisions):
             counts.append(Counts(conflicts=len(others)))
         return left, counts
 
-    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> None:
+    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> None:
         """Record changes as conflicts, and let the subscriber's rows be put right; the hub's versions stay as they are.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
@@ -261,7 +263,7 @@ class HubReceiver(HubDecisions):
             or not nicknames.isdisjoint(self.again)
         )
 
-    def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
+    def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         self.require_rowguids(parts)
         asked = keys_to_read(parts, self.articles)
@@ -278,7 +280,7 @@ class HubReceiver(HubDecisions):
                 if article.references:
                     require_uuids([parent for change in changes for parent in change.parents if parent])
 
-    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]) -> None:
+    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
         """Raise `GenerationRefused` if the subscriber says what it cannot know."""
         if self.claims is not None:
             self.claims.require(parts, known)
@@ -425,7 +427,7 @@ class HubReceiver(HubDecisions):
             self.filters,
         )
 
-    def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, Known]]:
+    def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, KnownVersion]]:
         """Return what the hub knows of refused rows, and of those that have their keys, by article."""
         asked: dict[int, tuple[Article, list[str]]] = {}
         for each in refused:
@@ -435,7 +437,7 @@ class HubReceiver(HubDecisions):
         return dict(zip(asked, found, strict=True))
 
     def _read_present(
-        self, refused: Sequence[Refused], known: Mapping[int, Mapping[str, Known]]
+        self, refused: Sequence[Refused], known: Mapping[int, Mapping[str, KnownVersion]]
     ) -> dict[tuple[int, str], Row]:
         """Return the hub's rows that refused changes are of, by article and rowguid."""
         found: dict[tuple[int, str], Row] = {}
@@ -482,7 +484,9 @@ class HubReceiver(HubDecisions):
             self._compensate(several, known[nickname], rows)
         self.ask_no_more(refused)
 
-    def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known], rows: Mapping[str, Row]) -> None:
+    def _compensate(
+        self, refused: Sequence[Refused], known: Mapping[str, KnownVersion], rows: Mapping[str, Row]
+    ) -> None:
         """Undo changes of an article at the subscriber (SQL Server: @compensate_for_errors)."""
         article = refused[0].article
         writes = []

@@ -28,14 +28,14 @@ from rowtide.merge.session.record_transfer import (
     HELD_REASON,
     LAST_ATTEMPT,
     GivenUp,
-    Outcome,
     OutcomeRefused,
-    RowRefused,
+    RecordOutcome,
+    RecordRowRefused,
     Waiting,
     write_outcome,
 )
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 
 _MOST_REQUESTS = 3
 
@@ -72,7 +72,7 @@ class HubRecords(HubRecordDecisions):
         return [self._give_up(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
 
     def _give_up(
-        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, *, is_alone: bool
+        self, record: LogicalRecord, refused: Sequence[RecordRowRefused], attempt: int, *, is_alone: bool
     ) -> GivenUp:
         changes = {change.rowguid: change for _, change in record.rows}
         known = self.read_known(record.kind, _places(record))
@@ -114,7 +114,9 @@ class HubRecords(HubRecordDecisions):
         self.receiver.asking.add((nickname, rowguid))
         put_retry(self.receiver.node.connection, self.receiver.source, nickname, rowguid, HELD, HELD_REASON)
 
-    def _settle_keys(self, record: LogicalRecord, refused: Sequence[RowRefused], *, is_contested: bool) -> Outcome:
+    def _settle_keys(
+        self, record: LogicalRecord, refused: Sequence[RecordRowRefused], *, is_contested: bool
+    ) -> RecordOutcome:
         """Let one of the rows with the same key win, with the rows below it; the hub's, unless that is contested."""
         kind, said = record.kind, {each.rowguid: each for each in refused}
         holders = {(each.article.nickname, each.refusal.holder): each for each in refused if each.refusal.holder}
@@ -129,7 +131,7 @@ class HubRecords(HubRecordDecisions):
             winner = choose(kind.top, [*others, *holding], self.receiver.priority)
         if winner is Winner.SUBSCRIBER and self._are_any_of_others([*holding, *displaced]):
             winner = Winner.PUBLISHER
-        outcome = Outcome()
+        outcome = RecordOutcome()
         keys: dict[str, str] = {}
         if winner is Winner.PUBLISHER:
             losing = self._find_renumbered(record, rows, said)
@@ -162,7 +164,7 @@ class HubRecords(HubRecordDecisions):
         )
 
     def _find_renumbered(
-        self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RowRefused]
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RecordRowRefused]
     ) -> list[ContestedRow]:
         """Return the rows that get new keys instead of being withdrawn, unless the record loses as a whole."""
         if record.kind.resolves and is_contested(rows, detects=record.kind.detects):
@@ -177,7 +179,7 @@ class HubRecords(HubRecordDecisions):
         return keys
 
     def _write_renumbered(
-        self, record: LogicalRecord, rows: Sequence[ContestedRow], keys: Mapping[str, str], outcome: Outcome
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], keys: Mapping[str, str], outcome: RecordOutcome
     ) -> set[str]:
         """Write rows with new keys, and those of the record that reference them; return what was written."""
         written: set[str] = set()
@@ -195,7 +197,7 @@ class HubRecords(HubRecordDecisions):
             written.add(row.rowguid)
         return written
 
-    def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: Outcome) -> None:
+    def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: RecordOutcome) -> None:
         if record.kind.resolves:
             self.resolve(rows, Winner.SUBSCRIBER, outcome)
         else:
@@ -206,7 +208,7 @@ class HubRecords(HubRecordDecisions):
         record: LogicalRecord,
         rows: Sequence[ContestedRow],
         losing: set[str],
-        outcome: Outcome,
+        outcome: RecordOutcome,
         keys: Mapping[str, str],
     ) -> None:
         """Withdraw the rows whose keys are taken, with those below them; the record if it is resolved as a whole.
@@ -219,7 +221,7 @@ class HubRecords(HubRecordDecisions):
             children = record.changes.get(link.child.nickname, ())
             losing |= {child.rowguid for child in children for one in parents if is_child_of(link, child, one)}
         renumbered = self._write_renumbered(record, rows, keys, outcome)
-        lost = Outcome()
+        lost = RecordOutcome()
         self.let_win([row for row in rows if is_whole or row.rowguid in losing], Winner.PUBLISHER, lost)
         if not is_whole:
             rest = LogicalRecord(record.kind, tops=record.tops)
@@ -229,7 +231,7 @@ class HubRecords(HubRecordDecisions):
             self.decide_rows(record.kind, [(rest, outcome)])
         outcome.add(lost)
 
-    def _withdraw(self, row: ContestedRow, outcome: Outcome) -> None:
+    def _withdraw(self, row: ContestedRow, outcome: RecordOutcome) -> None:
         """Delete a row that has lost its key to another, or its parent did, everywhere."""
         if row.known is None or row.row is None:
             return
@@ -239,9 +241,9 @@ class HubRecords(HubRecordDecisions):
         outcome.conflicts.append(self.conflict(row, Winner.SUBSCRIBER, ConflictType.RECORD_DELETE_WINS_CONFLICT))
         outcome.count(nickname, Counts(conflicts=1, deletes=1))
 
-    def _undo(self, record: LogicalRecord, refused: Sequence[RowRefused]) -> Outcome:
+    def _undo(self, record: LogicalRecord, refused: Sequence[RecordRowRefused]) -> RecordOutcome:
         """Undo a record at the subscriber: the hub has rows that refer to it, or its article wants that."""
-        outcome, said = Outcome(), {each.rowguid: each for each in refused}
+        outcome, said = RecordOutcome(), {each.rowguid: each for each in refused}
         for row in self._rows(record):
             write = settle(row, Winner.PUBLISHER, self.receiver.priority)
             if write is None or row.sent is None:
@@ -256,7 +258,7 @@ class HubRecords(HubRecordDecisions):
                 outcome.count(row.article.nickname, Counts(conflicts=1))
         return outcome
 
-    def _is_undone(self, refused: RowRefused, change: RowChange | None) -> bool:
+    def _is_undone(self, refused: RecordRowRefused, change: RowChange | None) -> bool:
         """Whether a refused row goes back at once: its parent is gone, it has children, or its article wants that."""
         error = refused.refusal.error
         if isinstance(error, ParentNotThere) and change is not None:
@@ -265,9 +267,11 @@ class HubRecords(HubRecordDecisions):
         is_referenced = change is not None and change.row is None and error.code in FOREIGN_KEY_CODES
         return is_referenced or error.code == CHILDREN_NOT_SEEN or refused.article.compensate_for_errors
 
-    def _ask_again(self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]) -> GivenUp:
+    def _ask_again(
+        self, record: LogicalRecord, known: Mapping[Place, KnownVersion], refused: Sequence[RecordRowRefused]
+    ) -> GivenUp:
         """Request the whole record again in the next synchronisation."""
-        outcome, asked = Outcome(is_held=True), []
+        outcome, asked = RecordOutcome(is_held=True), []
         said = {each.rowguid: each for each in refused}
         for article, change in record.rows:
             because = said.get(change.rowguid)
@@ -303,14 +307,14 @@ class HubRecords(HubRecordDecisions):
         ]
 
 
-def _is_key_taken(refused: RowRefused, known: Mapping[Place, Known]) -> bool:
+def _is_key_taken(refused: RecordRowRefused, known: Mapping[Place, KnownVersion]) -> bool:
     """Whether a row was inserted at both ends, with different rowguids."""
     return refused.refusal.holder is not None and not is_live(known.get((refused.article.nickname, refused.rowguid)))
 
 
 def _record_keys(
-    outcome: Outcome,
-    contests: Sequence[tuple[ContestedRow, RowRefused]],
+    outcome: RecordOutcome,
+    contests: Sequence[tuple[ContestedRow, RecordRowRefused]],
     sent: Mapping[str, ContestedRow],
     winner: Winner,
     keys: Mapping[str, str],
@@ -319,7 +323,7 @@ def _record_keys(
 
     `keys` are those that rows have got instead, by rowguid.
     """
-    winning: dict[str, tuple[RowRefused, Row | None]] = {}
+    winning: dict[str, tuple[RecordRowRefused, Row | None]] = {}
     for row, refused in contests:
         change = sent[refused.rowguid].sent
         if winner is Winner.PUBLISHER:
@@ -358,7 +362,9 @@ def _by_article(rows: Sequence[ContestedRow]) -> list[tuple[Article, list[str]]]
     return list(found.values())
 
 
-def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | None, key: str | None) -> ConflictRecord:
+def _of_key(
+    conflict: ConflictRecord, refused: RecordRowRefused, winning_row: Row | None, key: str | None
+) -> ConflictRecord:
     return replace(
         conflict,
         conflict_id=identify(conflict.rowguid, conflict.losing_lineage, b"key"),

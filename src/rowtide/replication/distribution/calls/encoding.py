@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import CallFormat, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.replication.filters.verdict import find_transitions, matches
 from rowtide.replication.snapshot.agent import ArticleCopy
@@ -325,19 +325,19 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
     parts = parts_of(operation, article.command(operation).call_format)
     key_places = _key_places(article)
     # Only formats with a bitmap say what changed.
-    changed = images.changed if Part.BITMAP in parts else images.is_carried
+    changed = images.changed if ArgumentGroup.BITMAP in parts else images.is_carried
     matrices: list[_Matrix] = []
     for part in parts:
         match part:
-            case Part.NEW:
+            case ArgumentGroup.NEW:
                 matrices.append(images.new)
-            case Part.CHANGED:
+            case ArgumentGroup.CHANGED:
                 matrices.append(np.where(changed, images.after, _NULL))
-            case Part.OLD_KEY:
+            case ArgumentGroup.OLD_KEY:
                 matrices.append(images.old_key(key_places))
-            case Part.OLD:
+            case ArgumentGroup.OLD:
                 matrices.append(images.before)
-            case Part.BITMAP:
+            case ArgumentGroup.BITMAP:
                 texts = bitmap_texts(changed)
                 matrices.append(np.array(texts, dtype=object).reshape(-1, 1))
     found: list[Arguments] = np.concatenate(matrices, axis=1).tolist()
@@ -357,15 +357,15 @@ class KeyPlaces:
 
 def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
     """Return the positions of the key in the arguments of an operation."""
-    starts: dict[Part, int] = {}
+    starts: dict[ArgumentGroup, int] = {}
     length = 0
     for part in parts_of(operation, article.command(operation).call_format):
         starts[part] = length
-        length += len(article.key_columns) if part is Part.OLD_KEY else len(article.columns)
+        length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
     in_row = _key_places(article)
-    new = starts.get(Part.NEW, starts.get(Part.CHANGED))
-    old = range(len(in_row)) if Part.OLD_KEY in starts else in_row
-    first = starts.get(Part.OLD_KEY, starts.get(Part.OLD))
+    new = starts.get(ArgumentGroup.NEW, starts.get(ArgumentGroup.CHANGED))
+    old = range(len(in_row)) if ArgumentGroup.OLD_KEY in starts else in_row
+    first = starts.get(ArgumentGroup.OLD_KEY, starts.get(ArgumentGroup.OLD))
     return KeyPlaces(
         old=tuple(first + place for place in old) if first is not None else (),
         new=tuple(new + place for place in in_row) if new is not None else (),

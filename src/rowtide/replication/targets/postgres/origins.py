@@ -16,7 +16,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
-from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
+from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, ReceivedOrigins
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
 from rowtide.replication.targets.postgres.connecting import connect
@@ -81,14 +81,14 @@ def mark(connection: psycopg.Connection, guid: str) -> None:
         connection.execute("select set_config(%s, 'on', true)", (COPYING,))
 
 
-def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, Received]:
+def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, ReceivedOrigins]:
     """Return what subscriptions deliver to this database, by their guids."""
     received = dict.fromkeys(guids, UNKNOWN_ORIGINS)
     with translated():
         if connection.execute(_IS_MADE).fetchone() == (True,):
             for guid, publisher, databases, tables in connection.execute(_RECEIVED):
                 if guid in received:
-                    received[guid] = Received(publisher, frozenset(databases), frozenset(tables))
+                    received[guid] = ReceivedOrigins(publisher, frozenset(databases), frozenset(tables))
     return received
 
 

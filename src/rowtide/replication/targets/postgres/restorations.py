@@ -33,7 +33,7 @@ class Until(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restoration:
+class PostgresRestoration:
     """A statement that restores something of an article's table, and when."""
 
     article_id: str
@@ -55,14 +55,14 @@ def told(statement: str, lookup: str) -> str:
     return f"{_TOLD}{' '.join(statement.split())}\n{lookup}"
 
 
-def record(connection: psycopg.Connection, guid: str, restorations: Iterable[Restoration]) -> None:
+def record(connection: psycopg.Connection, guid: str, restorations: Iterable[PostgresRestoration]) -> None:
     """Record restorations, in the caller's transaction."""
     rows = [(guid, each.article_id, each.until, each.statement) for each in restorations]
     with translated():
         connection.cursor().executemany(sql.SQL(_ADD), rows)
 
 
-def until_joined(restorations: Iterable[Restoration]) -> Iterator[Restoration]:
+def until_joined(restorations: Iterable[PostgresRestoration]) -> Iterator[PostgresRestoration]:
     """Let what waits for an article's copy wait until the article joins its subscription."""
     for each in restorations:
         yield replace(each, until=Until.JOINED) if each.until is Until.COPIED else each

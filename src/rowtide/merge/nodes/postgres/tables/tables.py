@@ -29,14 +29,21 @@ from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.metadata_format import MetadataFormat
-from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import (
+    NOT_THERE,
+    Examination,
+    Original,
+    TableDescription,
+    TableReference,
+    say_damage,
+)
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
-from rowtide.merge.nodes.postgres.tables.altering import TableAlteration
+from rowtide.merge.nodes.postgres.tables.altering import PostgresTableAlteration
 from rowtide.merge.nodes.postgres.tables.filling import load, take_in_partitions
 from rowtide.merge.nodes.postgres.tables.identity import unbounding
 from rowtide.merge.nodes.postgres.tables.parts import (
@@ -236,8 +243,8 @@ class PostgresTables:
             raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
 
     @here
-    def alter(self, change: TableChange) -> TableAlteration:
-        return TableAlteration(self._connection, self._session, change, self._executions.of(change.before))
+    def alter(self, change: TableChange) -> PostgresTableAlteration:
+        return PostgresTableAlteration(self._connection, self._session, change, self._executions.of(change.before))
 
     def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
@@ -438,7 +445,7 @@ def _description(
         ),
         unique_keys=tuple(key for key in keys if set(key) != primary and key != (ROWGUID,)),
         references=tuple(
-            Reference(
+            TableReference(
                 tuple(row.columns),
                 row.referenced,
                 tuple(row.referenced_columns),

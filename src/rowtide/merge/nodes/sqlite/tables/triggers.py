@@ -19,7 +19,7 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.node_tables import Reference
+from rowtide.merge.nodes.node_tables import TableReference
 from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged
@@ -54,7 +54,9 @@ def bodies_of_replace(article: Article, displacement: Displacement) -> Mapping[s
     }
 
 
-def kept_bodies(article: Article, displacement: Displacement, references: Sequence[Reference]) -> Mapping[str, Body]:
+def kept_bodies(
+    article: Article, displacement: Displacement, references: Sequence[TableReference]
+) -> Mapping[str, Body]:
     """Return the triggers that keep the values of rows which foreign keys' actions change, by kind."""
     table = quote(displacement.table.name)
     set_columns = [name for each in references if each.on_delete in _SETS for name in each.columns]
@@ -196,7 +198,7 @@ _IDENTITY = "identity"
 _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
 
 
-def trigger_statements(article: Article, table: Table, references: Sequence[Reference]) -> dict[str, str]:
+def trigger_statements(article: Article, table: Table, references: Sequence[TableReference]) -> dict[str, str]:
     """Return the statements that create a table's triggers, by trigger name; `references` are its foreign keys."""
     quoted = quote(table.name)
     # Whoever writes a row's rowguid again changes that row. Only where columns are followed is that not enough.

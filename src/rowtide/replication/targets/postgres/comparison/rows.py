@@ -49,7 +49,7 @@ from rowtide.replication.targets.compared_rows import (
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.comparison.read_tables import (
-    PresentTable,
+    CatalogueTable,
     ReadColumn,
     ReadTable,
     as_published,
@@ -419,7 +419,7 @@ def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable],
 
 def _lock(
     connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
-) -> Mapping[str, PresentTable]:
+) -> Mapping[str, CatalogueTable]:
     """Begin a transaction in which tables stay as they are returned, except those with an obstacle.
 
     They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
@@ -436,8 +436,8 @@ def _lock(
 
 def _find(
     connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
-) -> Mapping[str, PresentTable]:
-    found: dict[str, PresentTable] = {}
+) -> Mapping[str, CatalogueTable]:
+    found: dict[str, CatalogueTable] = {}
     for article in articles:
         if article.article_id in obstacles:
             continue
@@ -449,7 +449,7 @@ def _find(
     return found
 
 
-def _try_locks(connection: _Connection, found: Mapping[str, PresentTable], obstacles: dict[str, str]) -> bool:
+def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], obstacles: dict[str, str]) -> bool:
     """Lock tables by the names that they had; return whether all could be."""
     for article_id, present in found.items():
         locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)

@@ -24,8 +24,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
@@ -35,7 +35,7 @@ from rowtide.replication.targets.postgres.connecting import closed_on_error, con
 from rowtide.replication.targets.postgres.delivery.deadlocks import is_deadlocked
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.modes import Mode
-from rowtide.replication.targets.postgres.delivery.pipeline import Refused
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written
@@ -71,13 +71,13 @@ class Stream:
         """Whether a part of a batch is running, which is neither prepared nor rolled back."""
         return self._mode is not None
 
-    def begin(self, known: Progress, *, is_first: bool) -> None:
+    def begin(self, known: DeliveryProgress, *, is_first: bool) -> None:
         """Begin a part of a batch, the first stream's or another's."""
         self._is_stopped.clear()
         self._mode = self._make_mode(self._sender)
         self._sender.begin_stream(self._guid, known, is_first=is_first, lock_timeout_s=LOCK_TIMEOUT_S)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         """Send a call, at once or before `prepare` returns. Raises as `prepare`."""
         assert self._mode is not None
         try:
@@ -94,7 +94,7 @@ class Stream:
         except _REFUSALS as error:
             self._undo_after(error)
 
-    def prepare(self, calls: Sequence[Call], name: PreparedName, reached: Position) -> None:
+    def prepare(self, calls: Sequence[ProcedureCall], name: PreparedName, reached: Position) -> None:
         """Run the last calls, and prepare the part for commit, under a name; the first stream moves the progress too.
 
         Raises `BatchUndone` if the part is rolled back, `AgentReplaced`, `ConnectionFailed`.
@@ -155,7 +155,7 @@ class Stream:
         """Close the connection; what is not prepared is rolled back."""
         self._sender.close()
 
-    def _run(self, mode: Mode, calls: Sequence[Call]) -> None:
+    def _run(self, mode: Mode, calls: Sequence[ProcedureCall]) -> None:
         for place, call in enumerate(calls):
             if place % _SENT_BETWEEN_LOOKS == 0 and self._is_stopped.is_set():
                 self._sender.roll_back()
@@ -168,7 +168,7 @@ class Stream:
         assert name is not None
         self._require(self._sender.end_prepared(name.commits), or_gone=or_gone)
 
-    def _require(self, refused: Refused | None, *, or_gone: bool) -> None:
+    def _require(self, refused: FailedStatement | None, *, or_gone: bool) -> None:
         if refused is None or (or_gone and refused.sqlstate == _GONE):
             # A process that recovered the batch meanwhile has done the same.
             return
@@ -208,7 +208,7 @@ class StreamGroup:
         """Whether no call would wait for a connection."""
         return bool(self._streams) or all(opening.done() for opening in self._opening)
 
-    def add(self, number: int, call: Call, known: Progress) -> None:
+    def add(self, number: int, call: ProcedureCall, known: DeliveryProgress) -> None:
         """Send a call in a stream. Raises as `Stream.prepare`, once all is rolled back."""
         stream = self._begun(number, known)
         try:
@@ -227,7 +227,9 @@ class StreamGroup:
             self.roll_back()
             raise
 
-    def commit(self, shares: Sequence[Sequence[Call]], known: Progress, reached: Position) -> Progress:
+    def commit(
+        self, shares: Sequence[Sequence[ProcedureCall]], known: DeliveryProgress, reached: Position
+    ) -> DeliveryProgress:
         """Commit what was sent, and further calls by stream; return the progress with that batch. Raises as `add`."""
         batch = BatchName(self._guid, known.epoch, known.batch + 1)
         # The first one moves the progress, whether it has calls or not.
@@ -248,7 +250,7 @@ class StreamGroup:
         for committing in self._running.values():
             committing.result()
         self._running = {}
-        return Progress(reached, batch.batch, known.epoch)
+        return DeliveryProgress(reached, batch.batch, known.epoch)
 
     def roll_back(self) -> None:
         """Roll back all streams, in any order: nothing is decided. Raises what is more than a refused batch."""
@@ -271,7 +273,7 @@ class StreamGroup:
         self._watching.add_done_callback(partial(_close, self._watching))
         self._threads.shutdown(wait=False)
 
-    def _begun(self, number: int, known: Progress) -> Stream:
+    def _begun(self, number: int, known: DeliveryProgress) -> Stream:
         if not self._streams:
             self._streams = [opening.result() for opening in self._opening]
         stream = self._streams[number]
