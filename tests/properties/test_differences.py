@@ -17,12 +17,12 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column
-from rowtide.log.postgres.restarting import BridgeHead
+from rowtide.log.postgres.restarting import ReconciliationPoint
 
 TABLE = source_table((("id", "integer"), ("name", "text"), ("qty", "bigint")))
 INSTANCE = instance(table=TABLE)
 COMPARED = ComparedTable(INSTANCE, TableVersion(7, logged_shape(TABLE, INSTANCE)))
-HEAD = BridgeHead(CommitLsn.of(1, 99), datetime(2026, 3, 1, tzinfo=UTC), "", 1)
+HEAD = ReconciliationPoint(CommitLsn.of(1, 99), datetime(2026, 3, 1, tzinfo=UTC), "", 1)
 
 Row = tuple[str | None, int | None]
 Rows = Mapping[int, Row]

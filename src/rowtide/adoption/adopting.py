@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, text
 
-from rowtide.adoption.errors import NothingToGoOnFrom
+from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.enabling import reinitialize as capture
@@ -54,7 +54,7 @@ _FEATURES = (capture, publishing)
 def find_adoption(engine: Engine, url: str) -> Adoption:
     """Return what adopting a database would find and give up, without changes.
 
-    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToGoOnFrom`, and what reading a server's log requires.
+    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToResumeFrom`, and what reading a server's log requires.
     """
     with translated(), engine.connect() as connection:
         return _find(connection, url)[0]
@@ -142,7 +142,7 @@ def _load(source: SourceDefinition, server: ServerIdentity) -> ManifestState:
         manifest = Manifest.find(open_store(source.log_store))
         if manifest is not None:
             return manifest.state
-    raise NothingToGoOnFrom(source.log_store, server.database)
+    raise NothingToResumeFrom(source.log_store, server.database)
 
 
 def _name(others: Sequence[tuple[str, str]]) -> str:

@@ -15,7 +15,7 @@ class OriginalAlive(Denied, number=2143):
     original: str
 
 
-class NothingToGoOnFrom(NotFound, number=2144):
+class NothingToResumeFrom(NotFound, number=2144):
     """The log store that the metadata names does not exist."""
 
     fact = "the log store {url} of database {database} does not exist"

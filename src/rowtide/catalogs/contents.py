@@ -105,7 +105,7 @@ def _source(instance: Instance) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedTable:
     """A table that is not registered, and why."""
 
     table: str
@@ -114,7 +114,7 @@ class LeftOut:
 
 def list_contents(
     lake: str, instances: Iterable[RecordedInstance], targets: Iterable[Target]
-) -> Iterator[CatalogueEntry | Resident | LeftOut]:
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
     """Yield the tables that there are, and those that no catalogue can be given. Raises `LakeReadFailed`."""
     recorded = {one.instance.capture_instance: one.instance for one in instances}
     for name, instance in recorded.items():
@@ -133,17 +133,17 @@ def list_contents(
 
 def _list_target(
     lake: str, target: Target, recorded: Mapping[str, Instance]
-) -> Iterator[CatalogueEntry | Resident | LeftOut]:
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
     options, made = target.options, SetTable(lake, target).read().tables
     if target.is_custom:
-        yield LeftOut(f"target {target.name}", "rowtide does not know the tables of a class of yours")
+        yield OmittedTable(f"target {target.name}", "rowtide does not know the tables of a class of yours")
         return
     is_iceberg = options.format is TargetFormat.ICEBERG
     if options.path is None and not is_iceberg:
-        yield LeftOut(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
+        yield OmittedTable(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
         return
     if options.path is not None and is_iceberg:
-        yield LeftOut(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
+        yield OmittedTable(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
         return
     names = [consumed.name for consumed in target.consumer.instances]
     for name in sorted(names):

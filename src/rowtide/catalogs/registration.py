@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from rowtide.catalogs.contents import LeftOut, list_contents
+from rowtide.catalogs.contents import OmittedTable, list_contents
 from rowtide.catalogs.entries import (
     Catalogue,
     CatalogueEntry,
@@ -79,7 +79,7 @@ class _CatalogueLocation:
 
 
 def _register(
-    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | LeftOut], source_id: str
+    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | OmittedTable], source_id: str
 ) -> Registration:
     """Let a metastore have the tables that it can have."""
     with _open_metastore(place, source_id) as catalogue:
@@ -88,9 +88,9 @@ def _register(
         for step in steps if not place.is_rehearsed else ():
             _take(catalogue, step)
         left_out = [
-            _leave_out(one.title, f"it is in the catalogue {one.catalog} already")
+            _omit(one.title, f"it is in the catalogue {one.catalog} already")
             if isinstance(one, Resident)
-            else _leave_out(one.table, one.reason)
+            else _omit(one.table, one.reason)
             for one in contents
             if not isinstance(one, CatalogueEntry)
         ]
@@ -98,7 +98,7 @@ def _register(
 
 
 def _describe_residents(
-    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | LeftOut]
+    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | OmittedTable]
 ) -> Registration:
     """Describe the tables that targets have in a namespace of an Iceberg catalogue. Raises `NothingForCatalogue`."""
     catalogue = IcebergRestCatalogue.open(place.address, place.namespace)
@@ -109,23 +109,23 @@ def _describe_residents(
 
 
 def _describe_resident(
-    catalogue: IcebergRestCatalogue, one: CatalogueEntry | Resident | LeftOut, *, dry_run: bool
+    catalogue: IcebergRestCatalogue, one: CatalogueEntry | Resident | OmittedTable, *, dry_run: bool
 ) -> RegisteredTable:
     match one:
         case Resident():
             place, done = f"{one.catalog}.{one.name}", catalogue.describe(one, dry_run=dry_run)
             if done is None:
-                return _leave_out(one.title, f"it is not in this namespace: its target writes to {place}")
+                return _omit(one.title, f"it is not in this namespace: its target writes to {place}")
             return RegisteredTable(done.value, one.title, one.name, place)
         case CatalogueEntry():
-            return _leave_out(one.name, "a Delta table, which no Iceberg catalogue can have: add a target of Iceberg")
-        case LeftOut():
-            return _leave_out(one.table, one.reason)
+            return _omit(one.name, "a Delta table, which no Iceberg catalogue can have: add a target of Iceberg")
+        case OmittedTable():
+            return _omit(one.table, one.reason)
         case _:
             assert_never(one)
 
 
-def _leave_out(table: str, reason: str) -> RegisteredTable:
+def _omit(table: str, reason: str) -> RegisteredTable:
     return RegisteredTable("leave out", table, None, None, reason)
 
 

@@ -352,9 +352,9 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         after the gap if `restart` names them. `on_wait` and repeats as for `reinitialize`. Raises
         `DifferenceImpossible`, `LeaseHeld`, `HistoryDiverged`, `PublicationAltered`.
         """
-        from rowtide.cdc.bridging.bridges import bridge
+        from rowtide.cdc.bridging.bridges import reconcile
 
-        return bridge(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
+        return reconcile(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read.

@@ -19,7 +19,7 @@ import click
 from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
 from rowtide.cli.output.rows import OutputFormat, notes, print_rows
-from rowtide.cli.output.statements import printed, tell
+from rowtide.cli.output.statements import printed, report
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import MOST_DAYS, Argument, Option
@@ -50,7 +50,7 @@ def enable(db: AnyDb, asked: TrackingRequest, *, dry_run: DryRun = False) -> Non
     """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {asked.table} ...") as progress:
         tracking.enable_tracking(replace(asked, on_progress=progress.update))
-    tell(f"Enabled: {asked.table}.", dry_run=dry_run)
+    report(f"Enabled: {asked.table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
@@ -58,7 +58,7 @@ def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Stop tracking a table; removes columns, triggers and tombstones (SQL Server Compact: DisableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.disable_tracking(table)
-    tell(f"Disabled: {table}.", dry_run=dry_run)
+    report(f"Disabled: {table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
@@ -66,7 +66,7 @@ def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Track a table again whose triggers or columns were lost; earlier anchors are refused for it."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.resume_tracking(table)
-    tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
+    report(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")

@@ -88,7 +88,7 @@ def copying_row(table: CopiedTable, key: Key, wanted: Collection[str], form: Cop
         quote(column) if column in wanted else f"null{type_text}"
         for column, type_text in zip(table.columns, types, strict=True)
     )
-    conditions = [_has_key(table, key), *_condition(table)]
+    conditions = [_key_condition(table, key), *_condition(table)]
     query = f"select {columns} from {_source_of(table)} where {' and '.join(conditions)}"
     return f"copy ({_rows_by_owner(table, query)}) to stdout{form.value}"
 
@@ -147,7 +147,7 @@ def _by_owner(table: CopiedTable, query: str, columns: Sequence[tuple[str, str]]
 
 
 def _where(table: CopiedTable, chunk: Chunk, but_for: Sequence[Key] = ()) -> str:
-    conditions = [*_range(table, chunk), *_condition(table), *(f"not {_has_key(table, key)}" for key in but_for)]
+    conditions = [*_range(table, chunk), *_condition(table), *(f"not {_key_condition(table, key)}" for key in but_for)]
     return f" where {' and '.join(conditions)}" if conditions else ""
 
 
@@ -183,7 +183,7 @@ def _compared(table: CopiedTable, comparison: KeyComparison, key: Key) -> str:
     return condition
 
 
-def _has_key(table: CopiedTable, key: Key) -> str:
+def _key_condition(table: CopiedTable, key: Key) -> str:
     pairs = zip(table.key_columns, _values(table, key), strict=True)
     return f"({' and '.join(f'{quote(c.name)} {KeyComparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
 

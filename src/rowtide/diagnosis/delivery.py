@@ -49,10 +49,10 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus, waits_s
     if waits and waits_s > at_risk_s:
         message = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied again"
         expires = failing if waits_s > retention_s else warning
-        return expires(Code.SUBSCRIPTION_EXPIRING, subject, message, _go_on(subscription, run))
+        return expires(Code.SUBSCRIPTION_EXPIRING, subject, message, _resume_hint(subscription, run))
     if subscription.is_paused:
         message = f"it is paused; {waiting}"
-        return warning(Code.SUBSCRIPTION_PAUSED, subject, message, _go_on(subscription, run))
+        return warning(Code.SUBSCRIPTION_PAUSED, subject, message, _resume_hint(subscription, run))
     error = (subscription.comments or "an error").rstrip(".")
     if subscription.runstatus == RunStatus.FAIL.words:
         advice = "Do what the error asks for; then `rowtide replication resume` where it runs, or `run`."
@@ -73,7 +73,7 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus, waits_s
     return healthy(Code.SUBSCRIPTION_HEALTHY, subject, f"{runs}; {waiting}")
 
 
-def _go_on(subscription: SubscriptionDelivery, run: ShellCommand) -> ShellCommand:
+def _resume_hint(subscription: SubscriptionDelivery, run: ShellCommand) -> ShellCommand:
     return _of_one("resume", subscription) if subscription.is_paused else run
 
 

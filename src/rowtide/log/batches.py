@@ -144,7 +144,7 @@ class Commits(Protocol):
 def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: bool) -> tuple[list[Cut], int]:
     """Cut what has arrived; return the cuts, in order, and how many messages they have: the others are to be kept.
 
-    `in_parts`: an earlier cut was a `TransactionPart` whose `LastPart` has not come. `is_full`: no more may be buffered,
+    `in_parts`: an earlier cut was a `TransactionPart` without its `LastPart`. `is_full`: no more may be buffered,
     so an unfinished transaction becomes a `TransactionPart`.
     """
     found = commits.find_commits(messages)

@@ -261,7 +261,7 @@ class LogReader:
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = max(received.messages[-1:].sizes(), default=0) >= LARGE_MESSAGE_BYTES
-        if self._waits(received):
+        if self._is_deferred(received):
             self._kept = received.messages
         else:
             self._hand_on(received)
@@ -337,7 +337,7 @@ class LogReader:
                     return
                 look_at += WHOLE_BATCH_MESSAGES
 
-    def _waits(self, received: ReceivedMessages) -> bool:
+    def _is_deferred(self, received: ReceivedMessages) -> bool:
         """Return whether nobody needs what was received yet."""
         is_needed = received.is_marked or received.reply_requested or _is_full(received) or self._in_parts
         return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)

@@ -133,12 +133,12 @@ class Targets:
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
-            version = self._bring(target, lake, make_spark, lease.verifier())
+            version = self._apply(target, lake, make_spark, lease.verifier())
             if reader.is_owner and target.options.follow_columns:
                 # Its tables have all of their instances by now, so that nothing is passed over with these.
                 changed = self._follow_columns(target, lake)
                 if changed is not target:
-                    version = self._bring(changed, lake, make_spark, lease.verifier()) or version
+                    version = self._apply(changed, lake, make_spark, lease.verifier()) or version
                 end_superseded(self._engine, self._name)
             return version
 
@@ -160,7 +160,7 @@ class Targets:
         """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`, `NotOwner`."""
         return plan_tables(self._find_tables(name, spark))
 
-    def _bring(
+    def _apply(
         self, target: Target, lake: str, make_spark: Callable[[], SparkSession], verify: Verify
     ) -> SetVersion | None:
         """Bring the tables of a target up to what is published."""

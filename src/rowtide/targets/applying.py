@@ -136,7 +136,7 @@ class SetApplier:
         to = published.lsn
         with ThreadPoolExecutor(TABLES_AT_ONCE, "rowtide-target") as pool:
             found = pool.map(
-                lambda consumed: self._bring(consumed, known, recorded, to), self._target.consumer.instances
+                lambda consumed: self._make_version(consumed, known, recorded, to), self._target.consumer.instances
             )
             tables = {table.capture_instance: table for table in found if table is not None}
         version = self._conclude(known, published, tables)
@@ -157,7 +157,7 @@ class SetApplier:
             return True
         return _has_stopped(known) and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
 
-    def _bring(
+    def _make_version(
         self,
         consumed: ConsumedInstance,
         known: SetVersion,

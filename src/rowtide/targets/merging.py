@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.mask_expressions import is_marked
+from rowtide.cdc.queries.mask_expressions import mark_condition
 from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import TargetColumn, TargetColumns
@@ -55,7 +55,7 @@ def _selected(shape: TargetColumns, instance: Instance, *, may_lack: bool, are_c
     for place, column in enumerate(shape.columns):
         yield f"{column.expression} as {quote(column.name)}"
         if may_lack and not column.is_key:
-            marked = [is_marked("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
+            marked = [mark_condition("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
             yield f"{' or '.join(marked) or 'false'} as {absent(place)}"
 
 
@@ -93,7 +93,7 @@ def differences(rows: str, present: str, shape: TargetColumns, types: Mapping[st
     """
     same = " and ".join(f"r.{quote(key.name)} <=> o.{quote(key.name)}" for key in shape.keys)
     is_there, was_there = "r.`__$there` is not null", "o.`__$there` is not null"
-    alike = [_is_alike(column.name, types[column.name]) for column in shape.columns if not column.is_key]
+    alike = [_equality_condition(column.name, types[column.name]) for column in shape.columns if not column.is_key]
     if shape.soft_delete is not None:
         alike.append(f"o.{quote(shape.soft_delete)} <=> false")
     gone = f"{was_there} and not o.{quote(shape.soft_delete)}" if shape.soft_delete is not None else was_there
@@ -109,7 +109,7 @@ def differences(rows: str, present: str, shape: TargetColumns, types: Mapping[st
     )
 
 
-def _is_alike(name: str, type_name: str) -> str:
+def _equality_condition(name: str, type_name: str) -> str:
     """Return whether a column's values are the same; false where its type does not tell them apart."""
     copied, present = f"r.{quote(name)}", f"o.{quote(name)}"
     if type_name in _WITH_TWO_ZEROS:

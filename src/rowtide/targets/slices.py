@@ -83,7 +83,7 @@ def _collapse(rows: str, shape: TargetColumns, *, may_lack: bool) -> str:
     return f"select {keys}, {_LSN} as `__$lsn`, {', '.join(aggregates)} from ({distributed}) group by {keys}, {_LSN}"
 
 
-def _is_row(truncates: Sequence[Truncated]) -> str:
+def _row_condition(truncates: Sequence[Truncated]) -> str:
     standing = f"`__$last`.operation in ({INSERT}, {UPDATE_AFTER}) and not `__$last`.is_deleted"
     if not truncates:
         return standing
@@ -91,7 +91,7 @@ def _is_row(truncates: Sequence[Truncated]) -> str:
     return f"{standing} and not {at}"
 
 
-def _is_truncated(truncates: Sequence[Truncated]) -> str:
+def _truncation_condition(truncates: Sequence[Truncated]) -> str:
     """Return whether the row's own transaction truncated the table: every slice ends there."""
     if not truncates:
         return "false"
@@ -119,9 +119,10 @@ def _events(collapsed: str, shape: TargetColumns, truncates: Sequence[Truncated]
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$last`.row')})"
     return (
         f"select {_keys(shape)}, `__$lsn`, `__$is_row`, `__$last`.row as `__$row`, "
-        f"not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs} as `__$is_boundary`, "
+        f"not `__$is_row` or `__$found` is null or {_truncation_condition(truncates)} or {differs} "
+        "as `__$is_boundary`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` "
-        f"from (select *, {_is_row(truncates)} as `__$is_row` from ({collapsed}))"
+        f"from (select *, {_row_condition(truncates)} as `__$is_row` from ({collapsed}))"
     )
 
 
@@ -132,7 +133,7 @@ def _events_filled(collapsed: str, shape: TargetColumns, truncates: Sequence[Tru
     # A row that begins has every value; so what is filled in never comes from a row that had ended.
     filled = [f"last(`__$value_{place}`, true) {over}.value as {name}" for place, name in _others(shape)]
     rows = (
-        f"select {keys}, `__$lsn`, {_is_row(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
+        f"select {keys}, `__$lsn`, {_row_condition(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` from ({collapsed})"
     )
     before = (
@@ -142,7 +143,8 @@ def _events_filled(collapsed: str, shape: TargetColumns, truncates: Sequence[Tru
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$row`')})"
     return (
         f"select {keys}, `__$lsn`, `__$is_row`, `__$row`, `__$next_truncate`, `__$lsn` != {BEFORE_ALL} and "
-        f"(not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs}) as `__$is_boundary` "
+        f"(not `__$is_row` or `__$found` is null or {_truncation_condition(truncates)} or {differs}) "
+        "as `__$is_boundary` "
         f"from ({before})"
     )
 
@@ -239,7 +241,7 @@ class SlicesMerged:
     truncated: tuple[str, str] | None = None
 
 
-def is_open(shape: TargetColumns, prefix: str = "") -> str:
+def open_condition(shape: TargetColumns, prefix: str = "") -> str:
     """Return the condition that a slice is open; partitions that have none are not read."""
     current = f" and {prefix}{IS_CURRENT}" if IS_CURRENT in shape.partition_by else ""
     return f"{prefix}{TO_LSN} is null{current}"
@@ -250,7 +252,7 @@ def slices_statement(table: str, actions: str, shape: TargetColumns, merged: Sli
     keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
     altered = [f"t.{name} = s.{name}" for _, name in _others(shape)]
     closed = [f"t.{TO_LSN} = s.{TO_LSN}", f"t.{TO_TIME} = s.{TO_TIME}", f"t.{IS_CURRENT} = s.{TO_LSN} is null"]
-    condition = " and ".join([*keys, is_open(shape, "t."), f"not s.`{OPENS}`", *merged.ranges])
+    condition = " and ".join([*keys, open_condition(shape, "t."), f"not s.`{OPENS}`", *merged.ranges])
     return "\n".join(
         [
             f"merge into {table} as t using {actions} as s on {condition}",

@@ -83,9 +83,9 @@ class TableApplier:
         spark = for_reading(self._make_spark(), self._lake)
         table = open_table(spark, self._target, instance.capture_instance, self._verify, due.known_version)
         with self._failures_named(instance.capture_instance):
-            return self._bring(due, table, Changes(spark, self._lake), snapshot)
+            return self._apply(due, table, Changes(spark, self._lake), snapshot)
 
-    def _bring(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
+    def _apply(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)

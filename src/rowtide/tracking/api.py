@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from rowtide.tracking.postgres.tracking import PostgresTracking as PostgresTracking
-    from rowtide.tracking.sqlite.tracking import SqliteTracking as SqliteTracking
+    from rowtide.tracking.postgres.tracking import PostgresTracking
+    from rowtide.tracking.sqlite.tracking import SqliteTracking
 
     Connection = sqlite3.Connection | psycopg.Connection
     TrackedDatabase = SqliteTracking | PostgresTracking

@@ -31,17 +31,17 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import (
+    Accept,
     Combine,
     Comparison,
     Conflict,
     Lineage,
     NodeChange,
     Nothing,
-    Take,
     compare,
     include,
 )
@@ -126,8 +126,8 @@ class Model:
         said = self._compare(sent, known, world.at(sender), replica)
         if receiver == HUB:
             return self.receive_at_hub(world, sent, known, sender, said)
-        if isinstance(said, Take):
-            return place(world, receiver, taken(sent, known, HUB, None), world.at(HUB).history)
+        if isinstance(said, Accept):
+            return place(world, receiver, accepted(sent, known, HUB, None), world.at(HUB).history)
         return world
 
     def find_sent(self, world: World, sender: int, receiver: int) -> RowChange | None:
@@ -151,8 +151,8 @@ class Model:
             return world
         if self.article.is_download_only:
             return self.reject(world, sent, known, theirs)
-        if isinstance(said, Take):
-            return place(world, HUB, taken(sent, known, sender, PRIORITY), theirs)
+        if isinstance(said, Accept):
+            return place(world, HUB, accepted(sent, known, sender, PRIORITY), theirs)
         assert known is not None
         world = world._replace(decisions=world.decisions + 1)
         won = hub.history
@@ -205,7 +205,7 @@ class Model:
         if known is None:
             # Its tombstone was purged: a node that has the row has put it back, and knew of all that was before.
             assert sent.row is None or sender.history.seen >= receiver.history.seen, (sender, receiver)
-            return Nothing() if sent.row is None else Take()
+            return Nothing() if sent.row is None else Accept()
         said = compare(sent.version, known.version)
         judged = judge(sender, receiver, tracks_columns=self.article.column_tracking)
         assert said == judged, (said, judged, sender, receiver)
@@ -232,7 +232,7 @@ def reinitialize(article: Article, world: World, subscriber: int) -> World | Non
     if hub.contents is None:
         return world
     change = Composer(article, HUB, hub.purged).live(ROWGUID, hub.row, hub.contents, hub.tombstone)
-    return place(world, subscriber, taken(change, None, HUB, None)._replace(is_live=True), hub.history)
+    return place(world, subscriber, accepted(change, None, HUB, None)._replace(is_live=True), hub.history)
 
 
 def begin_session(world: World, subscriber: int) -> World:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from builders.merge.small_worlds import HUB, SUBSCRIBERS, History, Replica, Told, World
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.comparison import Combine, Comparison, ConcurrentChangeKind, Conflict, Join, Nothing, Take
+from rowtide.merge.versions.comparison import Accept, Combine, Comparison, ConcurrentChangeKind, Conflict, Join, Nothing
 
 MAKING = ("additive", "averaging", "merge-text")
 """The resolvers that make a value of two."""
@@ -32,7 +32,7 @@ def judge(sent: Replica, known: Replica, *, tracks_columns: bool) -> Comparison:
     if theirs.seen <= ours.seen:
         return Nothing()
     if theirs.seen >= (ours.seen if ours.made_of is None else ours.made_of):
-        return Take()
+        return Accept()
     if sent.row is None and known.row is None:
         return Join()
     if sent.row is None or known.row is None:

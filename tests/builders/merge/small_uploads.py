@@ -11,7 +11,7 @@ from collections.abc import Callable
 from builders.merge.small_models import PRIORITY, Model, place
 from builders.merge.small_oracles import is_kept, is_quiet, unknown_to
 from builders.merge.small_worlds import HUB, PLACES, SUBSCRIBERS, History, Told, World
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.directions import uploaded
 from rowtide.merge.versions.changes import KnownVersion, RowChange
 from rowtide.merge.versions.comparison import Comparison, Conflict, Nothing
@@ -32,7 +32,7 @@ class Uploading(Model):
             return world
         before, theirs, ours = world.at(HUB).row, world.at(sender).history, world.at(HUB).history
         if known is None:
-            return place(world, HUB, taken(sent, None, sender, PRIORITY), theirs)
+            return place(world, HUB, accepted(sent, None, sender, PRIORITY), theirs)
         if isinstance(said, Conflict):
             world = world._replace(recorded=world.recorded | (ours.seen - theirs.seen))
         world = world._replace(decisions=world.decisions + 1)

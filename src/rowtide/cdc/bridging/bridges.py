@@ -42,7 +42,7 @@ from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.restarting import BridgeHead, bridge_gap, verify_bridgeable
+from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_bridgeable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_store
@@ -113,7 +113,7 @@ class BridgedGap:
 
 
 def find_gap(engine: Engine, database: str) -> Gap:
-    """Return the gap that `bridge` would bridge, without changes. Raises as that, but `LeaseHeld`."""
+    """Return the gap that `reconcile` would bridge, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_complete(connection)
@@ -132,7 +132,7 @@ def find_gap(engine: Engine, database: str) -> Gap:
         )
 
 
-def bridge(
+def reconcile(
     engine: Engine,
     url: str,
     database: str,
@@ -164,7 +164,7 @@ def bridge(
         announce_others = partial(announce_instances, but=frozenset(sides.bases))
         with lock_tables(engine, url, order) as tables:
             compare = _Comparing(engine, sides, tables, order).compare
-            difference = bridge_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
+            difference = reconcile_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
     return BridgedGap(difference.lsn, sum(segment.rows for segment in difference.segments))
 
 
@@ -178,7 +178,7 @@ def _publish_rest(
     capture = Capture(system_tables, store, held)
     while capture.position < held.manifest.refresh().position:
         capture.step()
-    held.give_up()
+    held.resign()
     return _enabled(system_tables.read().instances)
 
 
@@ -215,7 +215,7 @@ def _find_sides(connection: Connection, lake: str, instances: Sequence[Instance]
     restarted: dict[str, str] = {}
     for enabled in list_enabled(connection):
         instance = known.get(enabled.member_id) if enabled.member_id in logged else None
-        reason = _find_obstacle(connection, instance, instances)
+        reason = _find_blocker(connection, instance, instances)
         if reason is None and instance is not None:
             try:
                 bases[instance.member_id] = Lake(lake).get_table_as_of(instance.capture_instance)
@@ -253,7 +253,7 @@ def _list(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 
-def _find_obstacle(connection: Connection, instance: Instance | None, instances: Sequence[Instance]) -> str | None:
+def _find_blocker(connection: Connection, instance: Instance | None, instances: Sequence[Instance]) -> str | None:
     if instance is None:
         return "it was enabled in the gap"
     if not instance.index_columns:
@@ -301,7 +301,7 @@ class _Comparing:
     tables: LockedTables
     order: Sequence[int]
 
-    def compare(self, head: BridgeHead, manifest: Manifest) -> Difference:
+    def compare(self, head: ReconciliationPoint, manifest: Manifest) -> Difference:
         self.tables.import_snapshot(head.snapshot)
         segments: list[Segment] = []
         rows = 0
@@ -318,7 +318,9 @@ class _Comparing:
         self.tables.release()
         return Difference(head.lsn, (*self.sides.bases, *self.sides.articles), tuple(segments))
 
-    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> GapComparison:
+    def _compare(
+        self, engine: QueryEngine, source_id: int, head: ReconciliationPoint, manifest: Manifest
+    ) -> GapComparison:
         widest = _widest(source_id, [base.instance for base in self.sides.bases.values()])
         assert widest is not None
         with translated(), self.engine.connect() as connection:

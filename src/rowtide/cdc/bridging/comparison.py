@@ -20,7 +20,7 @@ from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.log.postgres.restarting import XID, BridgeHead
+from rowtide.log.postgres.restarting import XID, ReconciliationPoint
 
 _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)
@@ -75,7 +75,7 @@ class GapComparison:
         for side in (_BASE, _PRESENT):
             self._engine.execute(f"drop table {side}")
 
-    def read(self, operation: Operation, head: BridgeHead, first: int) -> Iterator[pa.Table]:
+    def read(self, operation: Operation, head: ReconciliationPoint, first: int) -> Iterator[pa.Table]:
         """Yield the log records of an operation that turn the base's rows into the present ones, numbered from `first`
         on. Raises `QueryFailed`.
         """
@@ -134,7 +134,9 @@ def _row(side: str, places: Sequence[int]) -> str:
     return f"[{', '.join(f'{side}.c{ordinal}' for ordinal in places)}]::varchar[]"
 
 
-def _as_records(found: pa.RecordBatch, operation: Operation, table_id: int, head: BridgeHead, first: int) -> pa.Table:
+def _as_records(
+    found: pa.RecordBatch, operation: Operation, table_id: int, head: ReconciliationPoint, first: int
+) -> pa.Table:
     rows = found.num_rows
     values = {
         "commit_lsn": pa.repeat(pa.scalar(head.lsn.value, pa.int64()), rows),

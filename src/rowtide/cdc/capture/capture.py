@@ -179,7 +179,7 @@ class Capture:
         Raises `RelationChanged` once everything before it is published.
         """
         self._phase = ScanPhase.FIRST_SCAN
-        state = self._leave_out_large(self._follow())
+        state = self._omit_large(self._follow())
         segments = SegmentReader(self._store)
         plan = self._plan(state, segments)
         if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
@@ -233,7 +233,7 @@ class Capture:
             and self.is_awaited
         )
 
-    def _leave_out_large(self, state: ManifestState) -> ManifestState:
+    def _omit_large(self, state: ManifestState) -> ManifestState:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
         active, token = _active(self._lake_state), self._lease.token
         for found in find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):

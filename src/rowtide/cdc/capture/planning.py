@@ -15,7 +15,7 @@ from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alterati
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.instances import Instance, decode_instance
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
@@ -420,7 +420,7 @@ def find_misfit(instance: Instance, shape: TableShape) -> str | None:
         return None
     if instance.before_images is BeforeImages.FULL:
         return "its replica identity is no longer full"
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     in_key = (places.get(column.name) for column in instance.index_columns)
     if all(place is not None and shape.columns[place].is_key for place in in_key):
         return None

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
 from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, LowWaterMarks, RecordedCleanup
-from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, LowWaterMark, MarkReference
+from rowtide.cdc.cleanup.retention import CleanupOrder, ConsumerLimit, LowWaterMark, MarkReference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
@@ -219,28 +219,28 @@ class Cleanup:
             mark = self._marks.at(order.low_water_mark)
             for recorded in chosen if order.capture_instance is not None else ():
                 retention.require_in_interval(recorded, mark)
-            retention.require_acknowledged(mark, self._find_holds(chosen))
+            retention.require_acknowledged(mark, self._find_limits(chosen))
             return mark
         found = self._marks.by_retention(order.retention)
         reference = self._find_reference(chosen, last)
         if found is not None and reference is not None and not order.is_forced:
             retention.require_plausible(found, reference, datetime.now(UTC))
-        return self._hold_back(found, chosen) if found is not None else None
+        return self._lower_for_consumers(found, chosen) if found is not None else None
 
-    def _hold_back(self, mark: LowWaterMark, chosen: Iterable[RecordedInstance]) -> LowWaterMark:
+    def _lower_for_consumers(self, mark: LowWaterMark, chosen: Iterable[RecordedInstance]) -> LowWaterMark:
         """Return the mark, lowered so that it passes no consumer."""
-        holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
+        holding = [hold for hold in self._find_limits(chosen) if hold.mark.lsn < mark.lsn]
         self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
         return min([mark, *(hold.mark for hold in holding)], key=lambda held: held.lsn)
 
-    def _find_holds(self, chosen: Iterable[RecordedInstance]) -> Iterator[Hold]:
+    def _find_limits(self, chosen: Iterable[RecordedInstance]) -> Iterator[ConsumerLimit]:
         names = {recorded.instance.capture_instance for recorded in chosen}
         for consumer in self._list_consumers():
             if names.isdisjoint(consumer.instance_names):
                 continue
             last = consumer.acknowledged_lsn
             acknowledged = self._marks.up_to(last) if last is not None else None
-            hold = retention.find_hold(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
+            hold = retention.find_consumer_limit(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
             if hold is not None:
                 yield hold
 

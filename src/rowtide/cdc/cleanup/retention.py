@@ -69,24 +69,26 @@ def below(instances: Iterable[RecordedInstance], mark: LowWaterMark) -> tuple[Re
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class ConsumerLimit:
     """A consumer for which cleanup waits, and the mark up to which cleanup does not pass it."""
 
     consumer: str
     mark: LowWaterMark
 
 
-def find_hold(consumer: str, acknowledged: LowWaterMark | None, limit: LowWaterMark | None) -> Hold | None:
+def find_consumer_limit(
+    consumer: str, acknowledged: LowWaterMark | None, limit: LowWaterMark | None
+) -> ConsumerLimit | None:
     """Return the furthest mark that a consumer allows: what it acknowledged, and whatever is older than its limit.
 
     `acknowledged` is the mark of the last transaction that it acknowledged, `limit` that of its limit counted back from
     the last captured commit; None for either if there is no such transaction. Without both nothing is held.
     """
     marks = [mark for mark in (acknowledged, limit) if mark is not None]
-    return Hold(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
+    return ConsumerLimit(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
 
 
-def require_acknowledged(mark: LowWaterMark, holds: Iterable[Hold]) -> None:
+def require_acknowledged(mark: LowWaterMark, holds: Iterable[ConsumerLimit]) -> None:
     """Raise `ConsumersBehind` if a mark would pass a consumer."""
     passed = [f"consumer {hold.consumer} holds it at {hold.mark.lsn}" for hold in holds if hold.mark.lsn < mark.lsn]
     if passed:

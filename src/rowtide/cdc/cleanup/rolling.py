@@ -134,7 +134,7 @@ class Base:
         last = self.low.decrement()
         is_settled = newest == find_base(snapshots, last) and not any(_is_pending(one, last) for one in snapshots)
         if is_settled:
-            commit_change(locate(self.path), lambda base: self._fold(base, newest, snapshots, before_commit))
+            commit_change(locate(self.path), lambda base: self._merge_layers(base, newest, snapshots, before_commit))
             failpoint("fold.after")
 
     @property
@@ -152,7 +152,7 @@ class Base:
         recorded = read_snapshots(self.lake).get(self.instance.member_id, ())
         return [one for one in recorded if one.state is not SnapshotState.CANCELLED]
 
-    def _fold(
+    def _merge_layers(
         self,
         base: Snapshot,
         newest: RecordedSnapshot,
@@ -164,7 +164,7 @@ class Base:
         member_id = self.instance.member_id
         layers, excluded = read_layers(base, member_id), excluded_begins(snapshots, last)
         as_of = AsOf(self.instance, last, newest, table, table, layers, excluded)
-        if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_fold_due(as_of):
+        if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_merge_due(as_of):
             return None
         found = table_as_of(self.lake, as_of, as_of_columns(self.instance))
         rows = (_as_layer(batch, last, base.columns) for batch in found.read())
@@ -179,7 +179,7 @@ def _is_pending(snapshot: RecordedSnapshot, at: CommitLsn) -> bool:
     return snapshot.covered is None or snapshot.covered > at
 
 
-def _is_fold_due(as_of: AsOf[ChangeTable]) -> bool:
+def _is_merge_due(as_of: AsOf[ChangeTable]) -> bool:
     files = as_of.base.snapshot.files.values()
     rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
     (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
@@ -78,7 +78,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         instance,
         source_schema=alteration.schema,
         source_table=alteration.table,
-        columns=tuple(_told(column, by_number.get(column.column_id), lsn) for column in instance.columns),
+        columns=tuple(_recorded(column, by_number.get(column.column_id), lsn) for column in instance.columns),
         seen_columns=tuple(
             SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
             for column in alteration.columns
@@ -154,7 +154,7 @@ def _drop_missing(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Inst
     """Return an instance with the columns marked that a description of its table has not any more."""
     if not instance.seen_columns or shape.others is None:
         return instance
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     columns = (
         column
         if column.is_computed or column.name in places or column.dropped_at is not None
@@ -171,7 +171,7 @@ def changes_types(before: Instance, after: Instance) -> bool:
     ]
 
 
-def _told(captured: CapturedColumn, column: AlteredColumn | None, lsn: CommitLsn) -> CapturedColumn:
+def _recorded(captured: CapturedColumn, column: AlteredColumn | None, lsn: CommitLsn) -> CapturedColumn:
     if column is None:
         return captured if captured.dropped_at is not None else replace(captured, dropped_at=lsn.value)
     return replace(
@@ -222,7 +222,7 @@ def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> In
 
 
 def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_text: str) -> Instance:
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     columns = (
         replace(
             captured,

@@ -50,7 +50,7 @@ class ChangeTablePart:
     operations: tuple[int, ...]
     without: tuple[int, ...] = ()
 
-    def has(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def find_rows(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which of a table's rows, of which there are `ORDER`'s columns, are the part's."""
         lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
         is_part: npt.NDArray[np.bool_] = np.isin(np.arange(_OPERATIONS), self.operations)[operations]
@@ -200,5 +200,5 @@ def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
 
 
 def _only(part: ChangeTablePart, rows: pa.RecordBatch) -> pa.RecordBatch:
-    is_part = part.has(rows)
+    is_part = part.find_rows(rows)
     return rows if is_part.all() else rows.filter(pa.array(is_part))

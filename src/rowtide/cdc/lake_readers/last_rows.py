@@ -66,7 +66,7 @@ class OnlyKeys:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of those of the rows that `read` yields, given columns."""
         for batch in read(list(dict.fromkeys([*columns, self.column]))):
-            is_chosen = self.keys.has(batch.column(self.column).to_numpy())
+            is_chosen = self.keys.find_known(batch.column(self.column).to_numpy())
             yield batch.filter(pa.array(is_chosen)).select(list(columns))
 
 

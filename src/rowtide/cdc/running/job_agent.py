@@ -224,7 +224,7 @@ class JobAgent:
             is_wanted=is_wanted,
             was_wanted=state.was_wanted,
             requested=requested,
-            is_due=_is_due(job, state.last_begun, datetime.now(UTC)),
+            is_due=_find_due(job, state.last_begun, datetime.now(UTC)),
         )
         if action is JobAction.START:
             self._start(connection, job_type, job)
@@ -258,7 +258,7 @@ class JobAgent:
             state.recorded_retries = run.retries
 
 
-def _is_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
+def _find_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
     """Tell whether a job's time has come since its last run, or since it was added; None without a schedule."""
     if job is None or job.parameters.schedule is None:
         return None

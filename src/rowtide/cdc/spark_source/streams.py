@@ -89,7 +89,7 @@ class ChangeStream:
             return position
         _, recorded = self._lake.get_published_instances()
         following = self._carry_on(position, recorded)
-        _require_taken_over(recorded, position, following)
+        _require_followed(recorded, position, following)
         require_columns(self._columns, find_shape(recorded, self._options).columns)
         high = self._cap(published, position.read_to, high)
         bounds = share(recorded, _find_begins(position, following), high)
@@ -107,7 +107,7 @@ class ChangeStream:
         shape = find_shape(recorded, self._options)
         require_columns(self._columns, shape.columns)
         following = self._carry_on(end, recorded)
-        _require_taken_over(recorded, replace(end, lsn=start.lsn), following)
+        _require_followed(recorded, replace(end, lsn=start.lsn), following)
         bounds = share(recorded, _find_begins(start, following), end.lsn)
         slices = open_slices(self._lake, recorded, bounds, self._options.operations, _require_whole)
         return Planned(shape, cut(slices))
@@ -174,7 +174,7 @@ def _reaches(published: Publication, lsn: CommitLsn) -> bool:
     return published.lsn is not None and published.lsn >= lsn
 
 
-def _require_taken_over(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
+def _require_followed(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
     """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was left out."""
     gone = [name for name in position.instances if name not in following.instances and name in recorded]
     tables = {recorded[name].instance.source_id: name for name in gone}

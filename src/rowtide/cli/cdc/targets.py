@@ -80,7 +80,7 @@ def apply(
             applied = database.targets.apply(name)
             for target, version in applied.items():
                 notes.print(describe_version(target, version), soft_wrap=True)
-            _tell_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
+            _report_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
             return
         with stopping() as stop:
             database.run_targets(name, stop=stop, on_event=lambda event: notes.print(event, soft_wrap=True))
@@ -93,7 +93,7 @@ def drop_target(db: Db, name: TargetName) -> None:
     notes.print(f"Dropped: target {name}. Its tables stay.")
 
 
-def _tell_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
+def _report_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
     """Tell which tables are not made yet, and end with an error if one has stopped."""
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import NEW

@@ -9,7 +9,7 @@ from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.cli.output.statements import tell
+from rowtide.cli.output.statements import report
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.publishing.requests import PublicationName
@@ -43,7 +43,7 @@ def alter_article(
     """
     with altering(db, dry_run=dry_run) as merge:
         merge.alter_article(publication, article, clause)
-    tell("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
+    report("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop")

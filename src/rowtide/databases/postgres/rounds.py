@@ -91,7 +91,7 @@ def alter_each(
             blockers |= {one.source_id: holders.get(one.source_id, {}) for one in tried}
             waited_s = time.monotonic() - begun
             if pending and waited_s > wait_s:
-                return outcomes | {one.source_id: _give_up(one, waited_s, blockers) for one in pending}
+                return outcomes | {one.source_id: _fail_rest(one, waited_s, blockers) for one in pending}
             if pending:
                 on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
                 if time.monotonic() - ended_at > _END_SILENT_S:
@@ -144,7 +144,7 @@ def _name(holders: dict[str, str]) -> str:
     return ", ".join(sorted(set(holders.values()))) or "transactions that have ended meanwhile"
 
 
-def _give_up(one: BriefAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
+def _fail_rest(one: BriefAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
     return TableHeld(one.table, round(waited_s), _name(blockers.get(one.source_id, {})))
 
 

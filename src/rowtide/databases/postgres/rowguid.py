@@ -121,7 +121,7 @@ def _fill(alterations: Alterations, table: str, pages: int, filling: Filling) ->
     """Give values to rows without one, in batches of pages; return the number of rows."""
     filled = 0
     for first in range(0, pages + 1, _FILLED_PAGES):
-        alterations.tell(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
+        alterations.report(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
         sql = (
             f"update {table} set {ROWGUID} = {NEW_ROWGUID} "
             f"where ctid operator(pg_catalog.>=) '({first},0)'::pg_catalog.tid "

@@ -31,7 +31,7 @@ MOST_SMALL = 16
 """Of more small files all are merged with those that an edit writes."""
 _FILES_AT_ONCE = min(4, os.cpu_count() or 1)
 
-Places: TypeAlias = npt.NDArray[np.int32]
+Indexes: TypeAlias = npt.NDArray[np.int32]
 """For each row the number of what is done to it, negative where nothing is."""
 MakeRows: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 
@@ -48,11 +48,11 @@ class Edit(Protocol):
         """Return whether, by its statistics, a file may have rows that are edited."""
         ...
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return what is done to each row of a file, of which `columns` are given."""
         ...
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         """Return what rows become; fewer if some are deleted."""
         ...
 
@@ -155,7 +155,7 @@ class _Edited:
     """A file that is written again, and what is done to its rows; None: nothing."""
 
     file: AddFile
-    places: Places | None
+    places: Indexes | None
 
 
 def _find(snapshot: Snapshot, file: AddFile, edit: Edit) -> _Edited | None:

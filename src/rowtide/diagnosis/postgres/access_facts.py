@@ -78,7 +78,7 @@ class NodeFacts:
 
     `is_made`: rowtide's schema is there. `is_named`: the user named the tables. `unusable_schemas` are those of tables
     whose names the role may not use, `closed_schemas` those in which it may not create tables, `origin_functions` what
-    it may not execute to mark its transactions; `may_leave_out_triggers`: it may set session_replication_role.
+    it may not execute to mark its transactions; `may_disable_triggers`: it may set session_replication_role.
     """
 
     server: ServerIdentity
@@ -90,7 +90,7 @@ class NodeFacts:
     unusable_schemas: tuple[str, ...] = ()
     closed_schemas: tuple[str, ...] = ()
     origin_functions: tuple[str, ...] = ()
-    may_leave_out_triggers: bool = True
+    may_disable_triggers: bool = True
 
 
 def read_reader(connection: Connection, role: RoleFacts, names: Sequence[str]) -> ReaderFacts:
@@ -139,7 +139,7 @@ def read_subscriber(connection: Connection, role: RoleFacts, names: Sequence[str
         unusable_schemas=tuple(connection.execute(text(_UNUSABLE), {"ids": list(chosen)}).scalars()),
         closed_schemas=tuple(connection.execute(text(_CLOSED), {"ours": list(OUR_SCHEMAS)}).scalars()),
         origin_functions=tuple(connection.execute(text(_ORIGIN_FUNCTIONS)).scalars()),
-        may_leave_out_triggers=(
+        may_disable_triggers=(
             bool(connection.execute(text(_MAY_REPLAY)).scalar()) if parameter_rights else role.is_superuser
         ),
     )

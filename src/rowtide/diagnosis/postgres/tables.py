@@ -184,7 +184,7 @@ def _remediate_kind(table: SourceTable) -> Remediation | None:
 
 def _remediate_column(facts: PostgresTableFacts, column: SourceColumn, refusal: RowtideError) -> Remediation | None:
     if isinstance(refusal, ColumnNameReserved):
-        return _leave_out(facts.table, column)
+        return _exclude(facts.table, column)
     expression = facts.expressions.get(column.name)
     if isinstance(refusal, VirtualColumnUnloggable) and expression is not None:
         name, table = quote(column.name), quote_table(facts.table)
@@ -197,7 +197,7 @@ def _remediate_column(facts: PostgresTableFacts, column: SourceColumn, refusal: 
     return None
 
 
-def _leave_out(table: SourceTable, column: SourceColumn) -> Remediation:
+def _exclude(table: SourceTable, column: SourceColumn) -> Remediation:
     """A key column has to be captured, and one column at least: these are renamed."""
     if column.key_ordinal is not None or not _free_columns(table):
         new = quote(f"{column.name}_")

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import is_valid
+from rowtide.databases.postgres.alterations import read_validity
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
@@ -182,7 +182,7 @@ def _read_tombstones(connection: Connection) -> dict[str, Tombstones]:
 def _read_stamps(connection: Connection, subject: PostgresSubject) -> StampFacts:
     holder = quote_qualified(*stamps_of(subject).holder)
     row = connection.execute(text(_STAMPS), {"holder": holder, "stamp": CHANGE_BSN}).one()
-    is_whole = is_valid(connection, stamp_index_of(subject)) is True
+    is_whole = read_validity(connection, stamp_index_of(subject)) is True
     return StampFacts(holder, row.byte_count, row.correlation, is_whole, row.has_row_index)
 
 

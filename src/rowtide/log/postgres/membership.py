@@ -19,7 +19,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.alterations import Alterations, execute_at_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
-from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly
+from rowtide.databases.postgres.locks import LockMode, set_brief_lock_timeout, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rounds import BriefAlteration, Rounds, alter_each
 from rowtide.databases.source_table import SourceTable, TablePartition
@@ -78,8 +78,8 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
     None stands for a dropped table.
     """
     if table is None:
-        return [limit_wait()]
-    return [limit_wait(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
+        return [set_lock_timeout()]
+    return [set_lock_timeout(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
 
 
 def lock_briefly_steps(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> list[Executable]:
@@ -216,7 +216,7 @@ def run_membership_changes(
 
 
 def _run_at_once(plan: Plan, connection: Connection) -> None:
-    connection.execute(limit_wait_briefly())
+    connection.execute(set_brief_lock_timeout())
     connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
     execute_at_once(connection, plan(connection))
 

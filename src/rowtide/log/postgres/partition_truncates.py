@@ -119,7 +119,7 @@ join pg_class c on c.oid = found.table_id join pg_namespace n on n.oid = c.relna
 order by 1
 """
 
-TAKE_IN = f"""
+ATTACH = f"""
     for found in {NEW_PARTITIONS} and whole.tgrelid in ({{tables}})
     loop
         begin

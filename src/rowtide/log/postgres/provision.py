@@ -47,7 +47,7 @@ _MANIFEST = "manifest/"
 
 _OF_FEATURES = catalogue.members_table.c.feature != catalogue.LOG
 
-_Preparing = Callable[["Place", ServerIdentity, str], None]
+_Preparing = Callable[["StoragePlaces", ServerIdentity, str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ XID = -1
 
 
 @dataclass(frozen=True, slots=True)
-class BridgeHead:
+class ReconciliationPoint:
     """Where a difference belongs: its LSN and time, and the exported snapshot that it ends at.
 
     `token` is that of the log lease.
@@ -138,7 +138,7 @@ class BridgeHead:
     token: int
 
 
-Compare = Callable[[BridgeHead, Manifest], Difference]
+Compare = Callable[[ReconciliationPoint, Manifest], Difference]
 """Writes what the gap changed to pending segments; called while the exported snapshot can be imported."""
 
 
@@ -160,7 +160,7 @@ def verify_bridgeable(connection: Connection, source: SourceDefinition, manifest
     return server
 
 
-def bridge_gap(
+def reconcile_gap(
     engine: Engine,
     url: str,
     source: SourceDefinition,
@@ -180,7 +180,7 @@ def bridge_gap(
         token = manifest.take_lease("log", describe_holder())
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1
-            head = BridgeHead(
+            head = ReconciliationPoint(
                 # The last LSN that is not streamed.
                 lsn=CommitLsn(Position.of(epoch, created.start).value - 1),
                 committed_at=alterations.transact(read_server_time),

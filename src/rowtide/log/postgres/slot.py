@@ -39,7 +39,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
     thread.
     """
     is_over = threading.Event()
-    thread = threading.Thread(target=_tell, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
+    thread = threading.Thread(target=_report, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
     thread.start()
     try:
         yield
@@ -48,7 +48,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
         thread.join()
 
 
-def _tell(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
+def _report(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
     reported = None
     while not is_over.wait(PATIENCE_S):
         try:

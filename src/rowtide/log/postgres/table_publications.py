@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateTable
 
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SCHEMA, publications_table
@@ -146,7 +146,7 @@ def _make_one(
     if table is None:
         return
     qualified = quote_qualified(table.schema, table.name)
-    steps: list[Executable] = [limit_wait(), statement(f"lock table {qualified} in share row exclusive mode")]
+    steps: list[Executable] = [set_lock_timeout(), statement(f"lock table {qualified} in share row exclusive mode")]
     if is_control:
         steps += publish_control_steps(source.publication, making)
     else:

@@ -105,7 +105,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
                 omitted_by_readers=tuple(one for one in state.omitted_by_readers if one.reader != entry.reader),
             )
         case TransactionOmitted():
-            return _leave_out(state, entry)
+            return _omit(state, entry)
         case TimelineFollowed():
             require_lease(state, "log", entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
@@ -278,7 +278,7 @@ def _apply_to_omitted(omitted: tuple[OmittedByReader, ...], events: tuple[Event,
     return tuple(one for one in omitted if one.member_id not in ended) if ended else omitted
 
 
-def _leave_out(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
+def _omit(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
     """Several changes of a transaction count once."""
     _require_lake_lease(state, entry.lake_token)
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")

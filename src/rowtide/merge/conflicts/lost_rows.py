@@ -13,7 +13,7 @@ from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import AnyPlace, Place, Reach, by_nickname, read_all
 from rowtide.merge.versions.changes import KnownVersion, Row
-from rowtide.merge.versions.references import places_of
+from rowtide.merge.versions.references import reference_indexes
 
 _NO_ARTICLE = 0
 """The nickname, in conflicts, of a table that is no article."""
@@ -77,9 +77,9 @@ def _parent(
     row: Row,
     rows: Mapping[int, Mapping[str, Row]],
 ) -> str | None:
-    key = [row[place] for place in places_of(article, reference)]
+    key = [row[place] for place in reference_indexes(article, reference)]
     for rowguid, parent in rows.get(reference.parent, {}).items():
-        places = [articles[reference.parent].place_of(name) for name in reference.parent_columns]
+        places = [articles[reference.parent].index_of(name) for name in reference.parent_columns]
         if [parent[place] for place in places if place is not None] == key:
             return rowguid
     return None

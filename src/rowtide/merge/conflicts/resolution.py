@@ -68,13 +68,13 @@ def resolve(contest: Contest, verdict: Verdict) -> Write:
     renewed: frozenset[int] = frozenset()
     if isinstance(verdict, Custom):
         row = verdict.row
-        renewed = places_unlike(row, contest.subscriber_row, contest.publisher_row)
+        renewed = indexes_unlike(row, contest.subscriber_row, contest.publisher_row)
     tombstone = contest.sent.tombstone if is_sent else None
     priority = weight_of(contest.sent, contest.priority) or None if is_sent else contest.known.priority
     return decide(contest.sent, contest.known, row, priority=priority, tombstone=tombstone, renewed=renewed)
 
 
-def places_unlike(row: Row, *others: Row | None) -> frozenset[int]:
+def indexes_unlike(row: Row, *others: Row | None) -> frozenset[int]:
     """Return the positions at which a row has a value of its own: all, if one of the others is gone."""
     is_gone = None in others
     return frozenset(

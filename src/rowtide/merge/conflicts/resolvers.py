@@ -234,7 +234,7 @@ def find_resolver(article: Article) -> Resolver:
         return _PLAIN[name]
     if name in _OF_COLUMN:
         column, _, option = argument.partition(":")
-        place = article.place_of(column)
+        place = article.index_of(column)
         if place is not None and (not option or _OF_COLUMN[name].takes_option):
             return _OF_COLUMN[name].make(article.columns[place], place, option)
     if article.procedure is not None:
@@ -261,7 +261,7 @@ def require_resolver(article: Article) -> None:
     if name not in _OF_COLUMN:
         return
     resolver, column = _OF_COLUMN[name], argument.partition(":")[0]
-    found = article.columns[article.place_of(column) or 0]
+    found = article.columns[article.index_of(column) or 0]
     if not resolver.takes(found):
         raise ResolverRefused(article.resolver, article.name, f"column {column} has type {found.type_text}")
     if resolver.needs_tracking and not article.column_tracking:

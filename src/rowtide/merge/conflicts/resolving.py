@@ -245,7 +245,7 @@ class _Resolution:
                 row = _with_free_key(self.hub, article, row, stored.present)
         if row == stored.present and not always:
             return False
-        taking = self._take_along(stored) if row is None and stored.present is not None else ()
+        taking = self._find_cascaded(stored) if row is None and stored.present is not None else ()
         known = self._known(article, conflict)
         self.hub.write(article, [_decision(conflict, known, article, row, restored.columns)])
         keep_lost(self.hub, self.publication, taking, self.publication.publisher)
@@ -268,7 +268,7 @@ class _Resolution:
             changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
         return changed
 
-    def _take_along(self, stored: _StoredConflict) -> Sequence[Lost]:
+    def _find_cascaded(self, stored: _StoredConflict) -> Sequence[Lost]:
         """Return the rows that the delete of a row takes along, or changes, by foreign keys' actions.
 
         Raises `StillReferenced` if rows reference it and its foreign keys have no action.

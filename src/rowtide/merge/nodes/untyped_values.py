@@ -28,20 +28,20 @@ def server_type(column: ArticleColumn) -> str:
 
 
 @lru_cache(maxsize=1024)
-def untyped_places(article: Article) -> tuple[int, ...]:
+def untyped_indexes(article: Article) -> tuple[int, ...]:
     """Return the positions of an article's columns without a declared type."""
     return tuple(place for place, column in enumerate(article.columns) if column.type_text == ANY)
 
 
 def as_stored_by_server(article: Article, row: Row) -> Row:
     """Return a row as a PostgreSQL node stores it."""
-    plain = _with(article, row, _plain) if untyped_places(article) else row
+    plain = _with(article, row, _plain) if untyped_indexes(article) else row
     return _without_classes(article, plain) if _has_other_classes(row) else plain
 
 
 def rows_as_stored_by_server(article: Article, rows: Sequence[Row]) -> Sequence[Row]:
     """Return rows as a PostgreSQL node stores them."""
-    if untyped_places(article) or any(map(_has_other_classes, rows)):
+    if untyped_indexes(article) or any(map(_has_other_classes, rows)):
         return [as_stored_by_server(article, row) for row in rows]
     return rows
 
@@ -53,13 +53,13 @@ def as_read_from_server(article: Article, row: Row) -> Row:
 
 def is_of_unknown_class(article: Article, row: Row) -> bool:
     """Whether a row comes from a PostgreSQL node."""
-    return any((row[place] or "").startswith(_UNKNOWN_CLASS) for place in untyped_places(article))
+    return any((row[place] or "").startswith(_UNKNOWN_CLASS) for place in untyped_indexes(article))
 
 
 def with_classes_of(article: Article, row: Row, stored: Row | None) -> Row:
     """Return a row with the classes that the stored row has where the texts are the same, else as texts."""
     known = (None,) * len(row) if stored is None else stored
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     pairs = enumerate(zip(row, known, strict=True))
     return tuple(_choose(text, present) if place in places else text for place, (text, present) in pairs)
 
@@ -69,7 +69,7 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
     if one == other:
         return True
     one, other = _without_classes(article, tuple(one)), _without_classes(article, tuple(other))
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     if one == other or not places:
         return one == other
     return all(
@@ -79,7 +79,7 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
 
 
 def _with(article: Article, row: Row, convert: Callable[[str | None], str | None]) -> Row:
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     return tuple(convert(text) if place in places else text for place, text in enumerate(row))
 
 

@@ -231,7 +231,7 @@ def _deciding(article: Article, articles: Sequence[Article], named: Mapping[str,
             names = [child.table] * (child == article) + [parent_name(child, parent)] * (parent == article)
             joined = columns_of(read_join(child, parent, join.condition)) if names else ()
             used |= {column.name for column in joined if column.table in names}
-    places = (article.place_of(name) for name in used)
+    places = (article.index_of(name) for name in used)
     return tuple(sorted(place for place in places if place is not None))
 
 

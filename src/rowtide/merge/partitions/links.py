@@ -104,7 +104,7 @@ def _links(article: Article, articles: Sequence[Article]) -> Iterator[Link]:
 
 
 def _place(article: Article, name: str) -> int:
-    place = article.place_of(name)
+    place = article.index_of(name)
     assert place is not None, name
     return place
 

@@ -32,7 +32,7 @@ from rowtide.merge.partitions.partition_membership import add_members, drop_unus
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
-from rowtide.merge.publishing.snapshots import SubscriberSnapshot, fill_articles, hold
+from rowtide.merge.publishing.snapshots import SubscriberSnapshot, fill_articles, store_memberships
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import (
@@ -84,7 +84,7 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
         drop_unused_partitions(hub.connection, pairing.publication.pubid)
 
 
-def hold_all(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
+def store_all_memberships(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
     """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
     for article in articles:
         with hub.enumerating() as enumeration:
@@ -145,7 +145,7 @@ class _Following:
                     self._add(snapshot)
                 generation, members = enumeration.generation, snapshot.members()
                 self._put_version()
-            hold(hub, pairing.at_hub.nickname, members, generation)
+            store_memberships(hub, pairing.at_hub.nickname, members, generation)
         self.subscriber.forget_tables()
 
     def _add(self, snapshot: SubscriberSnapshot) -> None:
@@ -264,7 +264,7 @@ def follow(
     refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
     if refiltered:
         # Before the subscriber has the new filters: until then a repeat does it again.
-        hold_all(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
+        store_all_memberships(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
         move(hub, pairing, pairing.at_hub.partition or Partition())
     _Following(hub, subscriber, pairing, on_omission).follow()
     with hub.transaction():

@@ -20,7 +20,7 @@ from rowtide.merge.progress import put_retry
 from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.snapshots import SubscriberSnapshot, put_at_subscriber
 from rowtide.merge.row_hashes import HashBatch, hash_rows
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import NodeChange
@@ -109,7 +109,7 @@ class PreparedTable:
         return found
 
     def _key(self, row: Row) -> tuple[str | None, ...]:
-        places = (self.article.place_of(column.name) for column in self.article.key_columns)
+        places = (self.article.index_of(column.name) for column in self.article.key_columns)
         return tuple(row[place] for place in places if place is not None)
 
     def _match(self, here: dict[tuple[str | None, ...], tuple[str, bytes]]) -> tuple[dict[str, str], list[str]]:
@@ -205,13 +205,13 @@ class PreparedTable:
             else:
                 self._insert(changes, publisher)
         if is_kept:
-            for places, rowguids in _by_places(changed).items():
+            for places, rowguids in _by_indexes(changed).items():
                 node.rebuilt.log(article, Logged.UPDATED, rowguids, places)
             node.rebuilt.log(article, Logged.INSERTED, self.own)
 
     def _take(self, change: RowChange, publisher: int, row: Row | None) -> Write:
         """Return what stores the hub's version with a row that is there."""
-        return taken(change, None, publisher, self.snapshot.hub_priority)._replace(row=row, is_live=True)
+        return accepted(change, None, publisher, self.snapshot.hub_priority)._replace(row=row, is_live=True)
 
     def _insert(self, changes: Sequence[RowChange], publisher: int) -> None:
         """Insert the hub's rows; those that the subscriber's own rows prevent are requested again."""
@@ -240,7 +240,7 @@ def _are_equal(one: str | None, other: str | None) -> bool:
         return False
 
 
-def _by_places(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], list[str]]:
+def _by_indexes(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], list[str]]:
     found: dict[frozenset[int], list[str]] = {}
     for rowguid, places in changed.items():
         found.setdefault(places, []).append(rowguid)
@@ -249,7 +249,7 @@ def _by_places(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], li
 
 def _leave(change: RowChange, publisher: int) -> Write:
     left = change._replace(row=None, tombstone=TombstoneType.LEFT)
-    return taken(left, None, publisher, None)._replace(is_live=True)
+    return accepted(left, None, publisher, None)._replace(is_live=True)
 
 
 def _bury(change: RowChange) -> Write:

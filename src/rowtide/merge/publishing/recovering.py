@@ -155,7 +155,7 @@ class _RecoveredTable:
 
     def _adopt_by_key(self, strangers: set[str], scan: _Scan) -> dict[str, str]:
         """Return what the hub calls rows with the same primary keys; of these the device has no others."""
-        places = [self.article.place_of(column.name) for column in self.article.key_columns]
+        places = [self.article.index_of(column.name) for column in self.article.key_columns]
         keys = {
             tuple(row[place] for place in places if place is not None): rowguid
             for batch in self.subscriber.rebuilt.rows(self.article)
@@ -165,7 +165,7 @@ class _RecoveredTable:
         published = self._published()
         if not keys or published is None:
             return {}
-        theirs = [published.place_of(column.name) for column in self.article.key_columns]
+        theirs = [published.index_of(column.name) for column in self.article.key_columns]
         adopted: dict[str, str] = {}
         for batch in self.enumeration.rows(published, self._filter()):
             for rowguid, row in batch:
@@ -267,7 +267,7 @@ class _RecoveredTable:
     def _carry(self, published: Article, row: Row | None) -> Row | None:
         if row is None or published.columns == self.article.columns:
             return row
-        places = [published.place_of(column.name) for column in self.article.columns]
+        places = [published.index_of(column.name) for column in self.article.columns]
         return tuple(None if place is None else row[place] for place in places)
 
     def _read_known(self, rowguids: Sequence[str]) -> dict[str, KnownVersion]:
@@ -298,7 +298,7 @@ class _RecoveredTable:
     def _back(self, row: Row) -> Row:
         """Return a row in the hub's columns."""
         published = self._published() or self.article
-        places = [self.article.place_of(column.name) for column in published.columns]
+        places = [self.article.index_of(column.name) for column in published.columns]
         return tuple(None if place is None else row[place] for place in places)
 
 

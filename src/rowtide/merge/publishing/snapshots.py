@@ -47,7 +47,7 @@ from rowtide.merge.partitions.partition_membership import (
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.versions.changes import Row, Write
 
 _NO_NODE = 0
@@ -99,7 +99,7 @@ class SubscriberSnapshot:
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
         for batch in self.enumeration.upserts(article, 0, _NO_NODE):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
-            yield [taken(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
+            yield [accepted(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
 
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
@@ -112,7 +112,7 @@ class SubscriberSnapshot:
         )
 
 
-def hold(
+def store_memberships(
     hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
     """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
@@ -375,7 +375,7 @@ class _Writing:
     def files_of(self, article: Article, snapshot: SubscriberSnapshot) -> Iterator[SnapshotFile]:
         """Write the files of an article."""
         rows = ([rowguid, *row] for batch in snapshot.rows(article) for rowguid, row in batch)
-        yield from self._write(article, FileKind.ROWS, self._told(article, rows))
+        yield from self._write(article, FileKind.ROWS, self._reported(article, rows))
         versions = (_line(one) for batch in snapshot.versions(article, 0) for one in batch)
         yield from self._write(article, FileKind.VERSIONS, versions)
 
@@ -383,7 +383,7 @@ class _Writing:
         """Write the membership of an article's rows."""
         yield from self._write(article, FileKind.MEMBERS, (list(pair) for pair in members))
 
-    def _told(self, article: Article, rows: Iterable[Line]) -> Iterator[Line]:
+    def _reported(self, article: Article, rows: Iterable[Line]) -> Iterator[Line]:
         for number, row in enumerate(rows, 1):
             yield row
             if number % 1000 == 0:

@@ -52,7 +52,14 @@ from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshots import SnapshotProgress, SubscriberSnapshot, copying, fill, hold, refill
+from rowtide.merge.publishing.snapshots import (
+    SnapshotProgress,
+    SubscriberSnapshot,
+    copying,
+    fill,
+    refill,
+    store_memberships,
+)
 from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
@@ -133,7 +140,7 @@ def add_subscription(
             for table in tables if existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
                 members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
-        hold(hub, nickname, members, generation)
+        store_memberships(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     give_ranges(hub, subscriber, publication, articles, subscription)
@@ -274,7 +281,7 @@ def reinitialize(
     change numbers may have been used already.
     """
     for node in (hub, subscriber):
-        node.tables.record_place()
+        node.tables.record_identity()
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
@@ -306,7 +313,7 @@ def reinitialize(
             )
             generation, members = enumeration.generation, snapshot.members()
             refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
-        hold(hub, nickname, members, generation)
+        store_memberships(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
         set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)

@@ -41,7 +41,7 @@ from rowtide.merge.progress import (
     select_subscriptions,
 )
 from rowtide.merge.session.purging import expiry
-from rowtide.merge.session.spooling import Bridge, bridges_of
+from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Pairing:
     hub_priority: float = PUBLISHER_PRIORITY
 
     @property
-    def bridges(self) -> Mapping[int, Bridge]:
+    def mappings(self) -> Mapping[int, ArticleMapping]:
         """What carries the subscriber's changes to the hub's definitions, by article; in the subscriber's order."""
-        return bridges_of(self.known, (*self.articles, *self.leaving))
+        return map_articles(self.known, (*self.articles, *self.leaving))
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     subscriber.tables.require_owners(pairing.known)
     for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
         if not examination.is_recorded:
-            node.tables.record_place()
+            node.tables.record_identity()
     return unsent_columns(pairing, at_hub, at_subscriber)
 
 
@@ -302,7 +302,7 @@ def _require_whole(node: MergedTables, name: str, pairing: Pairing, examination:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
     for article in pairing.articles:
         damage = examination.damages.get(article.nickname)
-        if damage is not None and node.tables.take_in_partitions(article):
+        if damage is not None and node.tables.attach_partitions(article):
             damage = node.tables.find_damage(article)
         if damage is not None:
             raise MergedTableAltered(name, article.qualified_name, damage)

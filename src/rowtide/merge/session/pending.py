@@ -29,7 +29,7 @@ from rowtide.merge.session.exchange import Counts
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
 from rowtide.merge.session.spooling import Outgoing, Spool
-from rowtide.merge.session.synchronisation import bring_up, receive_at_hub
+from rowtide.merge.session.synchronisation import receive_at_hub, upload_all
 from rowtide.merge.versions.changes import RowChange
 
 
@@ -64,7 +64,9 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
         with hub.trying():
             known = select(conflicts_info.c.conflict_id).where(of_publication)
             before = set(hub.connection.execute(known).scalars())
-            bring_up(subscriber, receive_at_hub(hub, pairing, again), pairing, reading, phase, lambda _done, _all: None)
+            upload_all(
+                subscriber, receive_at_hub(hub, pairing, again), pairing, reading, phase, lambda _done, _all: None
+            )
             conflicts = _read_conflicts(hub, pairing, before)
         refusals = {(each.article.nickname, each.change.rowguid): each.refusal for each in phase.refusals}
         return Rehearsed(phase.articles, conflicts, refusals)

@@ -26,9 +26,9 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
+from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, accepted_alike, alike, count_writes
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, overruling
-from rowtide.merge.versions.comparison import Presence, Take, compare
+from rowtide.merge.versions.comparison import Accept, Presence, compare
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class NodeReceiver:
             late = {write.rowguid for _, writes in parts for write in writes}
         return self.node.write_each(parts, bounds=self.bounds, late=late)
 
-    def ask_again(self, refused: Refused, known: KnownVersion | None, present: Row | None = None) -> None:
+    def requeue(self, refused: Refused, known: KnownVersion | None, present: Row | None = None) -> None:
         """Record a refused change as failed, and request the row again in the next synchronisation.
 
         `present` is the row that stays.
@@ -208,7 +208,9 @@ class SubscriberReceiver(NodeReceiver):
             compared = starmap(overruling, alike(changes, found))
             newer = [several for several in compared if self._are_newer(*several)]
             taken = [
-                write for several, here in newer for write in taken_alike(several, here, self.source, self.hub_priority)
+                write
+                for several, here in newer
+                for write in accepted_alike(several, here, self.source, self.hub_priority)
             ]
             writes.append((article, taken))
         received = []
@@ -228,7 +230,7 @@ class SubscriberReceiver(NodeReceiver):
             return change.row is not None
         if change.tombstone is not TombstoneType.LEFT:
             is_same = known.version.last in (None, change.version.last)
-            return isinstance(compare(change.version, known.version), Take) or (self.repeats and is_same)
+            return isinstance(compare(change.version, known.version), Accept) or (self.repeats and is_same)
         if known.version.presence is Presence.DELETED:
             return False
         if known.version.last is None or change.version.lineage.includes(known.version.last):
@@ -236,7 +238,7 @@ class SubscriberReceiver(NodeReceiver):
         self.staying.update(change.rowguid for change in changes)
         return False
 
-    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+    def reject(self, refused: Sequence[Refused]) -> list[Counts]:
         parts = by_article(refused)
         known = self.read_known(rowguids_of(parts))
         found = {article.nickname: each for (article, _), each in zip(parts, known, strict=True)}
@@ -244,7 +246,7 @@ class SubscriberReceiver(NodeReceiver):
             if each.change.tombstone is TombstoneType.LEFT:
                 self.staying.add(each.change.rowguid)
             else:
-                self.ask_again(each, found[each.article.nickname].get(each.change.rowguid))
+                self.requeue(each, found[each.article.nickname].get(each.change.rowguid))
         return [Counts(refused=1) for _ in refused]
 
 

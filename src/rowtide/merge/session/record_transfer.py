@@ -26,9 +26,9 @@ _OF_OTHER_ROWS = (
     "SQLITE_CONSTRAINT_PRIMARYKEY",
 )
 """Codes of refusals that other rows are the cause of, PostgreSQL's and SQLite's."""
-HELD = "RT-8122"
+DEFERRED = "RT-8122"
 """Why a row waits that was not refused itself."""
-HELD_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
+DEFERRED_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
 
 Writes = dict[int, list[Write]]
 """Writes by the article's nickname."""
@@ -54,7 +54,7 @@ class RecordOutcome:
     writes: Writes = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict)
     conflicts: list[ConflictRecord] = field(default_factory=list)
-    is_held: bool = False
+    is_deferred: bool = False
     late: list[tuple[Article, RowChange]] = field(default_factory=list)
     withdrawals: Writes = field(default_factory=dict)
     refused: list[RecordRowRefused] = field(default_factory=list)
@@ -78,10 +78,10 @@ class RecordOutcome:
 
 Waiting = tuple[LogicalRecord, list[RecordRowRefused]]
 """A record that is to be tried again, and why."""
-GivenUp = tuple[RecordOutcome, list[Refused]]
+Rejected = tuple[RecordOutcome, list[Refused]]
 """What was done of a record that was refused, and the rows to be asked again."""
 LAST_ATTEMPT = 2
-"""The one of `give_up` that only asks for the record again."""
+"""The one of `reject` that only asks for the record again."""
 
 
 class RecordReceiver(Protocol):
@@ -96,7 +96,7 @@ class RecordReceiver(Protocol):
     def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[RecordOutcome]) -> None:
         """Store what goes with the writes, once these are done."""
 
-    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+    def reject(self, waiting: Sequence[Waiting], attempt: int, /) -> list[Rejected]:
         """Handle records that were refused in every attempt.
 
         Raises `OutcomeRefused` if the node does not take what this attempt, counted from 0, has decided, not in the
@@ -132,15 +132,15 @@ class RecordTransfer:
         self._collected[nickname] += changes
         return True
 
-    def bring(self, following: Article | None = None) -> None:
+    def apply(self, following: Article | None = None) -> None:
         """Write the records of the kinds whose articles all come before one that follows, or of all; some may wait."""
         for kind in list(self._left):
             last = max(article.processing_order for article in kind.articles)
             if following is None or following.processing_order > last:
                 self._left.remove(kind)
-                self._bring(kind)
+                self._apply(kind)
 
-    def _bring(self, kind: RecordType) -> None:
+    def _apply(self, kind: RecordType) -> None:
         changes = {article.nickname: self._screened(article) for article in kind.articles}
         self._collected.update((nickname, []) for nickname in changes)
         now: list[LogicalRecord] = []
@@ -168,7 +168,7 @@ class RecordTransfer:
                 self.count(article, Counts(retried=1))
         self._retry_each()
         may_fit = all(_may_fit_together(refused) for _, refused in self._waiting)
-        if len(self._waiting) > 1 and may_fit and self._are_taken_together():
+        if len(self._waiting) > 1 and may_fit and self._are_accepted_together():
             self._waiting = []
 
     def finish(self, *, is_retried: bool) -> None:
@@ -176,20 +176,20 @@ class RecordTransfer:
         if is_retried:
             self._retry_each()
         if self._waiting:
-            for (record, _), (outcome, asked) in zip(self._waiting, self._give_up(self._waiting), strict=True):
+            for (record, _), (outcome, asked) in zip(self._waiting, self._reject(self._waiting), strict=True):
                 self._count([(record, outcome)])
                 self.refused += asked
         self._waiting = []
 
-    def _give_up(self, waiting: Sequence[Waiting], attempt: int = 0) -> list[GivenUp]:
+    def _reject(self, waiting: Sequence[Waiting], attempt: int = 0) -> list[Rejected]:
         try:
-            return transact(self.receiver, partial(self.handling.give_up, waiting, attempt))
+            return transact(self.receiver, partial(self.handling.reject, waiting, attempt))
         except (OutcomeRefused, RowsRefused):
             if len(waiting) > 1:
-                return [given_up for each in waiting for given_up in self._give_up([each])]
+                return [given_up for each in waiting for given_up in self._reject([each])]
             if attempt == LAST_ATTEMPT:
                 raise
-            return self._give_up(waiting, attempt + 1)
+            return self._reject(waiting, attempt + 1)
 
     def _retry_each(self) -> None:
         """Write what waits until no more is taken: as before, then each alone, with deferred constraints."""
@@ -207,7 +207,7 @@ class RecordTransfer:
                     if not _may_fit_together(refused) or self._write([record], together=True)
                 ]
 
-    def _are_taken_together(self) -> bool:
+    def _are_accepted_together(self) -> bool:
         records = [record for record, _ in self._waiting]
         try:
             outcomes = transact(self.receiver, partial(self._attempt, records, together=True))
@@ -220,11 +220,11 @@ class RecordTransfer:
         """Write records, those that are refused left out; return these."""
         began = time.monotonic()
         try:
-            return self._write_taken(records, together=together)
+            return self._write_accepted(records, together=together)
         finally:
             self.count(records[0].kind.top, Counts(seconds=time.monotonic() - began))
 
-    def _write_taken(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Waiting]:
+    def _write_accepted(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Waiting]:
         refused: list[Waiting] = []
         left = list(records)
         while left:
@@ -239,7 +239,7 @@ class RecordTransfer:
                     return [*refused, (left[0], [RecordRowRefused(article, change.rowguid, Refusal(error, None))])]
                 middle = len(left) // 2
                 halves = left[:middle], left[middle:]
-                return [*refused, *(each for half in halves for each in self._write_taken(half, together=together))]
+                return [*refused, *(each for half in halves for each in self._write_accepted(half, together=together))]
             else:
                 self._count(zip(left, outcomes, strict=True))
                 break
@@ -263,7 +263,7 @@ class RecordTransfer:
             if parts:
                 self.receiver.node.write_together(parts, bounds=self.receiver.bounds)
         else:
-            self._require_taken(kinds, listed)
+            self._require_accepted(kinds, listed)
         self.handling.accept(records, listed)
         return listed
 
@@ -291,7 +291,7 @@ class RecordTransfer:
                     listed.append(RecordRowRefused(link.parent, rowguid, Refusal(error, None)))
         return refused
 
-    def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]) -> None:
+    def _require_accepted(self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]) -> None:
         """Write outcomes; raise `_RecordsRefused` if any row is refused."""
         places = {
             (nickname, one.rowguid): place

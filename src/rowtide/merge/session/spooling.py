@@ -27,7 +27,7 @@ _PRIORITY = "priority"
 
 
 @dataclass(frozen=True, slots=True)
-class Bridge:
+class ArticleMapping:
     """An article as its sender defines it, and as the receiver writes it; `kept` are the sender's places of columns."""
 
     sender: Article
@@ -58,21 +58,21 @@ class Bridge:
         return None if change.columns is None else move_columns(change.columns, self.kept)
 
 
-def bridge(sender: Article, receiver: Article) -> Bridge:
+def map_article(sender: Article, receiver: Article) -> ArticleMapping:
     """Return what carries changes from one definition of an article to a later one."""
     columns = tuple(column for column in receiver.columns if sender.same_column(column) is not None)
     common = replace(receiver, columns=columns)
     column = receiver.resolver.partition(":")[2].partition(":")[0]
-    if column and receiver.place_of(column) is not None and common.place_of(column) is None:
+    if column and receiver.index_of(column) is not None and common.index_of(column) is None:
         # Its column is new: the subscriber has no value of it.
         common = replace(common, resolver=_PRIORITY)
-    return Bridge(sender, common, tuple(common.places_in(sender)))
+    return ArticleMapping(sender, common, tuple(common.indexes_in(sender)))
 
 
-def bridges_of(known: Iterable[Article], published: Iterable[Article]) -> Mapping[int, Bridge]:
-    """Return the bridges of all articles that both have, by nickname."""
+def map_articles(known: Iterable[Article], published: Iterable[Article]) -> Mapping[int, ArticleMapping]:
+    """Return the mappings of all articles that both have, by nickname."""
     there = {article.nickname: article for article in published}
-    return {each.nickname: bridge(each, there[each.nickname]) for each in known if each.nickname in there}
+    return {each.nickname: map_article(each, there[each.nickname]) for each in known if each.nickname in there}
 
 
 _BATCH_ROWS = 2000
@@ -96,7 +96,7 @@ class Spool:
         self._end = 0
         self.changes = 0
         self.nicknames: set[int] = set()
-        self.bridges: Mapping[int, Bridge] = {}
+        self.mappings: Mapping[int, ArticleMapping] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
 
     def complete(self) -> None:
@@ -149,7 +149,7 @@ class Spool:
             nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             place = self._file.tell()
             found = make_changes(changes)
-            yield nickname, self.bridges[nickname].carry(found) if nickname in self.bridges else found
+            yield nickname, self.mappings[nickname].carry(found) if nickname in self.mappings else found
 
     def _reaches_behind(self, place: int) -> bool:
         while self._end == place:
@@ -216,7 +216,7 @@ class Outgoing:
     def _note_bases(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Collect the sent values of an additive column: later changes start from them."""
         column = article.additive_column
-        place = None if column is None else article.place_of(column.name)
+        place = None if column is None else article.index_of(column.name)
         if place is not None:
             noted = self.bases.setdefault(article.nickname, {})
             for change in changes:

@@ -15,12 +15,19 @@ from rowtide.merge.articles import Article
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.progress import put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import Counts, Refused, count_writes, taken
+from rowtide.merge.session.exchange import Counts, Refused, accepted, count_writes
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import SubscriberReceiver
-from rowtide.merge.session.record_transfer import HELD, HELD_REASON, GivenUp, RecordOutcome, RecordRowRefused, Waiting
+from rowtide.merge.session.record_transfer import (
+    DEFERRED,
+    DEFERRED_REASON,
+    RecordOutcome,
+    RecordRowRefused,
+    Rejected,
+    Waiting,
+)
 from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, overruling
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
+from rowtide.merge.versions.comparison import Accept, Combine, Conflict, Join, Nothing, Presence, compare
 
 
 class Standing(Enum):
@@ -51,7 +58,7 @@ class SubscriberRecords:
         for one, outcome in zip(records, outcomes, strict=True):
             for article, change in outcome.late:
                 self._request_later(article, change)
-            for article, change in () if outcome.is_held else one.rows:
+            for article, change in () if outcome.is_deferred else one.rows:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
         for article, received in changes.values():
             self.receiver.forget_retries(article, received)
@@ -60,16 +67,16 @@ class SubscriberRecords:
                 hashes.add([(each.rowguid, each.row) for each in outcome.writes.get(article.nickname, ())])
             hashes.put(self.receiver.node.connection)
 
-    def give_up(self, waiting: Sequence[Waiting], _attempt: int, /) -> list[GivenUp]:
+    def reject(self, waiting: Sequence[Waiting], _attempt: int, /) -> list[Rejected]:
         known: dict[tuple[int, str], KnownVersion] = {}
         for kind in dict.fromkeys(record.kind for record, _ in waiting):
             known |= self._read_known(kind, [record for record, _ in waiting if record.kind is kind])
-        return [self._give_up(record, refused, known) for record, refused in waiting]
+        return [self._reject(record, refused, known) for record, refused in waiting]
 
-    def _give_up(
+    def _reject(
         self, record: LogicalRecord, refused: Sequence[RecordRowRefused], known: dict[tuple[int, str], KnownVersion]
-    ) -> GivenUp:
-        said, outcome, asked = {each.rowguid: each for each in refused}, RecordOutcome(is_held=True), []
+    ) -> Rejected:
+        said, outcome, asked = {each.rowguid: each for each in refused}, RecordOutcome(is_deferred=True), []
         for article, change in record.rows:
             because, here = said.get(change.rowguid), known.get((article.nickname, change.rowguid))
             if because is None or change.tombstone is TombstoneType.LEFT:
@@ -77,7 +84,7 @@ class SubscriberRecords:
                     self._request_later(article, change)
                 continue
             asked.append(Refused(article, change, because.refusal))
-            self.receiver.ask_again(asked[-1], here)
+            self.receiver.requeue(asked[-1], here)
             outcome.count(article.nickname, Counts(refused=1))
         return outcome, asked
 
@@ -116,10 +123,10 @@ class SubscriberRecords:
         standings = [(article, change, here, self._standing(change, here)) for article, change, here in found]
         newer = [(article, change, here) for article, change, here, standing in standings if standing is Standing.NEWER]
         if newer and (is_touched or any(standing is Standing.CONCURRENT for *_, standing in standings)):
-            return RecordOutcome(is_held=True, late=[(article, change) for article, change, _ in newer])
+            return RecordOutcome(is_deferred=True, late=[(article, change) for article, change, _ in newer])
         outcome = RecordOutcome()
         for article, change, here in newer:
-            write = taken(change, here, self.receiver.source, None)
+            write = accepted(change, here, self.receiver.source, None)
             outcome.write(article.nickname, write)
             outcome.count(article.nickname, count_writes([write]))
         for _, change, _, standing in standings:
@@ -136,7 +143,7 @@ class SubscriberRecords:
         if change.tombstone is not TombstoneType.LEFT:
             self.receiver.asking.add((article.nickname, change.rowguid))
             connection, source = self.receiver.node.connection, self.receiver.source
-            put_retry(connection, source, article.nickname, change.rowguid, HELD, HELD_REASON)
+            put_retry(connection, source, article.nickname, change.rowguid, DEFERRED, DEFERRED_REASON)
 
 
 def _overruling(change: RowChange, known: KnownVersion | None) -> tuple[RowChange, KnownVersion | None]:
@@ -158,7 +165,7 @@ def _standing(change: RowChange, known: KnownVersion | None, *, repeats: bool = 
     match said:
         case Nothing():
             return Standing.OLD
-        case Take():
+        case Accept():
             return Standing.NEWER
         case Join() | Combine() | Conflict():
             return Standing.CONCURRENT

@@ -228,7 +228,7 @@ def _upload(
     source, hashes = pairing.at_hub.nickname, _SentHashes()
     claims = LineageChecks(pairing.at_hub.subscriber, source, pairing.at_hub.received, state.last)
     receiver = receive_at_hub(hub, pairing, state.again, claims)
-    received = [one.receiver for one in pairing.bridges.values()]
+    received = [one.receiver for one in pairing.mappings.values()]
     # What additive columns are sent with is stored before, and logical records are put together.
     is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
 
@@ -246,7 +246,7 @@ def _upload(
         _put_received(receiver, generation, source)
 
     tell = _counting(on_progress, "upload")
-    generation, changes, is_stored = bring_up(subscriber, receiver, pairing, reading, phase, tell, store)
+    generation, changes, is_stored = upload_all(subscriber, receiver, pairing, reading, phase, tell, store)
     if not is_stored and (generation != pairing.at_hub.received or changes):
         _advance(receiver, partial(store, generation))
     receiver.conclude()
@@ -286,7 +286,7 @@ def receive_at_hub(
     )
 
 
-def bring_up(
+def upload_all(
     subscriber: Node,
     receiver: HubReceiver,
     pairing: Pairing,
@@ -299,11 +299,11 @@ def bring_up(
 
     Return the generation, the number of changes, and whether `store` was called, in the last transaction.
     """
-    bridges = pairing.bridges
-    received = [one.receiver for one in bridges.values()]
+    mappings = pairing.mappings
+    received = [one.receiver for one in mappings.values()]
     # The hub's references, by whose places the parents are read there.
-    sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
-    carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
+    sent = [replace(one.sender, references=one.receiver.references) for one in mappings.values()]
+    carried = {nickname: one for nickname, one in mappings.items() if one.is_needed}
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
     if receiver.cascades is not None:
         receiver.cascades.unreceived = partial(list_retries, subscriber.connection, pairing.hub)
@@ -311,13 +311,13 @@ def bring_up(
         generation,
         spool,
     ):
-        spool.bridges = carried
+        spool.mappings = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
         is_stored = _transfer(spool, receiver, received, phase, tell, records, partial(store, generation))
         changes = spool.changes
     while records is not None and records.wants_more:
         with reading(ChangesRequest(sent, generation, pairing.hub, records.request(), {})) as (generation, spool):
-            spool.bridges = carried
+            spool.mappings = carried
             _transfer(spool, receiver, received, phase, tell, records)
             changes += spool.changes
     if records is not None and records.wanted:
@@ -374,7 +374,7 @@ def _download(
     return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, stayed, receiver)
 
 
-def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
+def _report_to_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
     """Record at the hub, in the caller's transaction, the rows that the subscriber refused or has accepted since."""
     still = list_retries(receiver.node.connection, receiver.source)
     for conflict in receiver.kept:
@@ -566,7 +566,7 @@ def _part(
             stayed = downloaded.stayed.get(article.nickname)
             if stayed:
                 keep_stayed(hub.connection, pairing.at_hub.nickname, article, stayed)
-        _tell_hub(hub, downloaded.receiver, pairing.articles)
+        _report_to_hub(hub, downloaded.receiver, pairing.articles)
         history.put()
 
 

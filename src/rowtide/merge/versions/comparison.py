@@ -176,7 +176,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Accept:
     """The sender's version is newer."""
 
 
@@ -208,7 +208,7 @@ class Conflict:
     columns: frozenset[int] = frozenset()
 
 
-Comparison = Nothing | Take | Join | Combine | Conflict
+Comparison = Nothing | Accept | Join | Combine | Conflict
 
 
 def compare(sent: RowVersion, known: RowVersion) -> Comparison:
@@ -217,7 +217,7 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
     if known.lineage.includes(sent.last):
         return Nothing()
     if known.last is None or sent.lineage.includes(known.last):
-        return Take()
+        return Accept()
     if sent.presence is Presence.DELETED or known.presence is Presence.DELETED:
         return _compare_deleted(sent, known)
     if sent.columns is None or known.columns is None:

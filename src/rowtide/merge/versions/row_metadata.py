@@ -136,8 +136,8 @@ class MetadataReader:
         parent = self.parents.get(reference.parent)
         return (
             parent is not None
-            and all(self.article.place_of(name) is not None for name in reference.columns)
-            and all(parent.place_of(name) is not None for name in reference.parent_columns)
+            and all(self.article.index_of(name) is not None for name in reference.columns)
+            and all(parent.index_of(name) is not None for name in reference.parent_columns)
         )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:

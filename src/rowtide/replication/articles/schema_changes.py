@@ -18,7 +18,7 @@ from rowtide.log.announcements import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import (
     Article,
     GeneratedColumn,
-    LeftOutColumn,
+    OmittedColumn,
     PublishedColumn,
 )
 from rowtide.replication.articles.call_formats import CallFormat
@@ -159,13 +159,13 @@ class Followed:
 
     def leaving_out_generated(self, change: GeneratedAltered, reason: str) -> Followed:
         """Return it without a change of a generated column."""
-        left_out = LeftOutColumn(change.column.number, change.column.name, reason, is_kept=change.after is None)
+        left_out = OmittedColumn(change.column.number, change.column.name, reason, is_kept=change.after is None)
         article = replace(self.article, left_out=(*self.article.left_out, left_out))
         return replace(self, article=article, changes=tuple(each for each in self.changes if each != change))
 
     def keeping(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it with a dropped column kept by the subscriber, null in new rows."""
-        kept = LeftOutColumn(column.number, column.name, reason, is_kept=True)
+        kept = OmittedColumn(column.number, column.name, reason, is_kept=True)
         instead = () if column.is_nullable else (NullsChanged(replace(column, is_nullable=True)),)
         changes: list[SchemaChange] = []
         for each in self.changes:
@@ -221,7 +221,7 @@ def follow(
             changes.append(ColumnRetyped(after, now[after.number].collation, _keeps_texts(before, after, alteration)))
         if before.is_nullable is not after.is_nullable:
             changes.append(NullsChanged(after))
-    renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
+    renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_omitted_now(article, now))
     _require_filter(renamed)
     if not alteration.is_inferred:
         names = tuple(column.name for column in alteration.columns if column.is_generated)
@@ -305,9 +305,9 @@ def with_key_of(article: Article, table: SourceTable) -> Article:
     return replace(article, columns=tuple(columns))
 
 
-def leave_out_added(article: Article, names: Sequence[str], reason: str) -> Article:
+def omit_added(article: Article, names: Sequence[str], reason: str) -> Article:
     """Return an article whose table has more columns than it."""
-    added = tuple(LeftOutColumn(None, name, reason) for name in names)
+    added = tuple(OmittedColumn(None, name, reason) for name in names)
     return replace(article, left_out=(*article.left_out, *added))
 
 
@@ -429,7 +429,7 @@ def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | N
     return article.filter_clause if changed == condition else as_sql(changed)
 
 
-def _left_out_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[LeftOutColumn, ...]:
+def _omitted_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[OmittedColumn, ...]:
     """Return the columns left out before that the table still has, or the subscriber."""
     return tuple(
         each if each.number is None or each.is_kept else replace(each, name=now[each.number].name)
@@ -471,7 +471,7 @@ def _list_added(article: Article, alteration: Alteration) -> Sequence[AlteredCol
 
 
 def _leaving_out(article: Article, column: PublishedColumn, reason: str) -> Article:
-    return replace(article, left_out=(*article.left_out, LeftOutColumn(column.number, column.name, reason)))
+    return replace(article, left_out=(*article.left_out, OmittedColumn(column.number, column.name, reason)))
 
 
 def _published(altered: AlteredColumn) -> PublishedColumn:

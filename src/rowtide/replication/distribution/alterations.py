@@ -28,7 +28,7 @@ from rowtide.replication.articles.schema_changes import (
     HasValues,
     Unfollowed,
     follow,
-    leave_out_added,
+    omit_added,
 )
 from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
@@ -59,7 +59,7 @@ def find_altering(
     return None
 
 
-def fold(
+def read_steps(
     state: ManifestState,
     articles: Iterable[Article],
     starts: Mapping[str, Position],
@@ -115,7 +115,7 @@ def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: b
     return None if takes_added else NOT_READ
 
 
-def _is_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
+def _raise_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
     raise error
 
 
@@ -127,7 +127,7 @@ def _follow_event(
     replicates_ddl: bool,
     has_no_rows: bool = False,
     has_values: HasValues = lambda _source_id, _number: True,
-    require_intact: RequireIntact = _is_lost,
+    require_intact: RequireIntact = _raise_lost,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table, lsn = article.qualified_name, str(event.commit_lsn)
@@ -145,7 +145,7 @@ def _follow_event(
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
             added = list_added(article, shape)
-            return Followed(article, leave_out_added(article, added, since or NOT_REPORTED), ())
+            return Followed(article, omit_added(article, added, since or NOT_REPORTED), ())
         case Altered():
             try:
                 followed = follow(
@@ -232,7 +232,7 @@ class AlteringTransaction:
         has_values: HasValues = lambda _source_id, _number: True,
         row_numbers: RowNumbers = lambda _table_id: (),
         late: Container[str] = (),
-        require_intact: RequireIntact = _is_lost,
+        require_intact: RequireIntact = _raise_lost,
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
         given.
@@ -252,7 +252,7 @@ class AlteringTransaction:
                 if not _is_of_table(event, state, article):
                     continue
                 if isinstance(event, Altered):
-                    found = _find_place(state, events, number, row_numbers, is_late=article_id in late)
+                    found = _find_offset(state, events, number, row_numbers, is_late=article_id in late)
                     places[article_id] = max(places[article_id], found)
                 try:
                     followed = _follow_event(
@@ -302,7 +302,7 @@ class _AlterationOffset(NamedTuple):
     is_estimated: bool
 
 
-def _find_place(
+def _find_offset(
     state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers, *, is_late: bool
 ) -> _AlterationOffset:
     """Return the place of an alteration, one of a transaction's events, among the row changes.

@@ -37,7 +37,7 @@ class BatchUndone(Exception):
     """A batch was refused and rolled back, and has to be delivered row by row."""
 
 
-class CallNotHeld(Exception):
+class CallNotStorable(Exception):
     """A subscriber cannot store a call's values, and retrying does not help; its batch was rolled back."""
 
     def __init__(self, call: ProcedureCall, reason: str) -> None:
@@ -83,8 +83,8 @@ class Delivery(Protocol):
 
     A batch, between `begin` and `end`, is committed as a whole or not at all. Raises `AgentReplaced` if another agent
     has taken over; a `CommandError` or `BatchRefused`, after which the batch is rolled back and the object cannot be
-    used any more; `BatchUndone`, after which the batch is delivered again row by row; `CallNotHeld`, after which it is
-    delivered again without the call's article.
+    used any more; `BatchUndone`, after which the batch is delivered again row by row; `CallNotStorable`,
+    after which it is delivered again without the call's article.
     """
 
     @property

@@ -78,7 +78,7 @@ class SubscriberComparison:
         state, subscription = self.manifest.state, self.subscription
         if self.subscribed.status is not SnapshotStatus.DELIVERED:
             raise NotComparable("its rows are being copied to the subscriber")
-        for obstacles in (self.subscribed.obstacles, self.published.obstacles):
+        for obstacles in (self.subscribed.constraints, self.published.constraints):
             if article.article_id in obstacles:
                 raise NotComparable(obstacles[article.article_id])
         reader, recorded = state.readers.get(subscription.reader), self.subscribed.progress

@@ -104,8 +104,8 @@ def _find(
     engine: Engine, url: str, article: Article, subscriptions: Sequence[Subscription], given: Sequence[str]
 ) -> Iterator[RowPlace]:
     with open_publisher(engine, url, [article]) as publisher:
-        if article.article_id in publisher.rows.obstacles:
-            raise RowKeyInvalid(article.name, ", ".join(given), publisher.rows.obstacles[article.article_id])
+        if article.article_id in publisher.rows.constraints:
+            raise RowKeyInvalid(article.name, ", ".join(given), publisher.rows.constraints[article.article_id])
         key = _read_key(publisher.rows.rows, article, given)
         last = next(list_commands(publisher.manifest, article, key, forwards=True), None)
         yield _at_publisher(publisher.rows.rows, article, key, last)

@@ -202,7 +202,7 @@ def _change_subscription(
     held = None
     for holder in (subscription, *copying):
         if article_id in holder.starts:
-            held = subscription_records.get_held(connection, holder.agent_id, article_id)
+            held = subscription_records.get_subscriber_article(connection, holder.agent_id, article_id)
             yield from joining.detach_steps(subscription, holder, held)
     usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
     yield from joining.join_steps(subscription, article_id, if_exists or usual, held)

@@ -136,8 +136,8 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
         if article.article_id in members
     ]
     held = [
-        subscription_records.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
-        for agent_id, article in subscription_records.list_held(connection)
+        subscription_records.record_article_step(agent_id, _rebind(article, members[article.article_id]))
+        for agent_id, article in subscription_records.list_earlier_articles(connection)
         if article.article_id in members
     ]
     if not is_elsewhere(connection):

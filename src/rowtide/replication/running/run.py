@@ -250,10 +250,10 @@ class ReplicationAgent:
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)
         left = [found for found in wanted if found.agent_id not in over | claimed]
-        self._tell_elsewhere(connection, left)
+        self._report_elsewhere(connection, left)
         return [found for found in left if not self._is_delivered(found)]
 
-    def _tell_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> None:
+    def _report_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> None:
         holders = list_claims(connection) if left else {}
         known = {found.agent_id: holders[found.agent_id] for found in left if found.agent_id in holders}
         for found in left:
@@ -301,7 +301,7 @@ class ReplicationAgent:
         for expired in deactivate_expired(connection, self._manifest, expirable, read_server_time(connection)):
             error = SubscriptionDeactivated(expired.publication, expired.subscriber)
             if self._scope.includes(expired):
-                runs.give_up(expired, error)
+                runs.report_stopped(expired, error)
             else:
                 AgentHistory(self._context.engine, expired).fail(error)
         self._next_expiry = time.monotonic() + _EXPIRY_S

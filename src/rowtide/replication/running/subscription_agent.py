@@ -35,7 +35,7 @@ from rowtide.replication.articles.schema_changes import (
 )
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.alterations import CopyNeeded, fold
+from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
@@ -180,7 +180,7 @@ class SubscriptionAgent:
         if distribution.has_altered:
             self._open_again()
             return worked
-        return self._take_in_ready(distribution) or worked
+        return self._attach_ready(distribution) or worked
 
     def _copy_again(self, found: CopyNeeded) -> None:
         """Let an article leave, and join again with a copy, which no schema change in the log leads to."""
@@ -222,14 +222,14 @@ class SubscriptionAgent:
         else:
             distribution.change(followed)
 
-    def _take_in_ready(self, distribution: DistributionAgent) -> bool:
+    def _attach_ready(self, distribution: DistributionAgent) -> bool:
         """Let an article join that is ready; return whether one has."""
         for ready in self._look():
             if ready.joins == self._subscription.agent_id and ready.state is SubscriptionState.READY:
-                return self._take_in(distribution, ready)
+                return self._attach(distribution, ready)
         return False
 
-    def _take_in(self, distribution: DistributionAgent, ready: Subscription) -> bool:
+    def _attach(self, distribution: DistributionAgent, ready: Subscription) -> bool:
         since = ready.ready_at
         if since is None or not distribution.is_past_hand_over:
             return False
@@ -245,9 +245,9 @@ class SubscriptionAgent:
         if article is None:
             return False
         try:
-            has_joined = distribution.take_in(article, ready)
+            has_joined = distribution.attach(article, ready)
         except AlterationRefused as error:
-            self._give_up(ready, JoiningRefused(article.article.qualified_name, error.reason))
+            self._reject_article(ready, JoiningRefused(article.article.qualified_name, error.reason))
             return True
         if has_joined:
             complete(engine, self._manifest, ready, self._subscription)
@@ -262,7 +262,7 @@ class SubscriptionAgent:
             self._source.mark()
             self._moved_from = position
 
-    def _give_up(self, ready: Subscription, error: JoiningRefused) -> None:
+    def _reject_article(self, ready: Subscription, error: JoiningRefused) -> None:
         """Pause an article that the subscriber does not take in; the subscription goes on without it."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
@@ -388,7 +388,7 @@ class SubscriptionAgent:
     def _find_changes(self, refused: Mapping[tuple[str, int], str]) -> Iterator[Followed]:
         subscription, state = self._subscription, self._manifest.refresh()
         replicates = subscription.replicates_ddl
-        return fold(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
+        return read_steps(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
 
     def _open_snapshot(self) -> SnapshotAgent:
         self._read_articles()
@@ -403,7 +403,7 @@ class SubscriptionAgent:
             read_details=self._read_details,
         )
 
-    def _tell_dropped(self, dropped: DroppedTable) -> None:
+    def _report_dropped(self, dropped: DroppedTable) -> None:
         """Report a table that is no more, unless its article was dropped meanwhile."""
         with translated(), self._context.engine.connect() as connection:
             known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
@@ -415,7 +415,7 @@ class SubscriptionAgent:
     @contextmanager
     def _open_distribution(self, state: SubscriptionSnapshot) -> Iterator[DistributionAgent]:
         subscription, articles = self._subscription, self._articles
-        watchers = replace(self._context.watchers, on_dropped=self._tell_dropped)
+        watchers = replace(self._context.watchers, on_dropped=self._report_dropped)
         context = replace(self._context, watchers=watchers)
         if state.status is SnapshotStatus.DELIVERED:
             # One connection is enough from here on.

@@ -102,7 +102,7 @@ class SubscriptionRuns:
         thread = self._threads.get(subscription.agent_id)
         return thread is not None and _has_ended(thread) and not self._is_restarted(thread, subscription)
 
-    def give_up(self, subscription: Subscription, error: RowtideError) -> None:
+    def report_stopped(self, subscription: Subscription, error: RowtideError) -> None:
         """Report a subscription that stays stopped because it cannot be delivered."""
         self._given_up.append((subscription, error))
         AgentHistory(self._context.engine, subscription).fail(error)
@@ -235,11 +235,11 @@ class SubscriptionRuns:
             of_all.on_snapshot(report)
 
         def on_skipped(skipped: SkippedCommand) -> None:
-            history.go_on(skipped.error)
+            history.record_and_resume(skipped.error)
             of_all.on_skipped(skipped)
 
         def on_dropped(dropped: DroppedTable) -> None:
-            history.go_on(dropped.error)
+            history.record_and_resume(dropped.error)
             of_all.on_dropped(dropped)
 
         def on_trouble(trouble: Trouble) -> None:

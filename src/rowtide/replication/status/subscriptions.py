@@ -145,7 +145,7 @@ def describe(
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
         joining=joining,
         streams=subscription.settings.streams,
-        promise=_describe_promise(subscription.settings.streams),
+        promise=_describe_assumption(subscription.settings.streams),
         copied=_describe_copied(last),
         catch_up_s=_estimate_catch_up(last, undelivered_commands) if delivered_by is not None else None,
     )
@@ -165,7 +165,7 @@ def _find_reading_error(
     return None if is_past or recorded is None else recorded.text
 
 
-def _describe_promise(streams: int) -> str:
+def _describe_assumption(streams: int) -> str:
     if streams == 1:
         return "each commit is visible whole"
     return f"only between batches are commits visible whole: {streams} streams commit one after the other"

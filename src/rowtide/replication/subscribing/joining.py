@@ -120,7 +120,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             for article in articles:
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.
-                    distributor(connection).execute(subscription_records.hold_article_step(wanted.agent_id, article))
+                    distributor(connection).execute(subscription_records.record_article_step(wanted.agent_id, article))
             replaced = subscription_records.find_replaced(connection, wanted.agent_id)
             if (
                 wanted.if_exists is IfExists.DROP
@@ -319,7 +319,7 @@ def reinitialize_article(
             held = None
             for holder in known:
                 if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
-                    held = subscription_records.get_held(connection, holder.agent_id, article_id)
+                    held = subscription_records.get_subscriber_article(connection, holder.agent_id, article_id)
                     for step in joining.detach_steps(subscription, holder, held):
                         distributor(connection).execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP

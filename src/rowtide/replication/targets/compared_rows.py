@@ -220,11 +220,11 @@ class ComparedRows(Protocol):
 class SubscribedRows:
     """A subscriber's rows, with the position that the snapshot has, and the articles as it has them.
 
-    `obstacles` say why an article's rows cannot be read, by id.
+    `constraints` say why an article's rows cannot be read, by id.
     """
 
     rows: ComparedRows
     progress: DeliveryProgress
     status: SnapshotStatus
     articles: tuple[Article, ...]
-    obstacles: Mapping[str, str]
+    constraints: Mapping[str, str]

@@ -43,7 +43,7 @@ class ReceivedOrigins:
     databases: frozenset[str] | None
     tables: frozenset[str] | None
 
-    def brings(self, table: str) -> frozenset[str]:
+    def find_origins(self, table: str) -> frozenset[str]:
         """Return the databases whose changes of a table arrive; none if that is not known."""
         return self.databases or frozenset() if self.tables is not None and table in self.tables else frozenset()
 

@@ -23,7 +23,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
-from rowtide.delta.writing.edits import Places
+from rowtide.delta.writing.edits import Indexes
 from rowtide.lake.small_tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keeping import TargetWindow
@@ -234,13 +234,13 @@ class SlicesClosed:
             return False
         return not has_none_open and all(each.may_be_in(file) for each in self.ranges)
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return which keys open slices have."""
         is_open = rows[TO_LSN].is_null().to_numpy()
-        places: Places = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
+        places: Indexes = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
         return places
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         """Return the slices, some of them closed or with other values."""
         is_closed = places != _NONE
         is_altered = is_closed & self.closed.alters[places]

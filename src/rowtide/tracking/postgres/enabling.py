@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import Alterations, build_index, execute_all, is_valid
+from rowtide.databases.postgres.alterations import Alterations, build_index, execute_all, read_validity
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
@@ -123,7 +123,7 @@ def _begin(
 
 def _unfinished(connection: Connection, subject: PostgresSubject) -> PostgresSubject:
     """Return a tracked table whose index was not built before an interruption. Raises `TrackedAlready` for others."""
-    if is_valid(connection, stamp_index_of(subject)):
+    if read_validity(connection, stamp_index_of(subject)):
         raise TrackedAlready(subject.name)
     return subject
 

@@ -10,14 +10,14 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.clock import Taken
+from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import load_texts
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.tracking.changes import Change, Changes, EnumerationRequest
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.postgres.new_partitions import take_in_partitions
+from rowtide.tracking.postgres.new_partitions import attach_partitions
 from rowtide.tracking.postgres.queries import (
     PostgresAnchorWindow,
     PostgresChangeQuery,
@@ -54,7 +54,7 @@ def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[C
     `ServerIsStandby`.
     """
     with engine.connect() as writer:
-        take_in_partitions(writer, engine)
+        attach_partitions(writer, engine)
         while True:
             with ExitStack() as stack:
                 opened = _open_window(writer, engine, request, stack)
@@ -73,7 +73,7 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     Run it on the connection that is about to write. Raises as enumerating.
     """
     tracked = get_tracked(connection, table)
-    taken = clock.find_taken(connection, since)
+    taken = clock.find_anchor_snapshot(connection, since)
     subject = _require(look_at(connection, tracked))
     require_own_plans(connection, [subject])
     _check_age(connection, tracked, taken)
@@ -103,7 +103,7 @@ def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest
     writer.execute(_BY_INDEX)
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
-    since = None if request.since is None else clock.find_taken(writer, request.since)
+    since = None if request.since is None else clock.find_anchor_snapshot(writer, request.since)
     whole = {get_tracked(writer, name).name for name in request.whole}
     all_tracked = list_tracked(writer)
     looks = {table.name: look_at(writer, table) for table in all_tracked}
@@ -136,13 +136,13 @@ def _require(look: PostgresSubject | TrackingLost) -> PostgresSubject:
     return look
 
 
-def _check_age(connection: Connection, tracked: TrackedTable, since: Taken) -> None:
+def _check_age(connection: Connection, tracked: TrackedTable, since: AnchorSnapshot) -> None:
     is_cut = connection.execute(statement(was_truncated(tracked.name, since))).scalar()
     if since.anchor.csn < tracked.min_valid_csn or is_cut:
         raise AnchorTooOld(tracked.name, since.anchor, tracked.min_valid_csn)
 
 
-def _stamps_since(connection: Connection, subjects: Sequence[PostgresSubject], last: Taken) -> Iterable[int]:
+def _stamps_since(connection: Connection, subjects: Sequence[PostgresSubject], last: AnchorSnapshot) -> Iterable[int]:
     """Return the BSNs, in all tombstones and in some tables' stamps, that an anchor does not see."""
     found = set(connection.execute(statement(tombstones_since(last))).scalars())
     for subject in subjects:

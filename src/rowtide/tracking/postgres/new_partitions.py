@@ -20,7 +20,7 @@ from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
 from rowtide.tracking.postgres.verification import find_damage, put_as_it_is
 
 
-def take_in_partitions(connection: Connection, engine: Engine) -> None:
+def attach_partitions(connection: Connection, engine: Engine) -> None:
     """Track the new partitions of all tracked tables whose rows no anchor has seen.
 
     Found on one connection, and tracked, if there are any, on others. PostgreSQL clones row triggers to partitions;
@@ -31,10 +31,10 @@ def take_in_partitions(connection: Connection, engine: Engine) -> None:
     names = connection.execute(text(_GROWN)).scalars().all() if is_tracking else []
     connection.commit()
     for name in names:
-        Committing(engine).run(name, partial(_take_in, name=name))
+        Committing(engine).run(name, partial(_attach, name=name))
 
 
-def _take_in(connection: Connection, *, name: str) -> None:
+def _attach(connection: Connection, *, name: str) -> None:
     clock.stop_anchors(connection)
     tracked = get_tracked(connection, name)
     if find_damage(connection, tracked) is not None:

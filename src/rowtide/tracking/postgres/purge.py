@@ -39,7 +39,7 @@ def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, v
             get_tracked(connection, table)
     with enumerate_changes(engine, EnumerationRequest(())) as numbered, engine.connect() as connection:
         tables = list_tracked(connection) if table is None else (get_tracked(connection, table),)
-        seen = clock.find_taken(connection, numbered.anchor).snapshot
+        seen = clock.find_anchor_snapshot(connection, numbered.anchor).snapshot
         connection.commit()
         purged = sum(_purge_table(connection, tracked.name, purge_type, value, seen) for tracked in tables)
         clock.forget_anchors(connection, min(tracked.min_valid_csn for tracked in list_tracked(connection)))

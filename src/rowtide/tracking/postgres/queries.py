@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.databases.postgres.clock import Taken, unseen
+from rowtide.databases.postgres.clock import AnchorSnapshot, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.databases.source_table import SourceColumn
@@ -29,7 +29,7 @@ Row = Sequence[object]
 class PostgresAnchorWindow:
     """Changes that `since` does not see, and that do not carry `context`."""
 
-    since: Taken
+    since: AnchorSnapshot
     context: UUID | None
 
 
@@ -79,7 +79,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
-        f"and not exists (select from {subject.rows} t where {subject.has_key('t', 'packed')})"
+        f"and not exists (select from {subject.rows} t where {subject.key_condition('t', 'packed')})"
     )
 
     def as_change(row: Row) -> Change:
@@ -88,7 +88,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     return PostgresChangeQuery(sql, as_change)
 
 
-def touched(subject: PostgresSubject, packed_key: Sequence[str], since: Taken, own_bsn: int | None) -> str:
+def touched(subject: PostgresSubject, packed_key: Sequence[str], since: AnchorSnapshot, own_bsn: int | None) -> str:
     """Return the query whether the row with a key, given as texts, was written or deleted in the window.
 
     Changes of the transaction with BSN `own_bsn` do not count.
@@ -97,20 +97,20 @@ def touched(subject: PostgresSubject, packed_key: Sequence[str], since: Taken, o
     changed, gone = (f"{row}.{quote(name)}" for row, name in (("t", CHANGE_BSN), ("d", "__sysDeleteTxBsn")))
     packed = f"(array[{', '.join(map(quote_literal, packed_key))}]::text[])"
     return (
-        f"select exists (select from {stamps_of(subject).source} t where {subject.has_key('t', packed)} "
+        f"select exists (select from {stamps_of(subject).source} t where {subject.key_condition('t', packed)} "
         f"and {unseen(changed, since)} and {changed} is distinct from {own}) "
         f'or exists (select from {TOMBSTONES} d where d."__sysTN" = {subject.literal} and d."__sysRK" = {packed} '
         f"and {unseen(gone, since)} and {gone} is distinct from {own})"
     )
 
 
-def stamps_since(subject: PostgresSubject, since: Taken) -> str:
+def stamps_since(subject: PostgresSubject, since: AnchorSnapshot) -> str:
     """Return the query for the BSNs in a table's stamps that an anchor does not see."""
     stamp = quote(CHANGE_BSN)
     return f"select distinct {stamp} from {quote_qualified(*stamps_of(subject).holder)} where {unseen(stamp, since)}"
 
 
-def tombstones_since(since: Taken) -> str:
+def tombstones_since(since: AnchorSnapshot) -> str:
     """Return the query for the BSNs of deletes, in all tables, that an anchor does not see."""
     gone, cut = '"__sysDeleteTxBsn"', '"__sysTruncateTxBsn"'
     return (
@@ -119,7 +119,7 @@ def tombstones_since(since: Taken) -> str:
     )
 
 
-def was_truncated(subject_name: str, since: Taken) -> str:
+def was_truncated(subject_name: str, since: AnchorSnapshot) -> str:
     """Return the query whether a truncate removed more rows of a table than it has tombstones for."""
     cut = '"__sysTruncateTxBsn"'
     return (

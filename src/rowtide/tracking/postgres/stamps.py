@@ -170,7 +170,7 @@ class PostgresSideStamps:
     @property
     def source(self) -> str:
         stamps = ", ".join(f"s.{quote(name)}" for name in STAMPS)
-        same = self.subject.has_key("t", f"s.{_KEY}")
+        same = self.subject.key_condition("t", f"s.{_KEY}")
         return f"(select t.*, {stamps} from {self._rows} s join {self.subject.rows} t on {same})"
 
     @property
@@ -233,12 +233,14 @@ class PostgresSideStamps:
 
     def _stamp_moved(self) -> str:
         """Return the same for a row that had the key of `old`."""
-        of_old = f"select from {self._rows} s where s.{_KEY} = {self.subject.packed_key('old')} and {_is_unseen('s')}"
+        of_old = (
+            f"select from {self._rows} s where s.{_KEY} = {self.subject.packed_key('old')} and {_unseen_condition('s')}"
+        )
         return self._stamp_new(f"case when exists ({of_old}) then '{OF_OTHERS}' else {_OWN_CONTEXT} end")
 
     def _stamp_changed(self) -> str:
         """Return the statement that stamps row `new` as updated; a row from before tracking has no stamps yet."""
-        context = f"case when {_is_unseen('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
+        context = f"case when {_unseen_condition('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
         return self._upsert("null", _OWN_CONTEXT, {CHANGE_BSN: f"excluded.{quote(CHANGE_BSN)}", CONTEXT: context})
 
     def _upsert(self, inserted: str, context: str, stamped_before: Mapping[str, str]) -> str:
@@ -263,7 +265,7 @@ def find_blocker(table: SourceTable, key: Collection[str]) -> str | None:
     return "its key is deferrable" if is_deferrable else None
 
 
-def _is_unseen(stamps: str) -> str:
+def _unseen_condition(stamps: str) -> str:
     """Return the condition that the writer has a context, and has not seen another's last change of the row."""
     seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
     return (

@@ -95,7 +95,7 @@ class PostgresSubject:
         """Return the condition that an update changed the key's text, even if only from 1.0 to 1.00."""
         return " or ".join(f"({_image_differs(column)})" for column in self.key)
 
-    def has_key(self, row: str, packed: str) -> str:
+    def key_condition(self, row: str, packed: str) -> str:
         """Return the condition that a row has a packed key: found by its values, then compared by text."""
         same = [
             f"{row}.{quote(column.name)} {equals} {value_of(f'{packed}[{place}]', column.value_type_text)}"

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
-from rowtide.databases.postgres.clock import Taken
+from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
@@ -62,7 +62,7 @@ class PostgresTracking:
     def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:
         with self._reading() as own:
             system_tables.require_tracking(own)
-            taken = None if seen is None else clock.find_taken(own, seen)
+            taken = None if seen is None else clock.find_anchor_snapshot(own, seen)
         with _own_transaction(self._connection, context, taken) as transaction:
             self.transaction_bsn = transaction.bsn
             try:
@@ -123,7 +123,7 @@ class RehearsedPostgresTracking(PostgresTracking):
 
 @contextmanager
 def _own_transaction(
-    connection: psycopg.Connection, context: UUID | None, seen: Taken | None
+    connection: psycopg.Connection, context: UUID | None, seen: AnchorSnapshot | None
 ) -> Iterator[OwnTransaction]:
     """Write in one transaction, committed at the end. Raises `TransactionOpen`."""
     if connection.info.transaction_status is not TransactionStatus.IDLE:

@@ -99,7 +99,7 @@ def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -
     sql = (
         f"{_GONE} select packed from gone where (was_there or :context is not null) "
         f"and (:context is null or is_of_others) "
-        f"and not exists (select 1 from {subject.quoted} t where {_has_key(subject, 'packed')})"
+        f"and not exists (select 1 from {subject.quoted} t where {_key_condition(subject, 'packed')})"
     )
 
     def as_change(row: Row) -> Change:
@@ -114,14 +114,14 @@ def touched(subject: SqliteSubject, stamps: SqliteStamps) -> str:
     Changes of the transaction with BSN `:own` do not count.
     """
     return (
-        f"select exists (select 1 from {stamps.source} t where {_has_key(subject, ':packed')} "
+        f"select exists (select 1 from {stamps.source} t where {_key_condition(subject, ':packed')} "
         f"and {CHANGE_BSN} > :since and {CHANGE_BSN} is not :own) "
         f"or exists (select 1 from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table "
         "and __sysRK = :packed and __sysDeleteTxBsn is not :own)"
     )
 
 
-def _has_key(subject: SqliteSubject, packed: str) -> str:
+def _key_condition(subject: SqliteSubject, packed: str) -> str:
     """Return the condition that a row `t` has a packed key: found by its values, then compared by text."""
     same = (
         f"t.{quote(column.name)} {'is' if column.is_nullable else '='} {KEY_FUNCTION}({packed}, {place})"

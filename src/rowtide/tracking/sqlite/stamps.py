@@ -80,16 +80,16 @@ class SqliteRowStamps:
     def of_insert(self) -> list[str]:
         values = f"(select __sysBsn, {_inserted(self.subject)}, __sysContext from {CLOCK_TABLE})"
         stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
-        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._new_condition}"]
 
     def of_update(self) -> list[str]:
         values = f"(select __sysBsn, {_context_after('old')} from {CLOCK_TABLE})"
-        return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._new_condition}"]
 
     def of_key(self) -> list[str]:
         values = f"(select __sysBsn, {_inserted(self.subject)}, {_context_after('old')} from {CLOCK_TABLE})"
         stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
-        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._new_condition}"]
 
     def forgetting(self) -> list[str]:
         return []
@@ -102,7 +102,7 @@ class SqliteRowStamps:
         return quote(_index_name(self.subject.name))
 
     @property
-    def _is_new(self) -> str:
+    def _new_condition(self) -> str:
         return self.subject.same_row(self.subject.quoted, "new")
 
 

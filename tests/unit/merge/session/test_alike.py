@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.merge.session.exchange import alike, taken, taken_alike
+from rowtide.merge.session.exchange import accepted, accepted_alike, alike
 from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write, number_alike, overruling
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 
@@ -37,7 +37,7 @@ def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
 def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
     changes, here = [change("a"), change("b")], known()
 
-    assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
+    assert accepted_alike(changes, here, HUB, 75.0) == [accepted(each, here, HUB, 75.0) for each in changes]
 
 
 def test_a_refused_version_counts_for_nothing_until_changed() -> None:
@@ -55,7 +55,7 @@ def test_a_refused_version_counts_for_nothing_until_changed() -> None:
 
 def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
     def write(rowguid: str, *, is_live: bool = True, is_gone: bool = False) -> Write:
-        return taken(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
+        return accepted(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
 
     writes = [write("a"), write("b", is_live=False), write("c"), write("d", is_gone=True), write("e", is_live=False)]
     numbers, firsts = number_alike(writes)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rowtide.merge.versions.comparison import (
+    Accept,
     Combine,
     Comparison,
     ConcurrentChangeKind,
@@ -18,7 +19,6 @@ from rowtide.merge.versions.comparison import (
     Nothing,
     Presence,
     RowVersion,
-    Take,
     compare,
     concurrent_columns,
     decode_columns,
@@ -52,10 +52,10 @@ CONCURRENT = version(ONE_3, NodeChange(HUB, 1)), version(HUB_2, NodeChange(ONE, 
         pytest.param(version(ONE_3), version(HUB_2, ONE_3), Nothing(), id="an older one"),
         pytest.param(version(NodeChange(ONE, 2)), version(HUB_2, ONE_3), Nothing(), id="one between others"),
         pytest.param(version(ONE_3, presence=DELETED), version(HUB_2, ONE_3), Nothing(), id="an older tombstone"),
-        pytest.param(version(ONE_3, HUB_2), version(HUB_2), Take(), id="a newer one"),
-        pytest.param(version(ONE_3, NodeChange(HUB, 4)), version(HUB_2), Take(), id="a newer one with more between"),
-        pytest.param(version(ONE_3, HUB_2, presence=DELETED), version(HUB_2), Take(), id="a newer tombstone"),
-        pytest.param(version(ONE_3, HUB_2), version(HUB_2, presence=DELETED), Take(), id="put back knowingly"),
+        pytest.param(version(ONE_3, HUB_2), version(HUB_2), Accept(), id="a newer one"),
+        pytest.param(version(ONE_3, NodeChange(HUB, 4)), version(HUB_2), Accept(), id="a newer one with more between"),
+        pytest.param(version(ONE_3, HUB_2, presence=DELETED), version(HUB_2), Accept(), id="a newer tombstone"),
+        pytest.param(version(ONE_3, HUB_2), version(HUB_2, presence=DELETED), Accept(), id="put back knowingly"),
         pytest.param(*CONCURRENT, Conflict(ConcurrentChangeKind.UPDATE_UPDATE), id="concurrent"),
     ],
 )
@@ -86,8 +86,8 @@ def test_columns_are_irrelevant_if_one_side_deleted_the_row(
 def test_row_without_metadata_yields_to_any_unknown_change() -> None:
     untouched = version(None, HUB_2)
 
-    assert compare(version(ONE_3), untouched) == Take()
-    assert compare(version(NodeChange(HUB, 3)), untouched) == Take()
+    assert compare(version(ONE_3), untouched) == Accept()
+    assert compare(version(NodeChange(HUB, 3)), untouched) == Accept()
     assert compare(version(HUB_2), untouched) == Nothing()
 
 

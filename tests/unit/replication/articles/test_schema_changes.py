@@ -11,7 +11,7 @@ from builders.capture.capture_instances import alteration_of, source_table, with
 from builders.replication.articles import article
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import Alteration
-from rowtide.replication.articles.articles import Article, LeftOutColumn
+from rowtide.replication.articles.articles import Article, OmittedColumn
 from rowtide.replication.articles.schema_changes import (
     NOT_REPLICATED,
     NOT_REPORTED,
@@ -118,7 +118,7 @@ def test_a_column_with_values_of_each_row_comes_by_a_copy_alone() -> None:
 def test_what_is_not_replicated_is_left_out_while_it_is_there() -> None:
     left_out = followed_by(ALL, with_added(TABLE, "more"), adds_none_since=NOT_REPLICATED)
     assert left_out.changes == ()
-    assert left_out.article == replace(ALL, left_out=(LeftOutColumn(9, "more", NOT_REPLICATED),))
+    assert left_out.article == replace(ALL, left_out=(OmittedColumn(9, "more", NOT_REPLICATED),))
     renamed = followed_by(left_out.article, with_column(with_added(TABLE, "more"), "more", name="other")).article
     assert [each.name for each in renamed.left_out] == ["other"]
     assert followed_by(renamed, TABLE).article == ALL

@@ -55,7 +55,7 @@ class CountedRows:
         for batch in stream_parts(parts, columns):
             lsns, seqvals = (batch.column(name).to_numpy() for name in (LSN, SEQVAL))
             # What is in the base counts: it was chosen when it went there.
-            counts = self.counted.has(lsns) | (lsns < self.changes.low.value)
+            counts = self.counted.find_counted(lsns) | (lsns < self.changes.low.value)
             if self.truncate is not None:
                 lsn, seqval = self.truncate
                 counts &= (lsns > lsn) | ((lsns == lsn) & (seqvals > seqval))

@@ -52,7 +52,7 @@ class Piece:
     def read(self, columns: Sequence[str]) -> Iterator[Chosen]:
         """Yield columns, `ORDER` among them, of the rows, and which are the part's. Raises as `ChangeTable.stream`."""
         for batch in self.table.read_file(self.file, columns, self.row_groups):
-            yield batch, self.part.has(batch)
+            yield batch, self.part.find_rows(batch)
 
 
 Run = tuple[Piece, ...]
@@ -150,7 +150,7 @@ class LatestRows:
             yield from lowest.stream(self.columns)
             return
         for batch in lowest.stream(list(dict.fromkeys([*self.columns, self.key]))):
-            yield _select(batch, ~self.seen.has(batch.column(self.key).to_numpy()))
+            yield _select(batch, ~self.seen.find_known(batch.column(self.key).to_numpy()))
 
     def _last_of(self, batch: pa.RecordBatch, positions: Numbers) -> pa.RecordBatch:
         """Return, of the rows at some positions, which ascend, those that are the last ones of their keys."""

@@ -40,7 +40,7 @@ class Counted:
     above: int
     others: tuple[int, ...] = ()
 
-    def has(self, lsns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def find_counted(self, lsns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which LSNs count."""
         counts: npt.NDArray[np.bool_] = (lsns > self.above) | np.isin(lsns, self.others)
         return counts

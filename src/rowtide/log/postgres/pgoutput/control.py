@@ -91,13 +91,13 @@ def read_control(
     """
     control = Control(relations.carried_layouts())
     reader = _ControlReader(frames, transactions, relations, control, present, secrets)
-    for message in np.flatnonzero(_is_control(frames, relations)).tolist():
+    for message in np.flatnonzero(_find_control(frames, relations)).tolist():
         reader.read(message)
     reader.end()
     return control
 
 
-def _is_control(frames: Frames, relations: Relations) -> Bools:
+def _find_control(frames: Frames, relations: Relations) -> Bools:
     """Mark the messages that the pass processes: the rare kinds, inserts into a table that is the control table at some
     point, and logical messages with a mark of delivery.
     """
@@ -156,7 +156,7 @@ class _ControlReader:
             present,
             relations.types_of(relation.oid),
             is_same=relations.is_as_described(relation),
-            tells_ddl=relations.tells_ddl,
+            announces_ddl=relations.announces_ddl,
         )
         found = infer_alteration(relation, relations.members, known)
         self._end_unclear(relation.oid, message)
@@ -172,14 +172,14 @@ class _ControlReader:
     def end(self) -> None:
         """Report the tables that are still unclear at the end of the batch."""
         for oid in self.relations.unclear:
-            self._leave_out(oid, len(self.frames))
+            self._omit(oid, len(self.frames))
 
     def _end_unclear(self, oid: int, message: int) -> None:
         if oid in self.relations.unclear:
-            self._leave_out(oid, message)
+            self._omit(oid, message)
             del self.relations.unclear[oid]
 
-    def _leave_out(self, oid: int, end: int) -> None:
+    def _omit(self, oid: int, end: int) -> None:
         """Leave transactions with rows of an unclear table, up to a message, out of its members."""
         unclear, begin = self.relations.unclear[oid], self.unclear_from.get(oid, 0)
         rows = np.flatnonzero(np.isin(self.frames.kinds, _ROWS))

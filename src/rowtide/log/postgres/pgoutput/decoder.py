@@ -200,7 +200,7 @@ class Decoder:
     """Decodes the messages of one connection, batch by batch; a batch may end inside a transaction.
 
     Transactions that `position` covers are dropped whole. `members` are those enabled at `position`, `tables` the
-    versions given out before it; `xid_reference` is the server's full transaction id at connect. `tells_ddl`: event
+    versions given out before it; `xid_reference` is the server's full transaction id at connect. `announces_ddl`: event
     triggers announce alterations.
     After a `DecodeError` the decoder is not used again.
     """
@@ -213,13 +213,13 @@ class Decoder:
         members: Iterable[Member],
         tables: Iterable[TableVersion],
         xid_reference: int,
-        tells_ddl: bool = True,
+        announces_ddl: bool = True,
     ) -> None:
         versions = tuple(tables)
         self._tracker = TransactionTracker(epoch=epoch, position=position, xid_reference=xid_reference)
         self._relations = Relations(
             members,
-            tells_ddl=tells_ddl,
+            announces_ddl=announces_ddl,
             shapes=(version.shape for version in sorted(versions, key=lambda version: version.table_id)),
         )
         self._versions = TableVersions(versions)

@@ -38,17 +38,17 @@ class LayoutChange:
 class Relations:
     """The tables as last described, each with the layout that follows from the present members.
 
-    `tells_ddl`: event triggers announce alterations. `shapes` are those of rows before this connection.
+    `announces_ddl`: event triggers announce alterations. `shapes` are those of rows before this connection.
     """
 
     def __init__(
         self,
         members: Iterable[Member],
         *,
-        tells_ddl: bool,
+        announces_ddl: bool,
         shapes: Iterable[TableShape] = (),
     ) -> None:
-        self.tells_ddl = tells_ddl
+        self.announces_ddl = announces_ddl
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
         self._layouts: dict[int, RowLayout] = {}
@@ -57,7 +57,7 @@ class Relations:
 
     def copy(self) -> Relations:
         """Return an independent copy."""
-        other = Relations(self.members, tells_ddl=self.tells_ddl)
+        other = Relations(self.members, announces_ddl=self.announces_ddl)
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
         other._types = self._types.copy()
         other.unclear = self.unclear.copy()

@@ -144,7 +144,7 @@ class TransactionTracker:
         after = int(self.is_open) + np.cumsum(step)
         before = after - step
         frames.require(before[begins] == 0, begins, "a transaction begins inside another")
-        inside = np.flatnonzero(_needs_transaction(frames))
+        inside = np.flatnonzero(_find_transactional(frames))
         frames.require(before[inside] == 1, inside, "the message is outside a transaction")
         return bool(after[-1])
 
@@ -189,7 +189,7 @@ def _as_datetime(microseconds: int) -> datetime:
     return _EPOCH_1970 + timedelta(microseconds=microseconds)
 
 
-def _needs_transaction(frames: Frames) -> npt.NDArray[np.bool_]:
+def _find_transactional(frames: Frames) -> npt.NDArray[np.bool_]:
     is_transactional = (frames.kinds == ord("M")) & (frames.octets[frames.starts + 1] & 1 == 1)
     needs: npt.NDArray[np.bool_] = _NEEDS_TRANSACTION[frames.kinds] | is_transactional
     return needs

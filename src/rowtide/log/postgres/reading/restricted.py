@@ -59,7 +59,7 @@ class TransactionReread:
         received.keepalive = None
         received.is_marked = False
 
-    def tell(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
+    def report(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
         """Return, the first time, what members lack of the transaction."""
         if self._has_told:
             return ()

@@ -34,7 +34,7 @@ from rowtide.log.postgres.reading.restricted import (
     find_refused,
     persist,
 )
-from rowtide.log.postgres.reading.unreported_changes import end_dropped, find_altered_columns, take_in_partitions
+from rowtide.log.postgres.reading.unreported_changes import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
@@ -133,7 +133,7 @@ class PostgresSource:
             with translated():
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
                 end_dropped(connection)
-                take_in_partitions(connection)
+                attach_partitions(connection)
                 slot.verify_publication(connection, definition)
                 if not was_read:
                     with _taking_slot(access):
@@ -194,7 +194,7 @@ class PostgresSource:
         self._report_unverified(decoded)
         if self._reread is None:
             return decoded
-        left_out = self._reread.tell(self._access.manifest.state.members)
+        left_out = self._reread.report(self._access.manifest.state.members)
         return replace(decoded, events=(*left_out, *decoded.events))
 
     def _find_secret(self, subscription: str) -> str | None:
@@ -268,7 +268,7 @@ class PostgresSource:
         """
         try:
             with translated():
-                take_in_partitions(self._connection)
+                attach_partitions(self._connection)
                 written = control.write_heartbeat(self._connection, self._next_xid, stored)
             self._next_xid = written or self._next_xid
             self._refusal = None
@@ -307,14 +307,14 @@ def _taking_slot(access: LogAccess) -> Iterator[None]:
 def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
     state = access.manifest.state
     with translated():
-        tells_ddl = ddl_triggers.has_triggers(access.connection)
+        announces_ddl = ddl_triggers.has_triggers(access.connection)
     return Decoder(
         epoch=state.epoch,
         position=state.position,
         members=state.members,
         tables=state.tables.values(),
         xid_reference=xid_reference,
-        tells_ddl=tells_ddl,
+        announces_ddl=announces_ddl,
     )
 
 

@@ -68,7 +68,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 )
 from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresEnumeration, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.filling import fill
@@ -136,7 +136,7 @@ class PostgresNode:
         self._logged: tuple[Article, ...] = ()
         self._stored = StoredTables()
         schemas = self.connection.info[SCHEMAS_FOUND]
-        self.places = Places(self._session, schemas)
+        self.places = TableSchemas(self._session, schemas)
         self._executions = Executions(engine, self._session, schemas)
         self._writer = PostgresWriter(self._session, self._stored, self._executions, self._refusing)
         self._meets_locks = False

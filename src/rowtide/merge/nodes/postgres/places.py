@@ -26,7 +26,7 @@ _NO_PATH = "public"
 """Where a table is made by a role whose path has no schema that is there."""
 
 
-class Places:
+class TableSchemas:
     """The schemas of tables without one; `schemas` are those of the role's own path, as a text of an array."""
 
     def __init__(self, session: BatchingConnection, schemas: str | None) -> None:
@@ -82,7 +82,7 @@ class Places:
 
 class _Placed(Protocol):
     @property
-    def places(self) -> Places: ...
+    def places(self) -> TableSchemas: ...
 
 
 Node = TypeVar("Node", bound=_Placed)

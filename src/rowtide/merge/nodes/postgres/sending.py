@@ -34,7 +34,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 )
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
@@ -232,7 +232,7 @@ class PostgresSending:
                 continue
             for part, table in (("upserts", CONTENTS), ("deletes", TOMBSTONE)):
                 is_sent = f"origin is distinct from {self.request.destination}"
-                condition = f"{OF_TABLE} = {nickname} and {self._is_new('stamp')} and {is_sent}"
+                condition = f"{OF_TABLE} = {nickname} and {self._new_condition('stamp')} and {is_sent}"
                 query = reading.select_window(f"{table} where {condition}", is_live=table == CONTENTS)
                 found[part, nickname] = self._packed(query, article)
             if asked:
@@ -296,13 +296,13 @@ class PostgresSending:
             FILTERING,
             quote_qualified(SCHEMA, partition_mappings.name),
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
-            self._is_new,
+            self._new_condition,
             OF_TABLE,
             is_beside=False,
         )
         return candidates(self.request.filters[nickname], self.request.destination, asked, names)
 
-    def _is_new(self, stamp: str) -> str:
+    def _new_condition(self, stamp: str) -> str:
         return window_since(self.generations, self.request.since)(stamp)
 
 
@@ -327,7 +327,7 @@ class PostgresEnumeration:
     own: int
     generations: Generations
     purged: dict[int, bytes]
-    places: Places
+    places: TableSchemas
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 

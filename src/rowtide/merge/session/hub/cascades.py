@@ -166,7 +166,7 @@ class Cascades:
         """Return the updates of keys that what references them does not follow, but loses."""
         found: set[Place] = set()
         for article, writes in parts:
-            places = [place for name in self._find_clearing(article) if (place := article.place_of(name)) is not None]
+            places = [place for name in self._find_clearing(article) if (place := article.index_of(name)) is not None]
             if not places:
                 continue
             updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}

@@ -15,12 +15,21 @@ from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.handlers import ActionOnDataChange, ArticleHandler, find_handler
-from rowtide.merge.session.exchange import Part, alike, taken_alike
+from rowtide.merge.session.exchange import Part, accepted_alike, alike
 from rowtide.merge.session.hub.directions import instead, overriding, uploaded
 from rowtide.merge.session.hub.parents import Families
 from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, NodeChange, Nothing, Take, changed_apart, compare
+from rowtide.merge.versions.comparison import (
+    Accept,
+    Combine,
+    Conflict,
+    Join,
+    NodeChange,
+    Nothing,
+    changed_apart,
+    compare,
+)
 
 Contested = Join | Combine | Conflict
 """What is decided with the rows that the hub has."""
@@ -82,13 +91,13 @@ class HubDecisions(NodeReceiver):
             match said:
                 case Nothing():
                     pass
-                case Take() if article.is_upload_only and article.column_tracking:
+                case Accept() if article.is_upload_only and article.column_tracking:
                     # It may know nothing of what the hub changed, whose metadata may be gone.
                     ahead, _ = changed_apart(several[0].version, here.version)
                     contested += [(change, here, Combine(ahead)) for change in several]
-                case Take() if article.is_upload_only:
+                case Accept() if article.is_upload_only:
                     writes += overriding(here, self.taken(several, here))
-                case Take():
+                case Accept():
                     writes += self.taken(several, here)
                 case Join() | Combine() | Conflict():
                     contested += [(change, here, said) for change in several]
@@ -160,7 +169,7 @@ class HubDecisions(NodeReceiver):
 
     def taken(self, changes: Sequence[RowChange], known: KnownVersion | None) -> list[Write]:
         """Return what writes the subscriber's versions of rows that are known alike."""
-        return taken_alike(changes, known, self.source, self.priority or None)
+        return accepted_alike(changes, known, self.source, self.priority or None)
 
     def _settle(
         self, article: Article, contested: Sequence[tuple[RowChange, KnownVersion, Contested]]

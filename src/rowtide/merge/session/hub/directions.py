@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.merge.conflicts.resolution import combine, decide, places_unlike, withdrawal
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.conflicts.resolution import combine, decide, indexes_unlike, withdrawal
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Lineage, changed_apart, encode_columns
 
@@ -26,7 +26,7 @@ def uploaded(
         return write._replace(
             columns=encode_columns({**(known.version.columns or {}), **theirs}), own_columns=frozenset()
         )
-    return overriding(known, [taken(sent, known, origin, priority)])[0]
+    return overriding(known, [accepted(sent, known, origin, priority)])[0]
 
 
 def overriding(known: KnownVersion, writes: Sequence[Write]) -> list[Write]:
@@ -38,7 +38,7 @@ def overriding(known: KnownVersion, writes: Sequence[Write]) -> list[Write]:
 def instead(change: RowChange, known: KnownVersion | None, row: Row | None, *, is_new: bool = False) -> Write:
     """Return a row as the hub's own change, in place of the received one; `is_new`: it may have values of neither."""
     if known is not None:
-        renewed = places_unlike(row, change.row) if is_new and row is not None else frozenset[int]()
+        renewed = indexes_unlike(row, change.row) if is_new and row is not None else frozenset[int]()
         return decide(change, known, row, renewed=renewed)
     withdrawn = withdrawal(change.rowguid, change.lineage, is_live=False)
     return withdrawn if row is None else withdrawn._replace(row=row, columns=change.columns)

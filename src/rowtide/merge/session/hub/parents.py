@@ -24,7 +24,7 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns
-from rowtide.merge.versions.references import places_of, with_key
+from rowtide.merge.versions.references import reference_indexes, with_key
 
 RowId = tuple[int, str]
 """An article's nickname, and a rowguid."""
@@ -84,7 +84,7 @@ def _is_referencing_as(article: Article, parent: RowId, change: RowChange, row: 
         place
         for reference, rowguid in zip(article.references, change.parents, strict=False)
         if (reference.parent, rowguid) == parent
-        for place in places_of(article, reference)
+        for place in reference_indexes(article, reference)
     ]
     return change.row is not None and all(row[place] == change.row[place] for place in places)
 
@@ -127,7 +127,7 @@ def find_absent(article: Article, change: RowChange, articles: Mapping[int, Arti
     return () if change.row is None else find_family(article, change, articles, keys).absent
 
 
-def hold_orphans(
+def defer_orphans(
     part: Part, families: Families, writes: Sequence[Write], articles: Mapping[int, Article]
 ) -> dict[str, Refusal]:
     """Return the refusals of writes that would reference a parent which is not at the hub."""
@@ -201,11 +201,11 @@ def layers_of(changes: Sequence[tuple[Article, RowChange]], articles: Mapping[in
 def _has_key(article: Article, parent: Article, reference: ArticleReference, row: Row, key: Row) -> bool:
     types = {column.name: column.type_text for column in parent.columns}
     untyped = any(types[name] == ANY for name in reference.parent_columns) or any(
-        article.columns[place].type_text == ANY for place in places_of(article, reference)
+        article.columns[place].type_text == ANY for place in reference_indexes(article, reference)
     )
     # An untyped value's text says how its own node stores it.
     return untyped or all(
-        _is_same(row[place], value) for place, value in zip(places_of(article, reference), key, strict=True)
+        _is_same(row[place], value) for place, value in zip(reference_indexes(article, reference), key, strict=True)
     )
 
 

@@ -31,16 +31,16 @@ from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refu
 from rowtide.merge.session.hub.cascades import Cascades, Judged, find_others
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.heirs import hold_bequests
+from rowtide.merge.session.hub.heirs import defer_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
     Families,
     Keys,
     LineageChecks,
+    defer_orphans,
     find_absent,
     find_families,
     find_family,
-    hold_orphans,
     keys_to_read,
     layers_of,
     require_parents,
@@ -85,7 +85,7 @@ class HubReceiver(HubDecisions):
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
-        self.bequests = hold_bequests(self.node, parts, self.articles)
+        self.bequests = defer_bequests(self.node, parts, self.articles)
         if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
         changes = [(article, change) for article, several in parts for change in several]
@@ -109,7 +109,7 @@ class HubReceiver(HubDecisions):
         self._retry_over_layers(found)
         return [found[article.nickname] for article, _ in parts]
 
-    def _held_of(self, part: Part) -> dict[str, Refusal]:
+    def _find_deferred(self, part: Part) -> dict[str, Refusal]:
         """Return the refusals of a part's deletes that would leave children to other rows."""
         if not self.bequests:
             return {}
@@ -143,10 +143,10 @@ class HubReceiver(HubDecisions):
         judged = self._judge(parts, decided, known)
         held = [
             {
-                **hold_orphans(part, each, said.writes, self.articles),
+                **defer_orphans(part, each, said.writes, self.articles),
                 **self._find_moved(part[0], said.writes),
                 **judged.of(part[0], said.writes),
-                **self._held_of(part),
+                **self._find_deferred(part),
             }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
@@ -285,11 +285,11 @@ class HubReceiver(HubDecisions):
         if self.claims is not None:
             self.claims.require(parts, known)
 
-    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+    def reject(self, refused: Sequence[Refused]) -> list[Counts]:
         settled: dict[int, Counts] = {}
         staying = self._read_staying(refused)
         for layer in layers_of([(each.article, each.change) for each in refused], self.articles):
-            settled |= self._give_up({place: refused[place] for place in layer}, staying)
+            settled |= self._reject_refused({place: refused[place] for place in layer}, staying)
         return [settled[place] for place in range(len(refused))]
 
     def _read_staying(self, refused: Sequence[Refused]) -> Staying:
@@ -302,7 +302,7 @@ class HubReceiver(HubDecisions):
             found.update(value for row in rows for value in _unique_values(article, row))
         return found
 
-    def _give_up(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
+    def _reject_refused(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
         """Handle changes whose parents are handled already; return the result of each, by its place."""
         waiting, late, orphans = self._find_parents(refused)
         settled, left = self._try_again(waiting)
@@ -310,7 +310,7 @@ class HubReceiver(HubDecisions):
         present = self._read_present(list(late.values()), known)
         for place, each in late.items():
             nickname, rowguid = each.article.nickname, each.change.rowguid
-            self.ask_again(each, known[nickname].get(rowguid), present.get((nickname, rowguid)))
+            self.requeue(each, known[nickname].get(rowguid), present.get((nickname, rowguid)))
             settled[place] = Counts(refused=1)
         if orphans:
             self._compensate_each(list(orphans.values()))
@@ -390,7 +390,7 @@ class HubReceiver(HubDecisions):
             ):
                 undone[place] = each
             else:
-                self.ask_again(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
+                self.requeue(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
                 settled[place] = Counts(refused=1)
         for several in contests.values():
             article = several[0].refused.article

@@ -19,7 +19,7 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
+from rowtide.merge.session.hub.parents import Families, defer_orphans, find_families
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import rowguids_of
@@ -38,7 +38,7 @@ class _Part:
 
     def find_orphans(self, writes: Sequence[Write], articles: Mapping[int, Article]) -> dict[str, Refusal]:
         """Return the refusals of writes that reference a parent which is not at the hub."""
-        return hold_orphans(self.part, self.families, writes, articles)
+        return defer_orphans(self.part, self.families, writes, articles)
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class HubRecordDecisions:
         changes: dict[int, tuple[Article, list[RowChange]]] = {}
         for one, outcome in zip(records, outcomes, strict=True):
             self.receiver.record(outcome.conflicts)
-            for article, change in () if outcome.is_held else one.rows:
+            for article, change in () if outcome.is_deferred else one.rows:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
             self._keep_lost(one, outcome)
         for article, taken in changes.values():
@@ -249,7 +249,7 @@ class HubRecordDecisions:
             (row.article.nickname, row.rowguid) for row in rows if row.sent is None and winner is Winner.SUBSCRIBER
         } - self.requested
         if missing:
-            outcome.is_held = True
+            outcome.is_deferred = True
             self.wanted |= {(row.article.nickname, row.rowguid) for row in rows}
         else:
             self.let_win(rows, winner, outcome)

@@ -24,13 +24,13 @@ from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
-    HELD,
-    HELD_REASON,
+    DEFERRED,
+    DEFERRED_REASON,
     LAST_ATTEMPT,
-    GivenUp,
     OutcomeRefused,
     RecordOutcome,
     RecordRowRefused,
+    Rejected,
     Waiting,
     write_outcome,
 )
@@ -66,16 +66,16 @@ class HubRecords(HubRecordDecisions):
 
     requests: int = 0
 
-    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+    def reject(self, waiting: Sequence[Waiting], attempt: int, /) -> list[Rejected]:
         for kind in dict.fromkeys(record.kind for record, _ in waiting):
-            self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _places(record)])
-        return [self._give_up(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
+            self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _indexes(record)])
+        return [self._reject(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
 
-    def _give_up(
+    def _reject(
         self, record: LogicalRecord, refused: Sequence[RecordRowRefused], attempt: int, *, is_alone: bool
-    ) -> GivenUp:
+    ) -> Rejected:
         changes = {change.rowguid: change for _, change in record.rows}
-        known = self.read_known(record.kind, _places(record))
+        known = self.read_known(record.kind, _indexes(record))
         is_late = not refused or any(each.refusal.is_locked for each in refused)
         outcome = None
         if attempt < LAST_ATTEMPT and not is_late:
@@ -84,10 +84,10 @@ class HubRecords(HubRecordDecisions):
             elif any(self._is_undone(each, changes.get(each.rowguid)) for each in refused):
                 outcome = self._undo(record, refused)
         if outcome is None:
-            return self._ask_again(record, known, refused)
+            return self._requeue(record, known, refused)
         if not is_alone:
             raise OutcomeRefused
-        if not outcome.is_held:
+        if not outcome.is_deferred:
             write_outcome(self.receiver, record.kind, outcome)
         self.accept([record], [outcome])
         return outcome, []
@@ -112,7 +112,7 @@ class HubRecords(HubRecordDecisions):
 
     def _request_later(self, nickname: int, rowguid: str) -> None:
         self.receiver.asking.add((nickname, rowguid))
-        put_retry(self.receiver.node.connection, self.receiver.source, nickname, rowguid, HELD, HELD_REASON)
+        put_retry(self.receiver.node.connection, self.receiver.source, nickname, rowguid, DEFERRED, DEFERRED_REASON)
 
     def _settle_keys(
         self, record: LogicalRecord, refused: Sequence[RecordRowRefused], *, is_contested: bool
@@ -139,14 +139,14 @@ class HubRecords(HubRecordDecisions):
             self._lose(record, others, set(said) - keys.keys(), outcome, keys)
         else:
             self._decide_rest(record, others, outcome)
-            losing = [] if outcome.is_held else [row for row in holding if row.article.renumber]
+            losing = [] if outcome.is_deferred else [row for row in holding if row.article.renumber]
             keys = self._next_keys(losing)
             for article, _ in _by_article(losing):
                 renamed = {row.rowguid: keys[row.rowguid] for row in losing if row.article == article}
                 self.receiver.node.renumber(article, renamed)
             kept = self._read_below(kind, [(row.article.nickname, row.rowguid) for row in losing]) if losing else ()
             stays = {(row.article.nickname, row.rowguid) for row in kept}
-            for row in () if outcome.is_held else displaced:
+            for row in () if outcome.is_deferred else displaced:
                 if (row.article.nickname, row.rowguid) not in stays:
                     self._withdraw(row, outcome)
             for row in losing:
@@ -251,8 +251,8 @@ class HubRecords(HubRecordDecisions):
             outcome.write(row.article.nickname, write)
             because = said.get(row.rowguid)
             if because is not None or not row.is_alike:
-                code = HELD if because is None else because.refusal.error.code
-                reason = HELD_REASON if because is None else because.refusal.error.reason
+                code = DEFERRED if because is None else because.refusal.error.code
+                reason = DEFERRED_REASON if because is None else because.refusal.error.reason
                 conflict_type = failure_type(row.sent, is_upload=True, is_live=is_live(row.known))
                 outcome.conflicts.append(self.conflict(row, Winner.PUBLISHER, conflict_type, code, reason))
                 outcome.count(row.article.nickname, Counts(conflicts=1))
@@ -267,11 +267,11 @@ class HubRecords(HubRecordDecisions):
         is_referenced = change is not None and change.row is None and error.code in FOREIGN_KEY_CODES
         return is_referenced or error.code == CHILDREN_NOT_SEEN or refused.article.compensate_for_errors
 
-    def _ask_again(
+    def _requeue(
         self, record: LogicalRecord, known: Mapping[Place, KnownVersion], refused: Sequence[RecordRowRefused]
-    ) -> GivenUp:
+    ) -> Rejected:
         """Request the whole record again in the next synchronisation."""
-        outcome, asked = RecordOutcome(is_held=True), []
+        outcome, asked = RecordOutcome(is_deferred=True), []
         said = {each.rowguid: each for each in refused}
         for article, change in record.rows:
             because = said.get(change.rowguid)
@@ -279,12 +279,12 @@ class HubRecords(HubRecordDecisions):
                 self._request_later(article.nickname, change.rowguid)
             else:
                 asked.append(Refused(article, change, because.refusal))
-                self.receiver.ask_again(asked[-1], known.get((article.nickname, change.rowguid)))
+                self.receiver.requeue(asked[-1], known.get((article.nickname, change.rowguid)))
                 outcome.count(article.nickname, Counts(refused=1))
         return outcome, asked
 
     def _rows(self, record: LogicalRecord) -> list[ContestedRow]:
-        return self._read_rows(record.kind, _places(record), self.read_sent(record.kind, [record]))
+        return self._read_rows(record.kind, _indexes(record), self.read_sent(record.kind, [record]))
 
     def _read_below(self, kind: RecordType, places: Sequence[Place]) -> list[ContestedRow]:
         """Return rows of the hub's, and all that are below them."""
@@ -341,13 +341,13 @@ def _with_new_keys(record: LogicalRecord, article: Article, change: RowChange, k
     assert change.row is not None
     row = list(change.row)
     if change.rowguid in keys:
-        place = article.place_of(article.key_columns[0].name)
+        place = article.index_of(article.key_columns[0].name)
         assert place is not None
         row[place] = keys[change.rowguid]
     for link in record.kind.links:
         for parent in record.changes.get(link.parent.nickname, ()) if link.child == article else ():
             if parent.rowguid in keys and is_child_of(link, change, parent):
-                key_place = link.parent.place_of(link.parent.key_columns[0].name)
+                key_place = link.parent.index_of(link.parent.key_columns[0].name)
                 for own, other in link.pairs:
                     if other == key_place:
                         row[own] = keys[parent.rowguid]
@@ -375,5 +375,5 @@ def _of_key(
     )
 
 
-def _places(record: LogicalRecord) -> list[Place]:
+def _indexes(record: LogicalRecord) -> list[Place]:
     return [(article.nickname, change.rowguid) for article, change in record.rows]

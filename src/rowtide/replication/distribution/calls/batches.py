@@ -25,7 +25,7 @@ from rowtide.replication.distribution.calls.encoding import (
     Calls,
     InsertedRows,
     columns_of,
-    places_of_keys,
+    indexes_of_keys,
     unite,
 )
 from rowtide.replication.subscription_settings import SubscriptionSettings
@@ -182,15 +182,15 @@ MAX_BLOCK_ROWS = 100_000
 """Limit of a run with blocks, beyond which it is sent while later ones are read."""
 
 
-Fold = Callable[[ProcedureCall, ProcedureCall], ProcedureCall]
+Combine = Callable[[ProcedureCall, ProcedureCall], ProcedureCall]
 """Returns the update that has the result of two of the same row and key."""
 
 
-def folding(article: Article) -> Fold:
+def folding(article: Article) -> Combine:
     """Return how updates of an article are folded."""
     # The bitmap is the last argument, the values are the first.
     has_bitmap = ArgumentGroup.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
-    return _fold_by_bitmap if has_bitmap else _last
+    return _combine_by_bitmap if has_bitmap else _last
 
 
 def _last(_earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
@@ -198,7 +198,7 @@ def _last(_earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
     return later
 
 
-def _fold_by_bitmap(earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
+def _combine_by_bitmap(earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
     before, after = earlier.arguments, later.arguments
     old, new = before[-1], after[-1]
     assert old is not None
@@ -241,7 +241,7 @@ class CallSequence:
         self.rounds[number].append(call)
         self.calls += 1
 
-    def fold(self, call: ProcedureCall, key: object, fold: Fold) -> None:
+    def combine(self, call: ProcedureCall, key: object, fold: Combine) -> None:
         """Add an update, or make it one with the update of the same row before it."""
         place = self._places.get(key)
         if place is None:
@@ -266,7 +266,7 @@ class Gatherer:
     def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset()) -> None:
         self._groups = groups
         self._folded = folded
-        self._folds: dict[str, Fold] = {}
+        self._folds: dict[str, Combine] = {}
         self._open: dict[int, CallSequence] = {}
         self._keys: dict[tuple[str, Operation], _CallKeys] = {}
 
@@ -290,7 +290,7 @@ class Gatherer:
         if run is None or run.article is not article or run.operation is not operation or run.blocks:
             run, ended = self._begin(group, article, operation)
         if operation is Operation.UPDATE and article.article_id in self._folded:
-            run.fold(call, key, self._folds.get(article.article_id) or self._find_fold(article))
+            run.combine(call, key, self._folds.get(article.article_id) or self._find_combination(article))
         else:
             run.add(call, key)
         if run.calls >= MAX_CALLS:
@@ -326,7 +326,7 @@ class Gatherer:
         runs, self._open = self._open, {}
         return list(runs.values())
 
-    def _find_fold(self, article: Article) -> Fold:
+    def _find_combination(self, article: Article) -> Combine:
         found = self._folds[article.article_id] = folding(article)
         return found
 
@@ -345,7 +345,7 @@ class _CallKeys:
 
     @classmethod
     def of(cls, article: Article, operation: Operation) -> _CallKeys:
-        places = places_of_keys(article, operation)
+        places = indexes_of_keys(article, operation)
         new = itemgetter(*places.new) if places.new else None
         return cls(itemgetter(*places.old), new, _differs if len(places.old) == 1 else _any_differs)
 

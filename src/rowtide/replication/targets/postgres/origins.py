@@ -59,9 +59,9 @@ def record(connection: psycopg.Connection, guid: str, originators: Originators) 
         connection.execute(_GRANT)
 
 
-def take_in(guid: str, joining: str) -> str:
+def attach(guid: str, joining: str) -> str:
     """Return the statement by which what arrived through a joining subscription arrives through another. Pure."""
-    return _TAKE_IN.format(quote_literal(guid), quote_literal(joining))
+    return _ATTACH.format(quote_literal(guid), quote_literal(joining))
 
 
 def carry_onward(originators: Originators) -> None:
@@ -194,7 +194,7 @@ on conflict (subscription_guid) do update
 set originator = excluded.originator, originators = excluded.originators, tables = excluded.tables
 """
 
-_TAKE_IN = f"""
+_ATTACH = f"""
 update {SCHEMA}."MSorigins" o
 set originators = array(select distinct unnest(o.originators || j.originators)),
     tables = array(select distinct unnest(o.tables || j.tables))

@@ -25,7 +25,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
 from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
-from rowtide.replication.articles.articles import Article, LeftOutColumn, decode_article, encode_article
+from rowtide.replication.articles.articles import Article, OmittedColumn, decode_article, encode_article
 from rowtide.replication.articles.schema_changes import COLUMN_LACKING
 from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
@@ -298,7 +298,7 @@ def _without_lacking(connection: psycopg.Connection, article: Article) -> Articl
             found = connection.execute(_COLUMNS, (quote_qualified(article.schema, article.table),)).fetchall()
         present = {name for (name,) in found}
         left_out += tuple(
-            LeftOutColumn(column.number, column.name, COLUMN_LACKING)
+            OmittedColumn(column.number, column.name, COLUMN_LACKING)
             for column in article.generated
             if present and column.name not in present and column.number not in known
         )

@@ -50,9 +50,9 @@ create table if not exists {_TABLE} (
 """The statement that creates the table of restorations."""
 
 
-def told(statement: str, lookup: str) -> str:
+def restored_statement(statement: str, lookup: str) -> str:
     """Return what runs a statement whose names are looked up by then, with how it reads now. Pure."""
-    return f"{_TOLD}{' '.join(statement.split())}\n{lookup}"
+    return f"{_RESTORED}{' '.join(statement.split())}\n{lookup}"
 
 
 def record(connection: psycopg.Connection, guid: str, restorations: Iterable[PostgresRestoration]) -> None:
@@ -118,11 +118,11 @@ def _run(connection: psycopg.Connection, statement: str) -> None:
         with translated():
             connection.execute(sql.SQL(statement))
     except UnexpectedSqlError as error:
-        shown = statement.partition("\n")[0].removeprefix(_TOLD) if statement.startswith(_TOLD) else statement
+        shown = statement.partition("\n")[0].removeprefix(_RESTORED) if statement.startswith(_RESTORED) else statement
         raise RestorationRefused(shown, error.sqlstate, error.reason) from error
 
 
-_TOLD = "-- "
+_RESTORED = "-- "
 _KEEP = f"update {_TABLE} set until = %s where subscription_guid = %s and article_id = %s and until = %s"
 _TAKE_OVER = f"update {_TABLE} set subscription_guid = {{}} where subscription_guid = {{}}"
 _JOINED = f"from {_TABLE} where subscription_guid = {{}} and article_id = {{}} and until = '{Until.JOINED}'"

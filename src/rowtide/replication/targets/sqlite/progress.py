@@ -174,7 +174,7 @@ def has_joined(connection: sqlite3.Connection, guid: str) -> bool:
     return is_made(connection) and connection.execute(query, (guid,)).fetchone() is not None
 
 
-def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
+def attach(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
     """Make a joining article one of a subscription's, in the caller's transaction; false if it has another position."""
     article, known = joining.article, (joining.guid, joining.since.value)
     query = f"select 1 from {SUBSCRIPTIONS} where subscription_guid = ? and transaction_timestamp = ?"

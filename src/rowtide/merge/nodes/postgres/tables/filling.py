@@ -123,15 +123,15 @@ _LOADED = "pg_temp.rowtide_loaded"
 """The temporary table of rows that an owner is given."""
 
 
-def take_in_partitions(alterations: Alterations, article: Article) -> bool:
+def attach_partitions(alterations: Alterations, article: Article) -> bool:
     """Track the partitions that lack our triggers, with their rows as inserts; return whether there were any.
 
     Raises `LockNotObtained`.
     """
-    return alterations.run(article.qualified_name, partial(_take_in, article=article))
+    return alterations.run(article.qualified_name, partial(_attach, article=article))
 
 
-def _take_in(connection: Connection, *, article: Article) -> bool:
+def _attach(connection: Connection, *, article: Article) -> bool:
     table = find_table(connection, f"{article.schema or article.place}.{article.table}")
     new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
     for part in new:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execute_together
+from rowtide.databases.postgres.batching import DEFERS, BatchingConnection, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
@@ -40,11 +40,11 @@ from rowtide.merge.nodes.node_tables import (
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import PostgresTableAlteration
-from rowtide.merge.nodes.postgres.tables.filling import load, take_in_partitions
+from rowtide.merge.nodes.postgres.tables.filling import attach_partitions, load
 from rowtide.merge.nodes.postgres.tables.identity import unbounding
 from rowtide.merge.nodes.postgres.tables.parts import (
     collation_of,
@@ -83,7 +83,7 @@ class PostgresTables:
         alterations: Alterations,
         connection: Connection,
         session: BatchingConnection,
-        places: Places,
+        places: TableSchemas,
         executions: Executions,
     ) -> None:
         self.alterations = alterations
@@ -155,8 +155,8 @@ class PostgresTables:
     def find_original(self) -> Original | None:
         return place.find_original(self._connection)
 
-    def record_place(self) -> None:
-        place.record_place(self._connection)
+    def record_identity(self) -> None:
+        place.record_identity(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)
@@ -250,8 +250,8 @@ class PostgresTables:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
 
     @here
-    def take_in_partitions(self, article: Article) -> bool:
-        return self.is_there(article) and take_in_partitions(self.alterations, article)
+    def attach_partitions(self, article: Article) -> bool:
+        return self.is_there(article) and attach_partitions(self.alterations, article)
 
     @here
     def is_there(self, article: Article) -> bool:
@@ -384,7 +384,7 @@ class PostgresTables:
         table = self._find(article)
         waiting = ("set constraints all immediate", *removal_statements(article), *trigger_statements(article, table))
         for each in waiting:
-            self._connection.execute(statement(each), execution_options=WAITS)
+            self._connection.execute(statement(each), execution_options=DEFERS)
         self._session.flush()
 
     @here

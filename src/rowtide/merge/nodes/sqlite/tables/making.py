@@ -28,7 +28,7 @@ from rowtide.merge.nodes.table_parts import (
     PartKind,
     for_sqlite,
 )
-from rowtide.merge.nodes.untyped_values import declaration_of, untyped_places, with_classes_of
+from rowtide.merge.nodes.untyped_values import declaration_of, untyped_indexes, with_classes_of
 from rowtide.merge.versions.changes import Row
 
 _OWN = re.compile(r"(MSmerge|__)")
@@ -295,7 +295,7 @@ def fill(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str
 def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:
     """Insert rows, and return how many. Raises `RowsRefused`."""
     rows = (
-        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_places(article) else rows
+        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_indexes(article) else rows
     )
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
     marks = ", ".join("?" * (len(article.columns) + 1))

@@ -127,7 +127,7 @@ class SqliteTables:
         """Return None: a moved file cannot be distinguished from a copy."""
         return None
 
-    def record_place(self) -> None:
+    def record_identity(self) -> None:
         """See `find_original`."""
 
     def remove(self) -> None:
@@ -238,7 +238,7 @@ class SqliteTables:
         statement = str(self._session.execute(found, (table.name,)).fetchone()[0])
         return hashlib.sha256(statement.encode()).hexdigest()[:32]
 
-    def take_in_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
+    def attach_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
         return False
 
     def is_there(self, article: Article) -> bool:

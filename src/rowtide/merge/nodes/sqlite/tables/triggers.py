@@ -73,7 +73,7 @@ def kept_bodies(
 
 def changed_columns(article: Article, old: Callable[[str], str], new: Callable[[str], str]) -> str:
     """Return the expression of a text with 1 for each changed column, else 0; `old` and `new` are values by name."""
-    return " || ".join(_is_changed(old(column.name), new(column.name)) for column in article.columns)
+    return " || ".join(_change_condition(old(column.name), new(column.name)) for column in article.columns)
 
 
 def base_of(column: ArticleColumn, row: str) -> str:
@@ -81,7 +81,7 @@ def base_of(column: ArticleColumn, row: str) -> str:
     return f"cast({row}.{quote(column.name)} as text)"
 
 
-def _is_changed(old: str, new: str) -> str:
+def _change_condition(old: str, new: str) -> str:
     return f"({old} collate binary is not {new} or typeof({old}) <> typeof({new}))"
 
 
@@ -128,7 +128,7 @@ def _finding(article: Article, displacement: Displacement) -> str:
     few: SQLite prepares room for all of a trigger's statements whenever it looks at the condition.
     """
     table, nickname, replaced = quote(displacement.table.name), article.nickname, _row_replaced(article, displacement)
-    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_is_gone(displacement)}"
+    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_absence_condition(displacement)}"
     return "; ".join(
         [
             (
@@ -164,10 +164,11 @@ def _replaced(article: Article, displacement: Displacement) -> str:
 
 def _row_replaced(article: Article, displacement: Displacement) -> str:
     """Return what follows `select` to get, as `d`, the noted row with the primary key of `new`, if that is gone."""
-    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {_is_gone(displacement)}"
+    is_gone = _absence_condition(displacement)
+    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {is_gone}"
 
 
-def _is_gone(displacement: Displacement) -> str:
+def _absence_condition(displacement: Displacement) -> str:
     """Return the condition that no row but `new` has the rowguid of a noted row `d`."""
     table = quote(displacement.table.name)
     return f"not exists (select 1 from {table} t where t.{ROWGUID} = d.rowguid and t.{ROWGUID} <> new.{ROWGUID})"

@@ -161,7 +161,7 @@ $body$
 It raises nothing for a delete whose row a cascade of the same batch has deleted.
 """
 
-TELL_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
+REPORT_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
 """Statement run before a delete that cascades; $1 is an array of the tables that the cascade reaches."""
 
 REQUIRE_ROWS = f"""
@@ -283,7 +283,7 @@ def inserting(article: Article, given: Mapping[str, str]) -> str:
 
 def deleting(article: Article, given: Mapping[str, str], table: WrittenTable) -> str:
     """Return the statement that deletes a row; `given` as for `inserting`."""
-    return f"delete from {_table(article)} t where {_has_key(article, Operation.DELETE, given, table)}"
+    return f"delete from {_table(article)} t where {_key_condition(article, Operation.DELETE, given, table)}"
 
 
 def _updating(article: Article, given: Mapping[str, str], table: WrittenTable) -> Sequence[str]:
@@ -325,7 +325,7 @@ def updating(article: Article, given: Mapping[str, str], table: WrittenTable, *,
         for place, column in enumerate(article.columns)
         if with_key or column.key_ordinal is None
     )
-    has_key = _has_key(article, Operation.UPDATE, given, table)
+    has_key = _key_condition(article, Operation.UPDATE, given, table)
     return f"update {_table(article)} t set {', '.join(values)} where {has_key}"
 
 
@@ -337,7 +337,7 @@ def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     ]
 
 
-def _has_key(article: Article, operation: Operation, given: Mapping[str, str], table: WrittenTable) -> str:
+def _key_condition(article: Article, operation: Operation, given: Mapping[str, str], table: WrittenTable) -> str:
     pairs = zip(article.key_columns, old_key(article, operation), strict=True)
     return " and ".join(table.equals(column, f"t.{quote(column.name)}", given[name]) for column, name in pairs)
 

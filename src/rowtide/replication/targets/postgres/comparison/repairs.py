@@ -70,7 +70,7 @@ class PostgresRepair:
         try:
             with self.connection.transaction():
                 self._set_constraints("deferred")
-                self._give_up_values(changes)
+                self._release_values(changes)
                 refused = self._run_all(changes)
                 if refused:
                     raise psycopg.Rollback
@@ -94,7 +94,7 @@ class PostgresRepair:
                 return refused
             waiting = list(refused)
 
-    def _give_up_values(self, changes: Sequence[RowCorrection]) -> None:
+    def _release_values(self, changes: Sequence[RowCorrection]) -> None:
         """Set values of unique indexes that updates change to null, else to others that no row has; where the
         subscriber refuses both they stay.
         """
@@ -235,14 +235,14 @@ def _statement(change: RowCorrection, written: WrittenTable) -> tuple[str, list[
         case Operation.UPDATE:
             given = [column for column in values if column.name in change.columns]
             set_ = ", ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in enumerate(given, 1))
-            where = _has_key(article, len(given) + 1, written)
+            where = _key_condition(article, len(given) + 1, written)
             texts = [*(values[column] for column in given), *change.key]
             return f"update {table} t set {set_} where {where}", list(map(_text, texts))
         case _:
-            return f"delete from {table} t where {_has_key(article, 1, written)}", list(map(_text, change.key))
+            return f"delete from {table} t where {_key_condition(article, 1, written)}", list(map(_text, change.key))
 
 
-def _has_key(article: Article, first: int, written: WrittenTable) -> str:
+def _key_condition(article: Article, first: int, written: WrittenTable) -> str:
     columns = enumerate(article.key_columns, first)
     return " and ".join(
         written.equals(column, f"t.{quote(column.name)}", _mark(column, place)) for place, column in columns
@@ -260,7 +260,7 @@ def _text(value: bytes | None) -> str | None:
 def _setting(article: Article, columns: Sequence[PublishedColumn], values: Sequence[str], written: WrittenTable) -> str:
     set_ = ", ".join(f"{quote(column.name)} = {value}" for column, value in zip(columns, values, strict=True))
     table = quote_qualified(article.schema, article.table)
-    return f"update {table} t set {set_} where {_has_key(article, 1, written)}"
+    return f"update {table} t set {set_} where {_key_condition(article, 1, written)}"
 
 
 def _free_value(article: Article, column: PublishedColumn) -> str:

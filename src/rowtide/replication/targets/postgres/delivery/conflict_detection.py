@@ -49,7 +49,7 @@ from rowtide.replication.targets.postgres.conflicts.statements import UniqueInde
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
-from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
@@ -343,7 +343,7 @@ class ConflictDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         article = joining.article
-        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._subscription.guid)], None)
+        self._alter(article, article, [CHECK_ALL, *attach(joining, self._subscription.guid)], None)
 
     def flush(self) -> None:
         self._make_waiting()

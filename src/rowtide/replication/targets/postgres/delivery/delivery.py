@@ -31,7 +31,7 @@ from rowtide.replication.targets.postgres.delivery.modes import Mode, RowByRow, 
 from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
-from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
@@ -83,7 +83,7 @@ class PostgresDelivery:
     def progress(self) -> DeliveryProgress:
         return self._progress
 
-    def go_on(self, known: DeliveryProgress) -> None:
+    def resume(self, known: DeliveryProgress) -> None:
         """Go on after a batch that other connections of the same agent committed."""
         self._progress = known
 
@@ -170,7 +170,7 @@ class PostgresDelivery:
     def join(self, joining: JoiningArticle) -> None:
         self._mode.flush()
         article = joining.article
-        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
+        self._alter(article, article, [CHECK_ALL, *attach(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
         self._mode.flush()

@@ -12,7 +12,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.row_values import shown
-from rowtide.databases.postgres.encodings import find_codec, holds
+from rowtide.databases.postgres.encodings import can_encode, find_codec
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
@@ -21,7 +21,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.pieces import Failure
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, DeliveryProgress
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.rights import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
@@ -149,7 +149,7 @@ class Sender:
         Later deletes there may find no row.
         """
         self._sent += [call] * (1 + self._pin_for(self._written.own))
-        self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
+        self._pipeline.execute(procedures.REPORT_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
 
     def try_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
         """Run calls within a savepoint, all or none; return the one that failed."""
@@ -400,7 +400,7 @@ class Sender:
     def _refuse_size(self, call: ProcedureCall, reason: str) -> NoReturn:
         self._pipeline.synchronize()
         self._undo()
-        raise CallNotHeld(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
+        raise CallNotStorable(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
 
     def _name_columns(self, article: Article, arguments: Arguments) -> str:
         """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
@@ -408,7 +408,7 @@ class Sender:
         named = dict.fromkeys(
             columns[place % len(columns)].name
             for place, value in enumerate(arguments)
-            if value is not None and not holds(self._codec, value.decode(errors="ignore"))
+            if value is not None and not can_encode(self._codec, value.decode(errors="ignore"))
         )
         return f", in column {', '.join(named)}" if named else ""
 

@@ -184,13 +184,13 @@ def _add(
         "add": writer.inner(added if value is None else f"{added}; {altering} alter column {name} drop default"),
         # As text: not every type has an operator for it. By its output, which no cast of the type's owner can be.
         "fill": writer.inner(
-            f"update {quote_qualified(*table)} set {name} = {first} where not {is_same_text(name, first)}"
+            f"update {quote_qualified(*table)} set {name} = {first} where not {same_text_condition(name, first)}"
         ),
     }
     return _block(_ADD.format(**values))
 
 
-def is_same_text(one: str, other: str) -> str:
+def same_text_condition(one: str, other: str) -> str:
     """Return the condition that two values have the same text, or are both null; by their output functions alone."""
     texts = f"pg_catalog.format('%s', {one}) {EQUALS} pg_catalog.format('%s', {other})"
     return f"({texts} and (({one}) is null) {EQUALS} (({other}) is null))"

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import SubscriberTableBusy
 from rowtide.replication.sync_types import Constraints
-from rowtide.replication.targets.postgres.restorations import PostgresRestoration, Until, told
+from rowtide.replication.targets.postgres.restorations import PostgresRestoration, Until, restored_statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class OwnForeignKey:
                 f"{quote_literal(self.comment)}) from pg_constraint "
                 f"where conrelid = {self.table_id} and quote_ident(conname) = {quote_literal(self.name)}"
             )
-            yield PostgresRestoration(self.article_id, Until.COPIED, told(statement, _do(found)))
+            yield PostgresRestoration(self.article_id, Until.COPIED, restored_statement(statement, _do(found)))
         if not self.is_deferrable:
             yield self.undoing
 
@@ -88,7 +88,7 @@ class OwnForeignKey:
             referenced_id=self.referenced_id,
             referenced_numbers=list(self.referenced_numbers),
         )
-        return told(statement, _do(found))
+        return restored_statement(statement, _do(found))
 
     @property
     def undoing(self) -> PostgresRestoration:
@@ -116,7 +116,9 @@ class _OwnTrigger:
             f"from pg_trigger where tgrelid = {self.table_id} and tgname = {quote_literal(self.name)}"
         )
         return PostgresRestoration(
-            self.article_id, Until.COPIED, told(f"{self.altering} enable trigger {quote(self.name)}", _do(found))
+            self.article_id,
+            Until.COPIED,
+            restored_statement(f"{self.altering} enable trigger {quote(self.name)}", _do(found)),
         )
 
 

@@ -50,7 +50,7 @@ class SqliteRepair:
         """See `RepairTransaction`; SQLite has no deferrable unique constraints, and no foreign key acts."""
         with self._savepoint() as undo:
             for change in changes:
-                self._give_up_values(change)
+                self._release_values(change)
             waiting: Sequence[RowCorrection] = changes
             while True:
                 tried = {change: self.try_change(change) for change in waiting}
@@ -62,7 +62,7 @@ class SqliteRepair:
                 undo()
         return refused
 
-    def _give_up_values(self, change: RowCorrection) -> None:
+    def _release_values(self, change: RowCorrection) -> None:
         """Set values of unique indexes that an update changes to null, else to others that no row has."""
         table = find_table(self.file.connection, change.article.table)
         assert table is not None

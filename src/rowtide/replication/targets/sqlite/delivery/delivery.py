@@ -17,7 +17,7 @@ from rowtide.replication.distribution.calls.encoding import Arguments
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
-    CallNotHeld,
+    CallNotStorable,
     DeliveryProgress,
     JoiningArticle,
     JoiningMoved,
@@ -145,7 +145,7 @@ class SqliteDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         with self._file.undone_by_errors():
-            if not progress.take_in(self._file.connection, self._guid, joining):
+            if not progress.attach(self._file.connection, self._guid, joining):
                 raise JoiningMoved
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
@@ -180,7 +180,7 @@ class SqliteDelivery:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_TOOBIG:
                 self._file.undo()
-                raise CallNotHeld(call, self._describe_limit()) from error
+                raise CallNotStorable(call, self._describe_limit()) from error
             return self._explain(error, call)
         if known.is_for_one_row and count != 1:
             return _miscounted(count, call)
@@ -209,17 +209,17 @@ class SqliteDelivery:
 
 
 def _refused(code: str, reason: str, call: ProcedureCall) -> CommandRefused:
-    return CommandRefused(*_told(call), code, reason)
+    return CommandRefused(*_error_fields(call), code, reason)
 
 
 def _miscounted(count: int, call: ProcedureCall) -> CommandError:
     """Return the error of a wrong row count: `on conflict ignore` drops inserts silently, and keys may be missing."""
     if count == 0 and call.operation is not Operation.INSERT:
-        return RowNotFound(*_told(call))
+        return RowNotFound(*_error_fields(call))
     return _refused(_ROW_COUNT, f"it was about one row and changed {count}", call)
 
 
-def _told(call: ProcedureCall) -> tuple[CommitLsn, int, str, str, str]:
+def _error_fields(call: ProcedureCall) -> tuple[CommitLsn, int, str, str, str]:
     """Return the fields that identify a call in an error."""
     lsn, command_id, article, operation, arguments = call
     key = describe_key(article, operation, arguments)

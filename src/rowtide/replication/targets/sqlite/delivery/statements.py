@@ -68,7 +68,7 @@ def describe_key(article: Article, operation: Operation, arguments: Arguments) -
     """Return a call's key in readable form; a truncate is about all rows."""
     if operation is Operation.TRUNCATE:
         return "any"
-    values = [arguments[place] for place in _key_places(article, operation)]
+    values = [arguments[place] for place in _key_indexes(article, operation)]
     return ", ".join(
         f"{column.name} = {'NULL' if value is None else value.decode(errors='replace')}"
         for column, value in zip(article.key_columns, values, strict=True)
@@ -112,12 +112,12 @@ def _on_row(article: Article, operation: Operation, change: str, parameters: Seq
     marks = ["? collate binary" if stored.is_text else "?" for stored in types]
     columns = zip(article.key_columns, marks, strict=True)
     has_key = " and ".join(f"t.{quote(column.name)} = {mark}" for column, mark in columns)
-    places = zip(article.key_columns, _key_places(article, operation), strict=True)
+    places = zip(article.key_columns, _key_indexes(article, operation), strict=True)
     keys = [_parameter(column, place) for column, place in places]
     return Statement(f"{change} where {has_key}", (*parameters, *keys))
 
 
-def _key_places(article: Article, operation: Operation) -> list[int]:
+def _key_indexes(article: Article, operation: Operation) -> list[int]:
     """Return the positions of the key by which a call finds its row; for an insert, the inserted key."""
     in_row = [article.columns.index(column) for column in article.key_columns]
     parts = parts_of(operation, article.command(operation).call_format)

@@ -146,7 +146,7 @@ class StreamsDelivery:
         self._kept = None
         if self._way is _Way.OVER_ONE:
             return self._single.end(reached)
-        self._single.go_on(self._required_group.commit(shares, self.progress, reached))
+        self._single.resume(self._required_group.commit(shares, self.progress, reached))
         return ()
 
     def close(self) -> None:

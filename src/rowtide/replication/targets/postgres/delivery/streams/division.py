@@ -223,7 +223,7 @@ class _CallReader:
         self._article, self._operation = article, operation
         self._row = _SharedValue(_KEY, article.article_id)
         self.key = self._columns(tuple(column.name for column in article.key_columns)) if article.key_columns else None
-        self._places = list(self._find_places(rules))
+        self._places = list(self._find_indexes(rules))
 
     def read(self, call: ProcedureCall) -> _Touches:
         """Return what a call touches; the key of its row first."""
@@ -244,7 +244,7 @@ class _CallReader:
             return Touched(self.key.read_old(call.arguments), None)
         return touched
 
-    def _find_places(self, rules: SubscriberRules) -> Iterator[tuple[_SharedValue, ColumnReader | None]]:
+    def _find_indexes(self, rules: SubscriberRules) -> Iterator[tuple[_SharedValue, ColumnReader | None]]:
         article_id = self._article.article_id
         for unique in rules.uniques.get(article_id, ()):
             place = _SharedValue(_UNIQUE, unique.index, unique.nulls_collide)

@@ -25,7 +25,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import ProcedureCall
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, DeliveryProgress
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
@@ -43,7 +43,7 @@ from rowtide.replication.targets.postgres.written_tables import open_written
 LOCK_TIMEOUT_S = 5
 _SENT_BETWEEN_LOOKS = 64
 _GONE = "42704"
-_REFUSALS = (RowtideError, BatchUndone, CallNotHeld)
+_REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 
 
 class Stream:
@@ -113,20 +113,20 @@ class Stream:
         match error:
             case ConnectionFailed() | AgentReplaced() | BatchUndone():
                 raise error
-            case CallNotHeld():
+            case CallNotStorable():
                 # Rolled back already. On one connection it is found again, and its article suspended.
                 raise BatchUndone from error
             case _:
                 self._sender.roll_back()
                 raise BatchUndone from error
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Let what runs in another thread end as soon as it can, at the latest after a wait for a lock."""
         self._is_stopped.set()
 
     def stop(self) -> None:
         """End what runs in another thread, as an error does; without effect if nothing does."""
-        self.give_up()
+        self.cancel()
         with translated():
             self._connection.cancel_safe()
 
@@ -267,7 +267,7 @@ class StreamGroup:
         for number, opening in enumerate(self._opening):
             running = self._running.get(number)
             if running is not None and not running.done():
-                opening.result().give_up()
+                opening.result().cancel()
             # A connection is of one thread at a time: one that is not done closes it.
             (running or opening).add_done_callback(partial(_close, opening))
         self._watching.add_done_callback(partial(_close, self._watching))

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.calls.batches import ProcedureCall
-from rowtide.replication.distribution.calls.encoding import Arguments, places_of_keys
+from rowtide.replication.distribution.calls.encoding import Arguments, indexes_of_keys
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.delivery.streams.division import ArticleForeignKey, SubscriberRules, Unique
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, group_articles
@@ -114,7 +114,7 @@ class Routes:
             # Rows without key are only inserted.
             numbers = count()
             return lambda _arguments: next(numbers) % streams
-        places = places_of_keys(article, operation)
+        places = indexes_of_keys(article, operation)
         if not places.old or not places.new:
             row = itemgetter(*(places.old or places.new))
             return lambda arguments: hash(row(arguments)) % streams
