@@ -304,7 +304,7 @@ def copy_lake(
     for_group: bool = False,
     on_progress: Callable[[CopyProgress], None] = lambda _progress: None,
 ) -> Copied:
-    """Copy a lake and its log store, or complete a copy: verified, and while capture goes on.
+    """Copy a lake and its log store, or complete a copy: verified, and while capture continues.
 
     A log store that is not named is the folder `log` of its lake. Folders are created private to this user, or with
     `for_group` readable by their group. Raises `PlacesOverlap`, `NothingToCopy`, `CopyDiverged`, `CopyDamaged`,

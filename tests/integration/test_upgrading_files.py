@@ -1,4 +1,4 @@
-"""Files of format 1 go on in a build of format 2, which is made up: by `rowtide upgrade`, a device's by its sync."""
+"""Files of format 1 continue in a build of format 2, which is made up: by `rowtide upgrade`, a device's by its sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rowtide upgrade`: stores of format 1 go on in a build of format 2, which is made up, and are refused in this one."""
+"""`rowtide upgrade`: a made-up build of format 2 migrates stores of format 1; this one refuses them."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Files with narrower types are written again, no row changes, and everyone reads on. A running capture does the
         work beside its cycles, `on_wait` is called with it; otherwise this process, `on_progress` with what is done.
-        What was interrupted goes on with a repeat. Raises `TableNotFound`, `MendingFailed`.
+        A repeated call resumes what was interrupted. Raises `TableNotFound`, `MendingFailed`.
         """
         from rowtide.cdc.mending.requests import mend_tables
 

@@ -59,7 +59,7 @@ def enable_all(
                 **request.shared,
             )
     except KeyboardInterrupt:
-        notes.print("Interrupted: the same command goes on with the tables that are not enabled.")
+        notes.print("Interrupted: the same command resumes with the tables that are not enabled.")
         raise
     print_listed(TableOutcome, outcomes, form, _LISTED)
     _report_costs([one for one in outcomes if one.outcome is Outcome.ENABLED])

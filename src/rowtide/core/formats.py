@@ -152,7 +152,7 @@ class PresentStore:
         return None
 
     def migrate(self) -> None:
-        """Take the store to this build's format, step by step; a repeat goes on after the last one. Raises as
+        """Take the store to this build's format, step by step; a repeat continues after the last one. Raises as
         `list_steps`, and what the steps raise.
         """
         for number in self.list_steps():

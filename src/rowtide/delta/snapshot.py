@@ -1,6 +1,6 @@
 """One version of a table: its columns, properties, transactions and data files, and their rows.
 
-A version is read from the log of a table that others go on changing. Log files that vanish, because a checkpoint
+A version is read from the log of a table that others keep changing. Log files that vanish, because a checkpoint
 replaced them, are looked for again; a data file that vanishes is an error, since the version's rows are gone.
 """
 

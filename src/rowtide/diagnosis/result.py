@@ -26,7 +26,7 @@ class State(StrEnum):
     FAILING = "failing"
     """It does not do its work or cannot begin, or changes are lost."""
     WARNING = "warning"
-    """It works or can go on, and will fail unless something is done."""
+    """It works or can continue, and will fail unless something is done."""
     UNKNOWN = "unknown"
     """Nothing is known of it. Counts as a warning."""
     HEALTHY = "healthy"

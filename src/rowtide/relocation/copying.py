@@ -1,7 +1,7 @@
 """Copy a lake and its log store: verified, and resumed where an earlier run stopped.
 
-Capture may go on meanwhile. Data files are copied first, without haste; then what was added since, and the entries that
-make it readable. A run that finds everything copied only compares.
+Capture may continue meanwhile. Data files are copied first, without haste; then what was added since, and the entries
+that make it readable. A run that finds everything copied only compares.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     def add_schema(self, publication: str, schema: str, *, excluding: Sequence[str] = ()) -> Iterator[AddedArticle]:
         """Publish what a schema has: tables, and the text of views, functions and procedures.
 
-        Yields what became of each object while it goes on: one that fails does not stop the others. `excluding` are
+        Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
         names and patterns of those left out. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
         from rowtide.replication.publishing import schema_articles
@@ -311,7 +311,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
         of each: its transactions are rolled back. An agent that delivers meanwhile waits
-        for each transaction of a repair, and goes on. Idempotent; nothing is done before the first row is asked for.
+        for each transaction of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import comparing

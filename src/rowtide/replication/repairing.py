@@ -1,7 +1,7 @@
 """Repair rows at subscribers that differ from the published ones, while both change.
 
 A repair is a transaction at the subscriber, at the position that it has and under its agent's epoch: the agent waits
-and goes on. Both rows are read again within it. What it did is written by the same transaction, and then kept at the
+and continues. Both rows are read again within it. What it did is written by the same transaction, and then kept at the
 publisher.
 """
 

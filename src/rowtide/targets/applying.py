@@ -1,7 +1,7 @@
 """Applies what is published to a set of targets: every table its own window, then the set's new LSN.
 
 A table's window begins after what its own last commit has, so that a repeat after a crash is no repeat of rows. The
-tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others go on.
+tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others continue.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class SetApplier:
             if found is None or (before is None and self._is_copied_later(consumed, to)):
                 return None
             if found.state != ENABLED:
-                reason = "and capture has yet to go on behind a gap"
+                reason = "and capture has yet to resume after a gap"
                 lsn = before.lsn if before is not None else None
                 raise TargetPassed(consumed.name, self._target.name, str(lsn or "-"), reason)
             return self._apply_table(Due(found, before, to))

@@ -91,7 +91,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
         is_key = column.index_ordinal is not None
         if source in left_out or (wanted is not None and source not in wanted):
             if is_key:
-                raise TargetInvalid(target.name, f"column {source} of {name} identifies its rows and is left out")
+                raise TargetInvalid(target.name, f"column {source} of {name} identifies its rows and is excluded")
             continue
         own = renamed.get(source, source)
         computed = expressions.pop(own, None)

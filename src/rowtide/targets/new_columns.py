@@ -193,7 +193,7 @@ def _plan(
 
 
 def _find_wanted(target: Target, new: NewColumns, old: Instance) -> list[str]:
-    """Return the names of the new columns that a target has not left out; a renamed one goes on being what it was."""
+    """Return the names of the new columns that a target has not left out; a renamed one stays what it was."""
     options, captured = target.options, {column.column_id for column in old.columns}
     left_out = set(own_names(options.except_column_list, new.instance))
     return [

@@ -139,7 +139,7 @@ class NewTarget(GivenOptions):
     instances: Annotated[Sequence[str], Argument(metavar="INSTANCE", help="capture instances")]
     _: KW_ONLY
     kind: Annotated[str, Option(help="current (SCD type 1), history (SCD type 2), or python:module.Class.")] = CURRENT
-    limit_hours: Annotated[int, Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)] = (
+    limit_hours: Annotated[int, Option(help="How long cleanup waits for what it has not applied.", max=MOST_HOURS)] = (
         LIMIT_HOURS
     )
 

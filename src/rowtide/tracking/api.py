@@ -67,7 +67,7 @@ class TrackingRehearsal(TrackingEnabling):
 
     def __init__(self, connection: Connection) -> None:
         self.statements: list[str] = []
-        self._database = _load_part(connection).RehearsedTracking(connection, self.statements)
+        self._database = _load_part(connection).rehearse_tracking(connection, self.statements)
 
 
 class ChangeTracking(TrackingEnabling):
@@ -80,7 +80,7 @@ class ChangeTracking(TrackingEnabling):
     def __init__(self, connection: Connection) -> None:
         """Choose the database by the driver of the connection. Raises `UnknownConnection`."""
         self._connection = connection
-        self._database = _load_part(connection).Tracking(connection)
+        self._database = _load_part(connection).open_tracking(connection)
 
     def rehearsal(self) -> TrackingRehearsal:
         """Return an object that enables, disables and resumes without effect, and has the statements."""

@@ -151,7 +151,7 @@ class CapturedDatabase(LoggedDatabase):
         deadline = time.monotonic() + DEADLINE_S
         with self.open_snapshots(limits) as runner:
             while runner.step():
-                assert time.monotonic() < deadline, "the copies go on"
+                assert time.monotonic() < deadline, "the copies continue"
                 runner.wait(0.02)
 
     @contextmanager

@@ -113,7 +113,7 @@ def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None
 
 
 def run_until(mend: ShellCommand, url: str, is_met: Callable[[], bool], *, what: str) -> None:
-    """Run a command that goes on for ever, as it is printed, until it has helped."""
+    """Run a command that continues for ever, as it is printed, until it has helped."""
     words = shlex.split(mend.line)
     assert words[0] == "rowtide", mend
     process = subprocess.Popen(

@@ -246,7 +246,7 @@ def test_a_stream_that_cleanup_overtook_is_refused(made: MadeLake) -> None:
     query.read()
     made.record(InstanceEvent(ITEM, ENABLED, CommitLsn(111), "the change rows were removed by the cleanup"))
     publish(made, ITEM, 130)
-    with pytest.raises(StreamOvertaken, match="goes on at LSN 0/65, but public_t1 begins at 0/6F now: the change rows"):
+    with pytest.raises(StreamOvertaken, match="resumes at LSN 0/65, but public_t1 begins at 0/6F now: the change rows"):
         query.read()
     query.start()
     with pytest.raises(StreamOvertaken):

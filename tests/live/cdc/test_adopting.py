@@ -1,4 +1,4 @@
-"""A database that was moved for good goes on in the next epoch, whatever moved it; a mere copy does not."""
+"""A database that was moved for good continues in the next epoch, whatever moved it; a mere copy does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that was tampered with is refused with a number, never read on in silence; reinitialising goes on behind it."""
+"""A log that was tampered with is refused with a number, never read on in silence; reinitialising resumes after it."""
 
 from __future__ import annotations
 

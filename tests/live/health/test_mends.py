@@ -1,4 +1,4 @@
-"""What `health` prints as a remedy helps: commands that go on for ever, too."""
+"""What `health` prints as a remedy helps: commands that continue for ever, too."""
 
 from __future__ import annotations
 

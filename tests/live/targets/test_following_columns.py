@@ -49,7 +49,7 @@ def test_added_columns_come_by_themselves(applied: AppliedTargets, rounds: int) 
     first = targets.apply()["now"].lsn
     for number in range(2, rounds + 2):
         captured.execute(f"alter table item add x{number} int default {number}", f"insert into item values ({number}0)")
-        # It goes on without the column until the copy is there.
+        # It continues without the column until the copy is there.
         applied.follow()
         assert instances(captured)[-1] == f"public_item_{number}"
         captured.copy_tables()

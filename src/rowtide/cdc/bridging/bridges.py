@@ -144,7 +144,7 @@ def reconcile(
     """Bridge the gap between what was read and the server's log as it is now. After a crash, repeat it.
 
     Publishes what the log store has first. Creating the slot waits for open transactions: `on_wait` is called with
-    them. Truncates and DDL of captured tables wait until these are read. Articles go on too, if their tables are
+    them. Truncates and DDL of captured tables wait until these are read. Articles continue too, if their tables are
     captured. Instances that cannot be compared begin again after the gap if `restart` names them.
 
     Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_bridgeable` raises.
@@ -190,7 +190,7 @@ def _enabled(recorded: Mapping[str, RecordedInstance]) -> Sequence[Instance]:
 class _Sides:
     """The instances' tables as of the last published LSN, by member id; and why others have none, by name.
 
-    `articles` are the member ids of those that go on.
+    `articles` are the member ids of those that continue.
     """
 
     bases: Mapping[str, ArrowChanges]
@@ -207,7 +207,7 @@ class _Sides:
 def _find_sides(connection: Connection, lake: str, instances: Sequence[Instance], members: Sequence[Member]) -> _Sides:
     """Find what can be compared, of the instances that the lake has and the members of the log.
 
-    Raises `DifferenceImpossible` for articles: all of them go on, or none.
+    Raises `DifferenceImpossible` for articles: all of them continue, or none.
     """
     known = {instance.member_id: instance for instance in instances}
     logged = {member.member_id for member in members}

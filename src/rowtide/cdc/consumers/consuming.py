@@ -79,7 +79,7 @@ def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
             instance=recorded.instance.capture_instance,
             low=str(recorded.lsn),
             before=str(recorded.lsn.decrement()),
-            reason=recorded.note or "capture has yet to go on behind a gap",
+            reason=recorded.note or "capture has yet to resume after a gap",
         )
     return max(start, recorded.lsn)
 

@@ -193,7 +193,7 @@ def enable_tables(
 ) -> tuple[TableOutcome, ...]:
     """Enable all tables of a set that are not enabled yet; return what became of each, by schema and name.
 
-    A table that cannot be enabled has its error, and the others go on. Raises as `plan_tables`, and errors of the
+    A table that cannot be enabled has its error, and the others continue. Raises as `plan_tables`, and errors of the
     server as a whole; what was enabled before stays so.
     """
     planned = plan_tables(engine, database, tables, request)

@@ -56,7 +56,7 @@ LOCAL, REMOTE = PollPauses(0.2, 1.0), PollPauses(1.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class _OpenedLake:
-    """A lake with what it publishes, and where reading goes on in each instance that capture has met.
+    """A lake with what it publishes, and where reading resumes in each instance that capture has met.
 
     `end`: reading stops there, before a transaction whose changes are missing, else at the last published LSN.
     """

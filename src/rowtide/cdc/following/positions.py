@@ -20,7 +20,7 @@ from rowtide.core.lsn import CommitLsn
 
 
 class StreamPosition(Protocol):
-    """Where the stream goes on: behind `after`; None before the first event."""
+    """Where the stream resumes: behind `after`; None before the first event."""
 
     @property
     def after(self) -> CommitLsn | None:

@@ -251,7 +251,7 @@ class JobAgent:
             state.run = None
             self._on_event(f"{job_type}: {outcome}{f', {run.message}' if run.message else ''}")
             if isinstance(run.error, SparkLost):
-                # No job can go on in this process.
+                # No job can continue in this process.
                 self._lost = run.error
         elif run.retries > state.recorded_retries:
             job_history.record_retries(connection, state.run_id, run.retries, run.message)

@@ -173,7 +173,7 @@ class SnapshotRunner:
         self._is_open = True
 
     def _follow(self, requests: Sequence[SnapshotRequest]) -> None:
-        """Do as requests say by now: go on at a rate, pause, or end."""
+        """Do as requests say by now: continue at a rate, pause, or end."""
         present = {request.request_id: request for request in requests}
         for request_id, copy in list(self._copies.items()):
             request = present.get(request_id)

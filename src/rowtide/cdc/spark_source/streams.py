@@ -186,7 +186,7 @@ def _require_followed(recorded: Recorded, position: StreamOffset, following: Str
 
 
 def _find_begins(after: StreamOffset, following: StreamOffset) -> dict[str, CommitLsn]:
-    """Return the first LSN of each instance in the batch that goes on behind an offset."""
+    """Return the first LSN of each instance in the batch that resumes after an offset."""
     if after.lsn is None:
         return {name: one.begin for name, one in following.instances.items()}
     following_lsn = after.lsn.increment()

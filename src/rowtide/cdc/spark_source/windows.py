@@ -129,7 +129,7 @@ class StreamOffset:
 
     @property
     def read_to(self) -> CommitLsn:
-        """The LSN behind which the stream goes on."""
+        """The LSN after which the stream resumes."""
         return self.lsn or min(one.begin for one in self.instances.values()).decrement()
 
     def as_json(self) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def read_status(engine: Engine, database: str) -> Status:
     """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database, StoreFormat.require_readable)
-        # First the manifest: a log reader that goes on meanwhile is never seen ahead of the server.
+        # First the manifest: a log reader that continues meanwhile is never seen ahead of the server.
         manifest = open_own_manifest(source)
         return describe(
             database,

@@ -48,7 +48,7 @@ def follow(
         list[str] | None, Argument(metavar="INSTANCE", help="capture instances; default: all of the consumer")
     ] = None,
     consumer: Annotated[
-        str | None, Option(metavar="NAME", help="Go on from what this consumer acknowledged, and acknowledge.")
+        str | None, Option(metavar="NAME", help="Resume after what this consumer acknowledged, and acknowledge.")
     ] = None,
     form: Annotated[FollowFormat, Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
     start: Annotated[
@@ -66,7 +66,7 @@ def follow(
     file_mb: Annotated[int, Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
     file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60,
     idle_timeout: Annotated[
-        float | None, Option(min=0, help="End when nothing came for so many seconds; default: never.")
+        float | None, Option(min=0, help="End after this many seconds without an event; default: never.")
     ] = None,
 ) -> None:
     """Print changes of several instances as they are published, in commit order, until stopped.

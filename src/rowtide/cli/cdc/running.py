@@ -111,7 +111,7 @@ def reinitialize(
         Option(
             "--difference",
             help="Compare the captured tables with what was read, and capture what differs as one transaction: "
-            "consumers go on, and ranges over the gap stay complete. For instances with a key and a snapshot.",
+            "consumers continue, and ranges over the gap stay complete. For instances with a key and a snapshot.",
         ),
     ] = False,
     yes: Yes = False,

@@ -139,7 +139,7 @@ def restore_identity_range(
     publication: PublicationName,
     article: ArticleName,
 ) -> None:
-    """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
+    """Continue after all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
 
     For a publisher that was restored from a backup: numbers given since then are unknown to it.
     """

@@ -55,7 +55,7 @@ def move_distribution(
     """Move what publications, articles and subscriptions are to another database.
 
     If there is nothing to be moved because the distribution database is lost, one that was restored at the new place is
-    used from now on. Runs go on by themselves.
+    used from now on. Runs continue by themselves.
     """
     rows = connect(db).replication.move_distribution(distribution_db)
     notes.print("Recorded: the one that was restored there is used." if rows is None else f"Moved: {rows:,} rows.")

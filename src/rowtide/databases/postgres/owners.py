@@ -197,7 +197,7 @@ def functions_path() -> Sequence[str]:
 
 
 def guard(owner: Owner) -> str:
-    """Return the PL/pgSQL statement that refuses to go on as another role than the owner."""
+    """Return the PL/pgSQL statement that refuses to continue as another role than the owner."""
     message = f"the function no longer runs as {owner.name}"
     return (
         f"if current_user operator(pg_catalog.<>) {quote_literal(owner.name)}::pg_catalog.name "

@@ -1,6 +1,6 @@
 """Sessions that are silent: a program waits for an answer that does not come, or a server for a program that is gone.
 
-Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that goes on
+Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that continues
 acknowledging, and no timeout of the server's ends a session that waits in the middle of a message, up to PostgreSQL 16.
 So who waits looks, by a connection of its own: whether the server works for it, and whether sessions of rowtide's are
 silent. These are ended, as each role may end its own (docs/decisions/0111).

@@ -1,6 +1,6 @@
 """Take type widening out of a table: files with narrower types are written again, then the feature goes.
 
-Each commit is of some files, so that what is killed goes on where it was; rows and readers stay the same. What is added
+Each commit is of some files, so that what is killed resumes where it was; rows and readers stay the same. What is added
 meanwhile has the table's types already.
 """
 

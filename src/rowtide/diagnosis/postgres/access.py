@@ -162,7 +162,7 @@ def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
         grants = tuple(f"grant execute on function {one} to {grantee};" for one in facts.origin_functions)
         yield note(Code.ORIGINS_NOT_ALLOWED, subject, message, as_superuser(*grants))
     if not facts.may_disable_triggers:
-        message = "it cannot leave out triggers and foreign keys (--constraints not-for-replication)"
+        message = "it cannot disable triggers and foreign keys (--constraints not-for-replication)"
         remediation = as_superuser(f"grant set on parameter session_replication_role to {grantee};")
         yield note(Code.REPLICA_ROLE_NOT_ALLOWED, subject, message, remediation)
 

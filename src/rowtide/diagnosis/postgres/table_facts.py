@@ -60,7 +60,7 @@ class MemberFacts:
 
     `recorded` is the name of its table when it began; `table` is the table now, None where it was dropped.
     `has_namesake` says that another table, which the feature does not read, has the recorded name now. `dropped_at` is
-    when the member ended because its table was dropped, None where it goes on.
+    when the member ended because its table was dropped, None where it continues.
     """
 
     feature: str

@@ -223,7 +223,7 @@ _WAL_REMOVED = "the server removed WAL that it needs, more than max_slot_wal_kee
 _CAUSES = {
     None: _WAL_REMOVED,
     "wal_removed": _WAL_REMOVED,
-    "idle_timeout": "nothing read it for as long as idle_replication_slot_timeout",
+    "idle_timeout": "nothing read it for idle_replication_slot_timeout",
     "wal_level_insufficient": "wal_level was lower than logical",
 }
 """Why slots are invalidated, by `invalidation_reason`; PostgreSQL 16 knows the first alone, on a primary."""

@@ -59,7 +59,7 @@ def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestSta
     last = state.version if state is not None else 0
     _require(number == last + 1, number, entry, f"the last entry is {last}")
     if state is not None:
-        # A process that takes a lease has read in the database that the log store is here; else its copy goes on.
+        # A process that takes a lease has read in the database that the log store is here; else its copy continues.
         (require_not_moved if isinstance(entry, LeaseTaken | Moved) else require_here)(state)
     if isinstance(entry, Opened):
         return _open(state, number, entry)

@@ -142,7 +142,7 @@ def _moment(text: str) -> Decimal | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the number of a day of the Gregorian calendar, which goes on before the year 1."""
+    """Return the number of a day of the Gregorian calendar, counted backwards before the year 1."""
     # With years that begin in March the leap day comes last.
     year -= month <= 2
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1

@@ -242,7 +242,7 @@ class DistributionAgent:
         return gap
 
     def _cross(self, gap: LogGap) -> None:
-        """Go on behind a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
+        """Continue after a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
         of the copied chunks have seen what the gap changed is not known.
         """
         if self._hand_over is not None:

@@ -1,4 +1,4 @@
-"""A subscription's entry in the log store: from where delivery goes on, and what may be removed behind it.
+"""A subscription's entry in the log store: from where delivery resumes, and what may be removed behind it.
 
 Waits until the log store has the log up to a position, for work that nobody may be reading the log for.
 """

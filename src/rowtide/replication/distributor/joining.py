@@ -1,7 +1,7 @@
 """Articles that join or leave a subscription while it is delivered: their records in the distribution database.
 
-An article that joins is a subscription of its own until its rows are copied and have caught up: others go on. One that
-leaves is kept as detached until the subscriber has none of its procedures any more.
+An article that joins is a subscription of its own until its rows are copied and have caught up: others continue. One
+that leaves is kept as detached until the subscriber has none of its procedures any more.
 """
 
 from __future__ import annotations

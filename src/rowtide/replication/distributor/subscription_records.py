@@ -45,8 +45,8 @@ class Subscription:
 
     `starts` are the positions at which its articles' delivery starts. `forwards`: what the publisher has received from
     others is delivered too. One that `joins` another, given by agent id, has a single article, which is copied while
-    the other goes on, and becomes one of the other's: the table that is there is treated as `if_exists` says, and what
-    it has is whole at `ready_at`.
+    the other continues, and becomes one of the other's: the table that is there is treated as `if_exists` says, and
+    what it has is whole at `ready_at`.
     """
 
     agent_id: int

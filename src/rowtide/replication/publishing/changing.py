@@ -171,7 +171,7 @@ def _plan(
     before, after, table = planned.before, planned.after, planned.table
     members, announcing = membership.lock_steps(table), list[Executable]()
     members += truncates.refusal_steps(connection, table, after)
-    # The log goes on with columns that are no longer published: subscribers that are behind have them.
+    # The log continues with columns that are no longer published: subscribers that are behind have them.
     if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)
         members.append(membership.unregister_step(after.article_id))

@@ -263,7 +263,7 @@ class SubscriptionAgent:
             self._moved_from = position
 
     def _reject_article(self, ready: Subscription, error: JoiningRefused) -> None:
-        """Pause an article that the subscriber does not take in; the subscription goes on without it."""
+        """Pause an article that the subscriber does not take in; the subscription continues without it."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
         AgentHistory(self._context.engine, ready).fail(error)

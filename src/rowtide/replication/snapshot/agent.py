@@ -131,7 +131,7 @@ class SnapshotAgent:
         return True
 
     def _copy(self, state: SubscriptionSnapshot) -> None:
-        """Copy a chunk with each worker. Who has copied a large one goes on with the next: the others may take long."""
+        """Copy a chunk with each worker. A worker that is done takes the next: the others may take long."""
         for chunk in state.missing:
             if chunk.member_id not in self._forms:
                 self._forms[chunk.member_id] = self._target.choose_form(self._articles[chunk.member_id])

@@ -1,6 +1,6 @@
 """Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
 
-Copy one article of a subscription again, while the others go on (SQL Server: sp_reinitsubscription, @article).
+Copy one article of a subscription again, while the others continue (SQL Server: sp_reinitsubscription, @article).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from rowtide.replication.targets.subscriber_kind import NewSubscription
 
 
 def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
-    """Prepare a subscriber for a joining article; return whether its agent can go on. Idempotent.
+    """Prepare a subscriber for a joining article; return whether its agent can continue. Idempotent.
 
     It cannot while the subscriber still has procedures of articles that left, while the subscription's own tables are
     copied, or if the article has joined, or was dropped, paused or replaced. Raises `SubscriptionDeactivated`, and as
@@ -222,7 +222,7 @@ def mark_ready(engine: Engine, wanted: Subscription, at: Position) -> None:
 
 
 def mark_unready(engine: Engine, wanted: Subscription) -> None:
-    """Let a joining article's agent go on."""
+    """Let a joining article's agent continue."""
     with translated(), engine.begin() as connection:
         joining.mark_unready(connection, wanted)
 

@@ -168,7 +168,8 @@ class RepairRecord:
 class RepairTransaction(Protocol):
     """A transaction at a subscriber that repairs rows at the position that it has; delivery waits for its end.
 
-    It is a batch under the epoch of the subscription's agent, who goes on after it: neither epoch nor position change.
+    It is a batch under the epoch of the subscription's agent, who continues after it: neither epoch nor position
+    change.
     """
 
     @property

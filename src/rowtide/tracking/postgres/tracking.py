@@ -121,6 +121,16 @@ class RehearsedPostgresTracking(PostgresTracking):
             yield alterations
 
 
+def open_tracking(connection: psycopg.Connection) -> PostgresTracking:
+    """Return the tracking of a connection's database; each kind of database has this function."""
+    return PostgresTracking(connection)
+
+
+def rehearse_tracking(connection: psycopg.Connection, statements: list[str]) -> RehearsedPostgresTracking:
+    """Return tracking without effect, which adds what it would run to `statements`; each kind has this function."""
+    return RehearsedPostgresTracking(connection, statements)
+
+
 @contextmanager
 def _own_transaction(
     connection: psycopg.Connection, context: UUID | None, seen: AnchorSnapshot | None

@@ -119,6 +119,16 @@ class RehearsedSqliteTracking(SqliteTracking):
             yield own
 
 
+def open_tracking(connection: sqlite3.Connection) -> SqliteTracking:
+    """Return the tracking of a connection's database; each kind of database has this function."""
+    return SqliteTracking(connection)
+
+
+def rehearse_tracking(connection: sqlite3.Connection, statements: list[str]) -> RehearsedSqliteTracking:
+    """Return tracking without effect, which adds what it would run to `statements`; each kind has this function."""
+    return RehearsedSqliteTracking(connection, statements)
+
+
 @contextmanager
 def _own_transaction(
     connection: sqlite3.Connection, context: UUID | None, seen: Anchor | None

@@ -121,7 +121,10 @@ def test_a_log_that_has_no_slot_is_read_no_further() -> None:
     slot_missing: tuple[RowtideError, ...] = (SlotMissing("rowtide_5"),)
     lost = {"slot": None, "blockers": slot_missing}
     (reader,) = checked_log("log reader", of_capture=lost)
-    assert (reader.state, reader.message) == (State.FAILING, "it does not run and cannot go on; all of the log is read")
+    assert (reader.state, reader.message) == (
+        State.FAILING,
+        "it does not run and cannot continue; all of the log is read",
+    )
     (slot,) = checked_log("slot", of_capture=lost)
     assert slot.state is State.FAILING
 

@@ -72,7 +72,7 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Delivery
 def recover(connection: psycopg.Connection, agent: str, guid: str | None = None) -> list[Settled]:
     """Complete or roll back what earlier agents left prepared, of a subscription or of all; return that.
 
-    They cannot go on then. Those of subscriptions that are no longer recorded are rolled back. In autocommit mode.
+    They cannot continue then. Those of subscriptions that are no longer recorded are rolled back. In autocommit mode.
     """
     settled: list[Settled] = []
     for left in sorted({name.batch.guid for name in list_prepared(connection, guid)}):

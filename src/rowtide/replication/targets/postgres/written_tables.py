@@ -180,7 +180,7 @@ class WrittenTables:
 
     @contextmanager
     def transaction(self, connection: psycopg.Connection) -> Iterator[None]:
-        """Run a block in one transaction, which may run code of other roles; it is over when rowtide's own goes on."""
+        """Run a block in one transaction, which may run code of other roles; it ends before rowtide's own continues."""
         with connection.transaction():
             for statement in self.beginning:
                 connection.execute(sql.SQL(statement))

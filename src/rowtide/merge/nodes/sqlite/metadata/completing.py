@@ -176,7 +176,7 @@ def renew(session: sqlite3.Connection) -> None:
     session.execute(_form())
     for statement in _guards():
         session.execute(statement)
-    # The caller goes on to write.
+    # The caller continues to write.
     session.execute(f"insert into {system_tables.AGENT} values (1)")
 
 

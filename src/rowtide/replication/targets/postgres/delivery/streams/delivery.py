@@ -36,7 +36,7 @@ from rowtide.replication.targets.postgres.written_tables import WrittenTables
 FEWEST_CALLS = 100
 """A batch of fewer is not divided: it would wait for two commits more than it gains."""
 MOST_CALLS = 200_000
-"""A batch of more is not kept in memory: it goes on as it has begun, over one connection if it waits to be divided."""
+"""A larger batch is not kept in memory: it continues as it has begun, over one connection if it waits to be divided."""
 
 
 class _Way(Enum):

@@ -108,7 +108,7 @@ class Stream:
         self._mode, self._prepared = None, name
 
     def _undo_after(self, error: Exception) -> NoReturn:
-        """Roll back what the server has not rolled back itself, and say that the batch is undone if it can go on."""
+        """Roll back what the server has not rolled back itself, and say that the batch is undone if it can continue."""
         self._mode = None
         match error:
             case ConnectionFailed() | AgentReplaced() | BatchUndone():
