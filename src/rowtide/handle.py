@@ -156,7 +156,7 @@ class Database:
         return register_tables(self.url, known, place, namespace, dry_run=dry_run)
 
     def find_adoption(self) -> Adoption:
-        """Return what `adopt` would find and give up. Raises as `adopt`."""
+        """Return what `adopt` would find and abandon. Raises as `adopt`."""
         with naming_extras():
             from rowtide.adoption.adopting import find_adoption
             from rowtide.databases.postgres.connect import open_engine

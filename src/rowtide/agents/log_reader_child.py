@@ -97,13 +97,13 @@ def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
 
 
 def _report_later(untold: Queue[EntryWritten], entry: EntryWritten) -> None:
-    """Have the parent told of an entry; one that does not listen reads it from the store, once it does."""
+    """Report an entry to the parent; one that does not listen reads it from the store later."""
     with suppress(Full):
         untold.put_nowait(entry)
 
 
 def _report(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> None:
-    """Tell the parent of entries: in a thread of its own, as the parent may be busy for long."""
+    """Report entries to the parent: in a thread of its own, as the parent may be busy for long."""
     while True:
         say(untold.get())
 

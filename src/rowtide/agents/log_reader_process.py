@@ -203,7 +203,7 @@ class LogReaderProcess:
         self._report(BatchWanted(reader))
 
     def _report(self, word: EntryWritten | BatchWanted) -> None:
-        """Tell the child of an entry, or of a wish, unless it does not listen: then it finds the entry in the store."""
+        """Report an entry, or a request, to the child; one that does not listen finds the entry in the store."""
         with suppress(OSError):
             if select.select([], [self._ours], [], 0)[1]:
                 self._ours.send(word)

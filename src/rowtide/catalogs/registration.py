@@ -34,7 +34,7 @@ from rowtide.targets.definitions import list_targets
 class RegisteredTable:
     """A table of a catalogue: `action` is `add`, `correct`, `remove`, `keep`, or `leave out`, for the reason in `note`.
 
-    `table` is what it is in rowtide's words, `name` its name in the catalogue, None if it is left out.
+    `table` is what it is in rowtide's words, `name` its name in the catalogue, None if it is omitted.
     """
 
     action: str

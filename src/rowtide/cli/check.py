@@ -22,10 +22,10 @@ def check(
         list[str] | None,
         Argument(metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."),
     ] = None,
-    lake: Annotated[str | None, Option(help="Before enabling capture: the place that the lake is to have.")] = None,
+    lake: Annotated[str | None, Option(help="Before enabling capture: where the lake will be.")] = None,
     purpose: Annotated[
         Purpose | None,
-        Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
+        Option("--as", help="Check only what a role for this needs; default: to enable and run what there is."),
     ] = None,
     form: ListingFormat = OutputFormat.TABLE,
 ) -> None:

@@ -82,7 +82,7 @@ def mend(
             found = cdc.mend(
                 table,
                 on_progress=lambda one: report(describe_mended(one)),
-                on_wait=lambda holder: report(f"{holder} mends beside capture ..."),
+                on_wait=lambda holder: report(f"{holder} rewrites tables beside capture ..."),
             )
         _say(map(describe_mended, found))
         with progress("Looking into the tables of targets ...", lambda reports: reports[-1:]) as report:

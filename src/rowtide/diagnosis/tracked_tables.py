@@ -102,7 +102,7 @@ def enable(
     storage: Storage = Storage.ROW,
     index: StampIndex | None = None,
 ) -> ShellCommand:
-    """Return the command by which a table is tracked; what is as usual is left out."""
+    """Return the command by which a table is tracked; what is as usual is omitted."""
     words = ["rowtide", "tracking", "enable", table]
     if key_type is not TrackingKeyType.PRIMARY_KEY:
         words += ["--key", key_type]

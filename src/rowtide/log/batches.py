@@ -95,7 +95,7 @@ class Messages(Sequence[bytes]):
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 WHOLE_BATCH_MESSAGES = 20_000
-"""Whole transactions with so many messages are handed on at once: consumers of a backlog begin while more is read."""
+"""Number of messages at which whole transactions are handed on: consumers of a backlog begin while more is read."""
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
 """A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends up to a gigabyte."""
 MAX_BATCH_AGE_S = 0.5

@@ -230,7 +230,7 @@ class TransactionUnreadable(Exception):
 
 
 class ChangeUnreadable(TransactionUnreadable, RowtideError, number=2121):
-    """The server cannot send a change, and its table cannot be left out: its transaction blocks all after it."""
+    """The server cannot send a change, and its table cannot be omitted: its transaction blocks all after it."""
 
     fact = "a change of {table} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
     hint = """Only its table would lack the transaction if each captured table had had its own publication when it was

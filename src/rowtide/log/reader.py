@@ -305,7 +305,7 @@ class LogReader:
         self._keepalive = None
 
     def _end_reread(self, received: ReceivedMessages, passed: TransactionReceived) -> None:
-        """Make the transaction durable without the changes that are left out, which may be all of it."""
+        """Make the transaction durable without the changes that are omitted, which may be all of it."""
         self._hand_on(received)
         self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)

@@ -111,7 +111,7 @@ class LogSource(Protocol):
         """Return a source of only the transaction of the change after `messages`, without the table of the change.
 
         `messages` were not decoded yet; all before the transaction is stored. Stream and decoder end. The returned
-        source's events say what is left out. Raises the error that names the change if it cannot be avoided.
+        source's events say what is omitted. Raises the error that names the change if it cannot be avoided.
         """
 
     def reopen(self) -> LogSource:

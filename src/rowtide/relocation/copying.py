@@ -91,7 +91,7 @@ class Copying:
         self._known: dict[str, Portion] = {}
 
     def begin(self, *, for_group: bool) -> None:
-        """Create the folders, and copy data files; those that vanish meanwhile are left out. Raises as `copy_lake`."""
+        """Create the folders, and copy data files; those that vanish meanwhile are omitted. Raises as `copy_lake`."""
         portions = self.survey()
         steps = self.plan(portions)
         require_not_nested(self.target.lake, self.target.log_store)

@@ -27,7 +27,7 @@ _WHOLE_BYTES = 8 * 1024 * 1024
 
 
 class TransferStopped(Exception):
-    """The copy is given up: another file's failed, or the user wants no more."""
+    """The copy is abandoned: another file failed, or the user interrupted it."""
 
 
 class Vanished(Exception):

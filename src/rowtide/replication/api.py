@@ -83,7 +83,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         """Publish what a schema has: tables, and the text of views, functions and procedures.
 
         Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
-        names and patterns of those left out. Raises `SchemaEmpty`, `DatabaseCopied`.
+        names and patterns of those excluded. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
         from rowtide.replication.publishing import schema_articles
 
@@ -162,7 +162,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         return distribution_place.move_distribution(self._engine, self._url, distribution_db)
 
     def find_loss(self) -> DeliveryLoss:
-        """Return what `restart_log` would give up. Raises `CaptureReadsLog`."""
+        """Return what `restart_log` would lose. Raises `CaptureReadsLog`."""
         from rowtide.replication.publishing import restarting
 
         return restarting.find_loss(self._engine, self._url)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rowtide.targets")
 
 CONSIDERED_AFTER_S = 30.0
-"""After so long what keeps an instance from being made for new columns is looked at again."""
+"""Seconds after which a blocker of an instance for new columns is checked again."""
 
 
 class Targets:
@@ -163,7 +163,7 @@ class Targets:
     def _apply(
         self, target: Target, lake: str, make_spark: Callable[[], SparkSession], verify: Verify
     ) -> SetVersion | None:
-        """Bring the tables of a target up to what is published."""
+        """Apply to the tables of a target what is published."""
         with translated(), self._engine.connect() as connection:
             copied = definitions.list_copied(connection)
         version = _open_applier(lake, target, make_spark, verify, copied).apply()

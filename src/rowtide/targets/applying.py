@@ -142,7 +142,7 @@ class SetApplier:
         version = self._conclude(known, published, tables)
         if not tables or (version.lsn == known.lsn and tables == known.tables and not _has_stopped(known)):
             return None
-        # Who has lost its lease may have found tables that were another's by then, and knows of their set no more.
+        # Who has lost its lease may have found tables that were another's by then, and no longer knows their set.
         self._verify()
         failpoint("target_set.before")
         is_recorded = self._table.append(version)

@@ -51,7 +51,7 @@ class NewColumns:
 
 
 def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns, ...]:
-    """Return what the source's tables have and the instances of a target have not; it may be what was left out."""
+    """Return what the source's tables have and the instances of a target have not; it may be what was excluded."""
     if not target.options.follow_columns:
         return ()
     found: dict[str, dict[int, str]] = {}
@@ -193,7 +193,7 @@ def _plan(
 
 
 def _find_wanted(target: Target, new: NewColumns, old: Instance) -> list[str]:
-    """Return the names of the new columns that a target has not left out; a renamed one stays what it was."""
+    """Return the names of the new columns that a target has not excluded; a renamed one stays what it was."""
     options, captured = target.options, {column.column_id for column in old.columns}
     left_out = set(own_names(options.except_column_list, new.instance))
     return [

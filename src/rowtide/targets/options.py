@@ -153,7 +153,7 @@ class NewTarget(GivenOptions):
 
 
 def follows_by_default(kind: str, truncate: Truncation) -> bool:
-    """Return whether a new target follows columns unless it is told not to: where that loses nothing.
+    """Return whether a new target follows columns unless an option says otherwise: where that loses nothing.
 
     What a class makes of its windows is its own, and rows that were kept over a truncate are in no copy.
     """

@@ -114,7 +114,7 @@ class ChangeTracking(TrackingEnabling):
 
         Without an anchor, and for the tables in `whole`, all rows are returned as inserts: a full copy. List parents
         before their children: inserts and updates come in this order, after the deletes in reverse order.
-        `exclude_context` leaves out rows whose last change has that context. `as_texts` returns each value as the
+        `exclude_context` omits rows whose last change has that context. `as_texts` returns each value as the
         database's text form: PostgreSQL's output, a SQLite literal; this also works for values that Python's types
         cannot hold. Use it in a `with` statement: the snapshot is held until its end.
 

@@ -52,7 +52,7 @@ class DeclaredTable:
 class EnumerationRequest:
     """What to enumerate: the changes of `tables` since an anchor, all rows without one.
 
-    Changes with `exclude_context` are left out. Tables also in `whole` are copied in full. With `as_texts`, values are
+    Changes with `exclude_context` are omitted. Tables also in `whole` are copied in full. With `as_texts`, values are
     in the database's own text form.
     """
 

@@ -52,7 +52,7 @@ _OWN_SLOTS = "from pg_replication_slots where database = current_database()"
 
 @dataclass
 class LoggedDatabase:
-    """A source database and its log store, read in this process; capture, which needs Spark, is left out."""
+    """A source database and its log store, read in this process; capture, which needs Spark, is omitted."""
 
     url: str
     lake: Path

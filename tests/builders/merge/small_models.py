@@ -160,7 +160,7 @@ class Model:
             contest = Contest(self.article, sent, known, hub.row, PRIORITY)
             verdict = self._resolver(contest)(contest)
             won, lost = (theirs, won) if winner_of(verdict) is Winner.SUBSCRIBER else (won, theirs)
-            # A record has both rows: what of the winner's a procedure left out is there, too.
+            # A record has both rows: what of the winner's a procedure omitted is there, too.
             recorded = lost.seen - won.seen
             if self.answer is not None and isinstance(verdict, Custom):
                 recorded = lost.seen ^ won.seen

@@ -56,7 +56,7 @@ class Uploading(Model):
         return after
 
     def require_rest(self, world: World, synchronise: Callable[[World, int], World]) -> None:
-        """Two more rounds move nothing, and what is not at the hub was left out by the subscriber, or is recorded."""
+        """Two more rounds move nothing, and what is not at the hub was omitted by the subscriber, or is recorded."""
         after = world
         for subscriber in SUBSCRIBERS * 2:
             before, after = after, synchronise(after, subscriber)

@@ -355,7 +355,7 @@ def test_an_older_instance_is_needed_until_the_newer_begins(made: MadeLake) -> N
     query.options["instance"] = ITEM_2.capture_instance
     query.start()
     with pytest.raises(
-        StreamedInstanceNeeded, match="public_t1 is left out, .* up to LSN 0/6E, and public_t1_2 begins at"
+        StreamedInstanceNeeded, match="public_t1 is omitted, .* up to LSN 0/6E, and public_t1_2 begins at"
     ):
         query.read()
 

@@ -81,7 +81,7 @@ _SEGMENT_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is bridged: from `after` to the server's present end, for these instances.
+    """What is reconciled: from `after` to the server's present end, for these instances.
 
     `restarted` are the others, with the reason: they begin again after the gap.
     """
@@ -106,7 +106,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class BridgedGap:
-    """A gap was bridged by a transaction with so many row changes at `lsn`."""
+    """A gap was reconciled by a transaction with `rows` row changes at `lsn`."""
 
     lsn: CommitLsn
     rows: int
@@ -141,7 +141,7 @@ def reconcile(
     restart: Collection[str] = (),
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> BridgedGap:
-    """Bridge the gap between what was read and the server's log as it is now. After a crash, repeat it.
+    """Reconcile the gap between what was read and the server's log as it is now. After a crash, repeat it.
 
     Publishes what the log store has first. Creating the slot waits for open transactions: `on_wait` is called with
     them. Truncates and DDL of captured tables wait until these are read. Articles continue too, if their tables are

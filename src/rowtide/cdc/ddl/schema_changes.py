@@ -99,7 +99,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 def _find_key_loss(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> int | None:
     """Return the LSN from which on rows may be alike in the key.
 
-    What was lost stays lost: rows in between are told apart by nothing. But in one transaction a key may be replaced.
+    What was lost stays lost: nothing distinguishes the rows in between. But in one transaction a key may be replaced.
     """
     key = {column.column_id for column in instance.index_columns}
     if alteration.keys is None or not key or instance.key_lost_at not in (None, lsn.value):
@@ -116,7 +116,7 @@ def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) 
 def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:
     """Return whether a captured column of a table without a key is dropped.
 
-    Its values become null without change rows; rows that are told apart by all of their values are no longer found.
+    Its values become null without change rows; rows that only all of their values identify are no longer found.
     """
     if before.index_columns:
         return False

@@ -237,7 +237,7 @@ def _choose(connection: Connection, tables: TableSet, enabled: Sequence[EnabledT
         (by_pattern if is_pattern(pattern) else wanted).update(found)
     unwanted = {found for pattern in tables.excluding for found in _find(connection, pattern, named)}
     roots = wanted | by_pattern | unwanted
-    # A partition is captured with the table above it, and left out with it.
+    # A partition is captured with the table above it, and omitted with it.
     parts = {one.source_id for one in named if not roots.isdisjoint(one.ancestors)}
     return sorted((wanted | by_pattern - parts) - unwanted)
 

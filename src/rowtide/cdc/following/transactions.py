@@ -19,7 +19,7 @@ from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 
 MOST_TRANSACTIONS = 50_000
-"""About so many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""
+"""About how many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""
 
 _COLUMNS = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "cycle")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rowtide.core.mask import mask_length
 
 MOST_KEYS = 1 << 29
-"""A range of so many keys takes 64 MB."""
+"""The number of keys of a range that takes 64 MB."""
 
 _POSITION_BITS = 31
 _POSITION = (1 << _POSITION_BITS) - 1

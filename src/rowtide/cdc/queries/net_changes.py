@@ -29,7 +29,7 @@ NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
 _ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
 _CHUNK = 7
-"""So many bytes of a mask fit a bigint whatever they hold."""
+"""Number of a mask's bytes that fit a bigint."""
 
 
 def net_columns(instance: Instance) -> list[tuple[str, str]]:

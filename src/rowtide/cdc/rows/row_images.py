@@ -1,6 +1,6 @@
 """The old and the new row of log records, place by place, each completed from the other.
 
-A log record's old row may be its key alone, or be left out if the key did not change (replica identity); its new row
+A log record's old row may be its key alone, or be omitted if the key did not change (replica identity); its new row
 lacks unchanged TOAST values. A value missing in one image may be in the other; one missing in both is null, and is not
 known. Values stay where the log has them: a row image is the index of its first text, until a column's are taken.
 """

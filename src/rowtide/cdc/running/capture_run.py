@@ -339,7 +339,7 @@ class _Supervisor:
 
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
-        was disabled since, or whose table was dropped, blocks it no more.
+        was disabled since, or whose table was dropped, no longer blocks it.
         """
         if self._end_to_read is None:
             self._end_to_read = self._mark_end()

@@ -38,7 +38,7 @@ SNAPSHOT_TAG = "rowtide.snapshot"
 LACKING_TAG = "rowtide.lacking"
 """Tag of data files: how many of their rows lack values that could not be copied."""
 FILE_BYTES = 512 * 1024 * 1024
-"""A file ends after rows of so many bytes in memory, which are about a quarter of that in Parquet."""
+"""Bytes of rows in memory after which a file ends; in Parquet they are about a quarter of that."""
 _BATCH_BYTES = 4 * 1024 * 1024
 _COMMITTED = 1
 
@@ -161,7 +161,7 @@ class ChunkCopier:
     def copy(self, number: int, opened: OpenTable, partial: Sequence[PartialRow] = ()) -> ChunkReport:
         """Copy a chunk from an open table; its rows are in the base table when this returns.
 
-        Of `partial` rows some values are left out. Raises `RowRefused`: there are others that cannot be copied whole;
+        Of `partial` rows some values are omitted. Raises `RowRefused`: there are others that cannot be copied whole;
         `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
         if opened.present.generation != self.snapshot.definition.generation:

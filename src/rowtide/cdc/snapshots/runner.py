@@ -135,7 +135,7 @@ class SnapshotRunner:
         return is_working
 
     def wait(self, seconds: float) -> None:
-        """Wait until a chunk is copied, at most so long."""
+        """Wait until a chunk is copied, or for a timeout."""
         running = [future for copy in self._copies.values() for future in copy.running.values()]
         if running:
             wait(running, timeout=seconds, return_when=FIRST_COMPLETED)

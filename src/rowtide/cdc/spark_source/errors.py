@@ -78,7 +78,7 @@ class StreamedTransactionMissing(DataLoss, number=4306):
 
 
 class StreamedInstanceNeeded(Invalid, number=4307):
-    """An instance was left out before the query was past the first LSN of the one that takes over its table."""
+    """An instance was omitted before the query was past the first LSN of the one that takes over its table."""
 
     fact = "{left} is omitted, which the query has read up to LSN {at}, and {instance} begins only at {begin}"
     hint = """Name both, the older first, until the query is past {begin}. If {left} is disabled already, load the

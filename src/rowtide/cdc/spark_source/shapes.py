@@ -88,7 +88,7 @@ class JsonValues:
         return [*position, *masks, (INSTANCE_COLUMN, "string"), (VALUES_COLUMN, "string")]
 
     def present(self, rows: pa.RecordBatch, instance: Instance) -> pa.RecordBatch:
-        """Return the rows with their values as JSON: null for a truncate; absent values are left out."""
+        """Return the rows with their values as JSON: null for a truncate; absent values are omitted."""
         schema = arrow_schema(self.columns)
         values: Any = pa.chunked_array([_as_objects(piece, instance) for piece in pieces(rows)], pa.string())
         found = {

@@ -175,7 +175,7 @@ def _reaches(published: Publication, lsn: CommitLsn) -> bool:
 
 
 def _require_followed(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
-    """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was left out."""
+    """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was omitted."""
     gone = [name for name in position.instances if name not in following.instances and name in recorded]
     tables = {recorded[name].instance.source_id: name for name in gone}
     for name, one in following.instances.items():

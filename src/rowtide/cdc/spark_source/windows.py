@@ -71,7 +71,7 @@ def find_begin(found: RecordedInstance, wanted: CommitLsn | None, high: CommitLs
 def share(recorded: Recorded, begins: Mapping[str, CommitLsn], high: CommitLsn) -> Bounds:
     """Return what is read of each instance up to an LSN; of a table's, the newer one's begin ends the older.
 
-    Instances of which nothing is read are left out.
+    Instances of which nothing is read are omitted.
     """
     names, bounds = list(begins), {}
     tables = {name: recorded[name].instance.source_id for name in names}

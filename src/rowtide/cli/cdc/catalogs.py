@@ -33,7 +33,7 @@ def register_catalog(
             "http://host:8181#WAREHOUSE.",
         ),
     ],
-    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
+    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which has to exist.")],
     form: ListingFormat = OutputFormat.TABLE,
     *,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and do nothing.")] = False,

@@ -34,7 +34,7 @@ def cleanup(
     ] = None,
     form: ListingFormat = OutputFormat.TABLE,
     *,
-    force: Annotated[bool, Option("--force", help="However far the mark moves: the clocks were right.")] = False,
+    force: Annotated[bool, Option("--force", help="Accept any move of the mark: the clocks were right.")] = False,
 ) -> None:
     """Remove old change rows, after raising low endpoints (SQL Server: cleanup job, sp_cdc_cleanup_change_table).
 

@@ -52,10 +52,10 @@ def table_changes(
     table: TableName,
     row_filter: Annotated[str, Option(help='"all" or "all update old".')] = "all",
     start: Annotated[
-        str | None, Option("--from", metavar="LSN|TIME", help="As of `changes`; default: the oldest LSN.")
+        str | None, Option("--from", metavar="LSN|TIME", help="As in `changes`; default: the oldest LSN.")
     ] = None,
     end: Annotated[
-        str | None, Option("--to", metavar="LSN|TIME", help="As of `changes`; default: last published.")
+        str | None, Option("--to", metavar="LSN|TIME", help="As in `changes`; default: last published.")
     ] = None,
     form: ListingFormat = OutputFormat.TABLE,
 ) -> None:

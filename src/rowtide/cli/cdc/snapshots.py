@@ -38,7 +38,7 @@ def resnapshot(
     ] = None,
     rows_per_second: RowsPerSecond = None,
 ) -> None:
-    """Copy a captured table again: after a gap, after DDL that changed values, or to mend some rows.
+    """Copy a captured table again: after a gap, after DDL that changed values, or to repair some rows.
 
     `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.
     """

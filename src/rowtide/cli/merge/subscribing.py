@@ -51,7 +51,7 @@ def add_subscription(
     existing: Annotated[
         Existing | None,
         Option(
-            help="Take over tables that are there. keep: the subscriber's rows are uploaded where they differ; "
+            help="Take over existing tables. keep: the subscriber's rows are uploaded where they differ; "
             "overwrite: they get the publisher's version, and rows that only the subscriber has are deleted.",
             show_default=False,
         ),
@@ -154,7 +154,7 @@ def drop_subscription(
     *,
     ignore_subscriber: IgnoreSubscriber = False,
     upload_first: Annotated[
-        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+        bool, Option("--upload-first", help="Upload the subscriber's changes to the publisher first.")
     ] = False,
     yes: Yes = False,
     limits: DeviceLimits,
@@ -202,7 +202,7 @@ def reinitialize(
     subscriber: SubscriberUrl,
     *,
     upload_first: Annotated[
-        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+        bool, Option("--upload-first", help="Upload the subscriber's changes to the publisher first.")
     ] = False,
     absent_is_delete: Annotated[
         bool,
@@ -248,7 +248,7 @@ def validate(
     subscriber: SubscriberUrl,
     form: ListingFormat = OutputFormat.TABLE,
     *,
-    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only row counts.")] = False,
     wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).

@@ -75,7 +75,7 @@ def sync(
         bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange_type: Annotated[
-        ExchangeType, Option(help="upload or download alone; the retention asks for both within its days.")
+        ExchangeType, Option(help="upload or download only; the retention requires both within its days.")
     ] = ExchangeType.BOTH,
     engine: Annotated[
         SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")

@@ -83,11 +83,11 @@ def validate(
         bool, Option("--differences", help="List the rows that differ, by key, with what differs.")
     ] = False,
     repair: Annotated[
-        bool, Option("--repair", help="Make the rows that differ what is published; list what became of each.")
+        bool, Option("--repair", help="Change the rows that differ to what is published; list the result of each.")
     ] = False,
     delete_extra: DeleteExtra = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
+        bool, Option("--dry-run", help="With --repair: list what would be done to the rows, and change none.")
     ] = False,
     wide: Wide = False,
 ) -> None:

@@ -55,7 +55,7 @@ def subscriptions(
 ) -> None:
     """List subscriptions with their queues (SQL Server: sp_helpsubscription).
 
-    Queued are undelivered commands in the log store, including those that a row filter will leave out; sizes are of
+    Queued are undelivered commands in the log store, including those that a row filter will exclude; sizes are of
     whole segments, and `oldest` is when the first was read. Does not connect to subscribers.
     """
     listed = connect(db).replication.list_subscriptions(publication)

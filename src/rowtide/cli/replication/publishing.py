@@ -48,9 +48,7 @@ def add_publication(db: Db, publication: NewPublication) -> None:
 )
 def move_distribution(
     db: Db,
-    distribution_db: Annotated[
-        str, Argument(metavar="URL", help="The database that is to have it, without a password.")
-    ],
+    distribution_db: Annotated[str, Argument(metavar="URL", help="The database to move it to, without a password.")],
 ) -> None:
     """Move what publications, articles and subscriptions are to another database.
 
@@ -129,7 +127,7 @@ def add_schema(
     """Publish what a schema has: its tables, and the text of its views, functions and procedures.
 
     What is published already is skipped, and one that cannot be published does not stop the others. Functions of
-    triggers are left out: subscribers' tables get no triggers.
+    triggers are omitted: subscribers' tables get no triggers.
     """
     from rowtide.replication.errors.publishing import ArticlesNotAdded
     from rowtide.replication.publishing.schema_articles import FAILED, AddedArticle

@@ -188,7 +188,7 @@ def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
 def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Rehearsing]:
     """Yield alterations in the caller's transaction, which rolls them back; their statements are appended to a list.
 
-    Statements that were rolled back to a savepoint are left out.
+    Statements that were rolled back to a savepoint are omitted.
     """
     session = _session_of(connection)
     noted: list[str] = []

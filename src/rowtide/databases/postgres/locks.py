@@ -23,7 +23,7 @@ LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5
 BRIEF_MS = 50
-"""With what the transaction itself takes, so long a session waits behind a brief request."""
+"""Besides what the transaction itself takes, how long a session waits behind a brief request."""
 LOCK_NOT_AVAILABLE = "55P03"
 
 Result = TypeVar("Result")

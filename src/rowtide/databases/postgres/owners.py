@@ -72,7 +72,7 @@ class Owner:
 
 
 def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
-    """Return the owners of tables by their quoted names; those that do not exist are left out."""
+    """Return the owners of tables by their quoted names; those that do not exist are omitted."""
     rows = run(owners_query("cast(:names as text[])"), names=list(tables))
     return {
         row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held, row.is_ready, tuple(row.others))
@@ -215,7 +215,7 @@ def called_by_plans(table: str) -> str:
 
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
-    table of the session's role, or of a superuser, is left out. It asks by SQL alone, which triggers can, and unlike
+    table of the session's role, or of a superuser, is omitted. It asks by SQL alone, which triggers can, and unlike
     `planned_code.find_planned` takes in functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)

@@ -101,7 +101,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._pid
 
     def begin_watch(self, pid: int, setting: str | None) -> None:
-        """Take what the session answered to `SESSION`: a pooler may have told another number."""
+        """Take what the session answered to `SESSION`: a pooler may have reported another number."""
         self._pid, self.silence_s = pid, read_silence(setting)
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:

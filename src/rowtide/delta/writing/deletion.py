@@ -124,7 +124,7 @@ def _without(batches: Iterable[pa.RecordBatch], rows: Below) -> Iterator[pa.Reco
 def _known(file: AddFile, column: str) -> tuple[int | None, int | None, int | None, int | None]:
     """Return what statistics have of rows, and of a column's nulls, least and greatest value; None: unknown.
 
-    Those that are not tight may be of rows that are there no more: the bounds hold, the counts do not.
+    Those that are not tight may be of rows that no longer exist: the bounds hold, the counts do not.
     """
     found = file.statistics
     least, most, nulls = ((found.get(kind) or {}).get(column) for kind in ("minValues", "maxValues", "nullCount"))

@@ -32,7 +32,7 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 class Readers:
     """Who gets the columns of a table from the log: publications that list none, and capture.
 
-    Those of all tables are left out.
+    Those of all tables are omitted.
     """
 
     publications: tuple[str, ...] = ()

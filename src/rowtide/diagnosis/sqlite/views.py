@@ -46,7 +46,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
     """Return what is missing or worth knowing in a file, the worst first; nothing in it is changed.
 
     Without `tables`: the tracked ones, before enabling all; and how what rowtide does here works. With a purpose, what
-    enabling tracking would do is left out. Raises `TableToTrackNotFound`, `NothingForLake`, `NotAPublisher`,
+    enabling tracking would do is omitted. Raises `TableToTrackNotFound`, `NothingForLake`, `NotAPublisher`,
     `FileNotOpened`, `SqliteTooOld`.
     """
     if lake is not None:

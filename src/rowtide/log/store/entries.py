@@ -225,7 +225,7 @@ class ReaderLeft:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOmitted:
-    """A consumer of the log cannot hold a change of a member's table, and leaves out that table's part of the
+    """A consumer of the log cannot hold a change of a member's table, and omits that table's part of the
     transaction.
 
     Written before the consumer continues, so that it decides the same when it reads the transaction again.

@@ -137,7 +137,7 @@ class ManifestState:
         return tuple(sorted((*self.incomplete, *omitted), key=lambda one: one.lsn))
 
     def list_omitted_by(self, reader: str) -> tuple[OmittedByReader, ...]:
-        """Return what a consumer of the log has left out, in the order in which it did."""
+        """Return what a consumer of the log has omitted, in the order in which it did."""
         return tuple(one for one in self.omitted_by_readers if one.reader == reader)
 
     def slowest_reader(self) -> Position | None:

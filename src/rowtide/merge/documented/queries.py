@@ -320,7 +320,7 @@ def select_current_mappings(dialect: DocumentedDialect) -> str:
 
 
 def select_past_mappings(dialect: DocumentedDialect) -> str:
-    """Return the query of rows that subscribers have and that are in their partitions no more.
+    """Return the query of rows that subscribers have and that are no longer in their partitions.
 
     Their generation is that of the change by which they left: of the row itself, or of its parent.
     """

@@ -101,7 +101,7 @@ def get_metadata(
 ) -> tuple[RowMetadata, ...]:
     """Return whether changes of rows are to be applied as inserts, updates or deletes (SQL Server: sp_MSgetmetadata).
 
-    Nothing is written. Rows of which the sender knows nothing are left out. Raises `MergeArticleUnknown`.
+    Nothing is written. Rows of which the sender knows nothing are omitted. Raises `MergeArticleUnknown`.
     """
     article = find_article(pairing.publication, pairing.articles, table)
     sender, receiver, _ = _direction(hub, subscriber, pairing, is_upload=is_upload)

@@ -1,8 +1,8 @@
 """Values that SQLite files alone have: of columns without a declared type, and of another class than a type's.
 
-They travel as SQLite's literals. A PostgreSQL node has their plain texts, from which the literal cannot be told. What
-it has in the place of an untyped column, of the type text, is marked when it is read, and a file keeps its own value
-where the text is its value's.
+They travel as SQLite's literals. A PostgreSQL node has their plain texts, from which the literal cannot be derived.
+What it has in the place of an untyped column, of the type text, is marked when it is read, and a file keeps its own
+value where the text is its value's.
 
 How a device's SQL sees the values of each PostgreSQL type: one table, which the documentation and the tests use.
 """

@@ -150,7 +150,7 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
 def bind_articles(
     articles: Sequence[Article], partition: Partition | None, *, realigns: bool = True
 ) -> dict[int, RowFilter]:
-    """Return a partition's filters, by article nickname; unfiltered articles are left out.
+    """Return a partition's filters, by article nickname; unfiltered articles are omitted.
 
     Raises `StoredFilterRefused`.
     """

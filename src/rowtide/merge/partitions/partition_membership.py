@@ -96,7 +96,7 @@ def keep_stayed(connection: Connection, subscriber: int, article: Article, rowgu
 
 
 def part_members(connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]) -> None:
-    """Store that a subscriber has rows no more.
+    """Store that a subscriber no longer has rows.
 
     Nodes below one that publishes again may have changed them before they left; their changes come later.
     """

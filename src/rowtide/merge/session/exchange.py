@@ -115,7 +115,7 @@ class Receiver(Protocol):
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         """Write the newer versions of each part; in `Attempt.LAST` rows that come `late` are only retried.
 
-        Raises `RowsRefused` where rows are to be told apart by the caller, and in `Attempt.TOGETHER`.
+        Raises `RowsRefused` where the caller has to distinguish rows, and in `Attempt.TOGETHER`.
         """
 
     def reject(self, refused: Sequence[Refused]) -> list[Counts]:
@@ -212,7 +212,7 @@ class Transfer:
             self._apply_last(*last)
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
-        """Yield what is to be brought now, in the parts that are written together; the rest waits."""
+        """Yield what is to be applied now, in the parts that are written together; the rest waits."""
         batches = self._joined(spool.batches())
         for nickname, changes in batches:
             if changes[0].row is None:
@@ -251,7 +251,7 @@ class Transfer:
         self.on_progress(len(changes))
 
     def _apply_together(self, parts: Sequence[Part]) -> None:
-        """Bring deletes in one transaction; what is refused waits."""
+        """Apply deletes in one transaction; what is refused is deferred."""
         if len(parts) == 1:
             self._apply(*parts[0])
             return
@@ -271,7 +271,7 @@ class Transfer:
         self._waiting[key] = (article, change)
 
     def _defer_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
-        """Let rows wait whose parents wait or come later, and return the others.
+        """Defer rows whose parents are deferred or come later, and return the others.
 
         A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
         take along what references that key. (The hub tells whose a row's parent is.)
@@ -310,7 +310,7 @@ class Transfer:
         self._apply_layers(article, self._in_layers(article, changes))
 
     def _apply_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
-        """Bring layers, as many in a transaction as make a batch; what follows a refused row waits with it."""
+        """Apply layers, a batch in a transaction; what follows a refused row is deferred with it."""
         left = list(layers)
         while left:
             now = {change.rowguid for change in self._defer_children(article, list(chain.from_iterable(left)))}
@@ -324,7 +324,7 @@ class Transfer:
                 self._apply_divided(article, left.pop(0))
 
     def _apply_first(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> Sequence[Sequence[RowChange]]:
-        """Bring layers in one transaction, up to the first of which rows are refused; return those that follow."""
+        """Apply layers in one transaction, up to the first of which rows are refused; return those that follow."""
 
         def work() -> list[Received]:
             received: list[Received] = []
@@ -368,7 +368,7 @@ class Transfer:
                 self._defer(article, each.change)
 
     def _apply_exchanged(self, article: Article, refused: Sequence[Refused]) -> set[str]:
-        """Bring refused rows that have the keys of each other, before any that reference them; return those taken."""
+        """Apply refused rows that have the keys of each other, before any that references them; return the accepted."""
         holders = {each.change.rowguid: each.refusal.holder for each in refused}
         changes = [each.change for each in refused if each.refusal.holder in holders]
         if len(changes) > 1 and self._are_accepted_together([(article, change) for change in changes]):
@@ -376,7 +376,7 @@ class Transfer:
         return set()
 
     def _apply_last(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
+        """Apply the last batch, in one transaction with what is deferred; if that fails, batch by batch as others."""
         *layers, last = self._in_layers(article, self._defer_children(article, changes)) or [[]]
         self._apply_layers(article, layers)
         changes = self._defer_children(article, last)
@@ -397,7 +397,7 @@ class Transfer:
         self._waiting = {}
 
     def _end(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> None:
-        """Make the last attempt, and give up what is refused."""
+        """Make the last attempt, and reject what is refused."""
 
         def work() -> list[Received]:
             received = self._finish(self.receiver.receive(parts, attempt, late))
@@ -440,7 +440,7 @@ class Transfer:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Retry what waits, once: together with deferred constraints, then each; what is refused then is given up."""
+        """Retry what waits, once: together with deferred constraints, then each; what is refused then is rejected."""
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))

@@ -97,7 +97,7 @@ class Pairing:
 
     @property
     def filters(self) -> dict[int, RowFilter]:
-        """The filters of the subscriber's partition, by article; unfiltered articles are left out."""
+        """The filters of the subscriber's partition, by article; unfiltered articles are omitted."""
         return bind_articles(self.articles, self.at_hub.partition, realigns=self.publication.realigns)
 
 

@@ -48,7 +48,7 @@ class RecordOutcome:
     """What is written of a record, and what is counted, by the article's nickname.
 
     `withdrawals` are written before all else: they delete rows whose keys others take; `refused` are rows that must not
-    be written. Nothing is written of a record that is held back; the next synchronisation requests the rows `late`.
+    be written. Nothing is written of a record that is deferred; the next synchronisation requests the rows `late`.
     """
 
     writes: Writes = field(default_factory=dict)
@@ -79,7 +79,7 @@ class RecordOutcome:
 Waiting = tuple[LogicalRecord, list[RecordRowRefused]]
 """A record that is to be tried again, and why."""
 Rejected = tuple[RecordOutcome, list[Refused]]
-"""What was done of a record that was refused, and the rows to be asked again."""
+"""What was done of a record that was refused, and the rows to be requested again."""
 LAST_ATTEMPT = 2
 """The one of `reject` that only asks for the record again."""
 
@@ -217,7 +217,7 @@ class RecordTransfer:
         return True
 
     def _write(self, records: Sequence[LogicalRecord], *, together: bool = False) -> list[Waiting]:
-        """Write records, those that are refused left out; return these."""
+        """Write records, except those that are refused; return these."""
         began = time.monotonic()
         try:
             return self._write_accepted(records, together=together)

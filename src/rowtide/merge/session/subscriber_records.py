@@ -1,7 +1,7 @@
 """What a subscriber does with downloaded logical records.
 
-A record that it has changed since its upload is held back as a whole: the next synchronisation uploads that change, and
-brings what the hub decides together with the rest of the record.
+A record that it has changed since its upload is deferred as a whole: the next synchronisation uploads that change, and
+applies what the hub decides together with the rest of the record.
 """
 
 from __future__ import annotations

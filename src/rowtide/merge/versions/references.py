@@ -43,7 +43,7 @@ def find_children(article: Article, changes: Sequence[RowChange], parents: Itera
 def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
     """Return rows in layers, so that those whose keys a row references are in earlier ones.
 
-    Rows in a circle with others, and what follows them, are left out.
+    Rows in a circle with others, and what follows them, are omitted.
     """
     above: dict[str, set[str]] = {change.rowguid: set() for change in changes}
     for reference in article.references:

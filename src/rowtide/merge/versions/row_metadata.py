@@ -141,7 +141,7 @@ class MetadataReader:
         )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
-        """Return the query's rows as changes; rows without any record are left out."""
+        """Return the query's rows as changes; rows without any record are omitted."""
         changes = []
         values_end = _VALUES.start + len(self.article.columns)
         for row in rows:
@@ -161,7 +161,7 @@ class MetadataReader:
         return make_changes(changes)
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, KnownVersion]:
-        """Return the query's rows as metadata; a row that this node never had is left out."""
+        """Return the query's rows as metadata; a row that this node never had is omitted."""
         found: dict[str, KnownVersion] = {}
         for rowguids, *metadata in groups:
             is_held = self.subscriber is None or metadata.pop() is not None

@@ -30,7 +30,7 @@ NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
 NOT_READ = "the article was published by an earlier version, and the log has none of its columns"
 COLUMN_LACKING = "the subscriber's table has no such column"
-"""Why a column is left out."""
+"""Why a column is omitted."""
 _SHOWN = 200
 """Characters of a statement that a reason names."""
 
@@ -133,7 +133,7 @@ class CustomSql:
 class Followed:
     """An article as it is after an alteration, and what that changes at a subscriber, in this order.
 
-    The article has another `left_out` too, where a column is left out. `is_delivered`: delivery ran the alteration at
+    The article has another `left_out` too, where a column is omitted. `is_delivered`: delivery ran the alteration at
     the publisher.
     """
 
@@ -175,7 +175,7 @@ class Followed:
 
 
 class Unfollowed(Exception):
-    """An alteration that subscribers cannot be brought through: the article has to be copied again."""
+    """An alteration that subscribers cannot apply: the article has to be copied again."""
 
 
 HasValues = Callable[[int, int], bool]
@@ -266,7 +266,7 @@ def _generated_changes(article: Article, alteration: Alteration) -> Sequence[Gen
 def bound(held: Article, known: Article) -> Article:
     """Return an article as a subscriber has it, with the oids of the database that it is published from now.
 
-    The database may have been moved since the subscriber was brought through a schema change.
+    The database may have been moved since the subscriber applied a schema change.
     """
     if held.source_id == known.source_id:
         return held
@@ -372,7 +372,7 @@ def _require_followed(article: Article, now: Mapping[int, AlteredColumn], *, has
 
 def _require_filter(article: Article) -> None:
     try:
-        # Read anew: its literals are of the columns' types.
+        # Read again: its literals are of the columns' types.
         _ = article.condition
     except RowtideError as error:
         raise Unfollowed(f"its row filter does not fit its columns any more ({error.filled_fact})") from error
@@ -430,7 +430,7 @@ def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | N
 
 
 def _omitted_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[OmittedColumn, ...]:
-    """Return the columns left out before that the table still has, or the subscriber."""
+    """Return the columns omitted before that the table still has, or the subscriber."""
     return tuple(
         each if each.number is None or each.is_kept else replace(each, name=now[each.number].name)
         for each in article.left_out

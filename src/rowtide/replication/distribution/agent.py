@@ -140,7 +140,7 @@ class DistributionAgent:
         self._has_altered = True
 
     def attach(self, joining: JoiningArticle, held_by: Subscription) -> bool:
-        """Deliver what a joining article lacks up to this position, in one with its becoming one of these.
+        """Deliver what a joining article lacks up to this position, atomically with making it one of these.
 
         `held_by` is its subscription so far. Returns false if that has to deliver more before: the article was altered,
         or the log has a gap. Raises what `Delivery` raises.
@@ -350,9 +350,9 @@ class DistributionAgent:
         return batch is not None
 
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
-        """Deliver a transaction that alters published tables, in one with the schema changes.
+        """Deliver a transaction that alters published tables, atomically with the schema changes.
 
-        A column that the subscriber cannot add is left out, one that it cannot drop is kept; a table is copied whose
+        A column that the subscriber cannot add is omitted, one that it cannot drop is kept; a table is copied whose
         alteration fits into no place among the transaction's rows. Raises `IdentityLost`, `SchemaChanged`,
         `CopyNeeded`, `LogNotRead`.
         """

@@ -40,7 +40,7 @@ AlteringEvent = Altered | Reshaped | ChangesOmitted
 
 
 class CopyNeeded(Exception):
-    """No subscriber can be brought through a schema change of an article: its rows have to be copied again."""
+    """No subscriber can apply a schema change of an article: its rows have to be copied again."""
 
     def __init__(self, article: Article, error: SchemaChanged) -> None:
         super().__init__(str(error))
@@ -108,7 +108,7 @@ def _steps(
 
 
 def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: bool) -> str | None:
-    """Return why added columns are left out of an article; None if they are not."""
+    """Return why added columns are omitted from an article; None if they are not."""
     if not replicates_ddl:
         return NOT_REPLICATED
     takes_added = any(member.member_id == article.article_id and member.takes_added for member in state.members)
@@ -198,7 +198,7 @@ def _differs(article: Article, alteration: Alteration) -> bool:
 class ArticleStep:
     """What a transaction changes of an article before its row changes with the number `seqval` and higher ones.
 
-    With `is_estimated` the log does not say where: from behind the table's last row of before, up to its next one.
+    With `is_estimated` the log does not say where: from after the table's previous row, up to its next one.
     """
 
     seqval: int
@@ -234,7 +234,7 @@ class AlteringTransaction:
         late: Container[str] = (),
         require_intact: RequireIntact = _raise_lost,
     ) -> AlteringTransaction:
-        """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
+        """Read a transaction's events; `refused` columns, by article and number, are omitted, or kept, with the reason
         given.
 
         `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
@@ -307,7 +307,7 @@ def _find_offset(
 ) -> _AlterationOffset:
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
-    One that was inferred came at any time between the table's last row of before and its next one, before which the log
+    One that was inferred came at any time between the table's previous row and its next one, before which the log
     describes the table.
     """
     event = events[number]

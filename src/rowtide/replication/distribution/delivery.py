@@ -139,7 +139,7 @@ def resume_position(progress: DeliveryProgress, reader: Reader, joined_at: int =
     A subscriber is not written to while the log has nothing for it: its recorded position stays behind while the log
     store removes the log, and the reader's entry says that nothing was there. A subscriber restored to an even older
     state resumes from its own position, because it lacks changes in between. So does one whose newest article joined at
-    `joined_at`, if the entry is of an agent of before: that had nothing for the other articles.
+    `joined_at`, if the entry is an earlier agent's: that had nothing for the other articles.
     """
     if progress.position >= reader.position:
         return progress.position

@@ -2,7 +2,7 @@
 
 The parts run in an open transaction at the subscriber, which is committed only if the log store has the transaction's
 commit, and names exactly these parts: else it is rolled back, and the log delivered as ever. So a kill at either side,
-a transaction that is read again and one that is left out lose nothing and repeat nothing.
+a transaction that is read again and one that is omitted lose nothing and repeat nothing.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def find_row_numbers(manifest: Manifest, lsn: CommitLsn, table_id: int) -> Seque
 class LogCalls:
     """The calls of one subscription, and the commit times of what was read.
 
-    `copies`: during a hand-over, by article; the changes that they contain are left out.
+    `copies`: during a hand-over, by article; the changes that they contain are omitted.
     """
 
     manifest: Manifest
@@ -168,7 +168,7 @@ class LogCalls:
             stop = min(end, self._find_suspension(article) or end)
             is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id) & is_sent
             copy = self.copies[article.article_id] if self.copies is not None else None
-            # What a copy contains may be of before a column that the copy has: none of it is delivered.
+            # What a copy contains may predate a column that the copy has: none of it is delivered.
             yield from encode(
                 article, version.shape, filtered(records, is_inside), copy, may_lack_columns=copy is not None
             )

@@ -212,7 +212,7 @@ def mark_prepared(connection: Connection, joining: Subscription) -> None:
 
 
 def mark_ready(connection: Connection, joining: Subscription, at: Position) -> None:
-    """Record that a joining article has everything below a position, and that its agent delivers no more."""
+    """Record that a joining article has everything below a position, and that its agent no longer delivers."""
     distributor(connection).execute(update(agents).where(agents.c.id == joining.agent_id).values(ready_at=at.value))
     _change_state(connection, joining, SubscriptionState.ACTIVE, SubscriptionState.READY)
 

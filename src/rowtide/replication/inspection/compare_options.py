@@ -10,7 +10,7 @@ from rowtide.core.options import Option
 from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
-Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")]
+Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only row counts.")]
 DeleteExtra = Annotated[bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")]
 
 

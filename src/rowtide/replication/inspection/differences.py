@@ -27,7 +27,7 @@ from rowtide.replication.inspection.moving import NotComparable, PositionMove, a
 from rowtide.replication.targets.compared_rows import HashedRow, Row, bucket_of, hash_row, key_of
 
 _KEYS_READ = 200
-"""Rows of so many keys are in memory at once."""
+"""The number of keys whose rows are in memory at once."""
 MISSING, EXTRA, DIFFERENT, NOT_COMPARED = "missing", "extra", "different", "not compared"
 
 Changes = Mapping[Row, Sequence[tuple[Row, int]]]

@@ -95,7 +95,7 @@ class AgentHistory:
             self._record_error(RunStatus.RETRY, error)
 
     def record_and_resume(self, error: RowtideError) -> None:
-        """Record an error after which the agent continues: a command was left out, a table dropped."""
+        """Record an error after which the agent continues: a command was skipped, a table dropped."""
         self._record_error(RunStatus.IN_PROGRESS, error)
 
     def fail(self, error: Exception) -> None:

@@ -223,7 +223,7 @@ class SubscriptionAgent:
             distribution.change(followed)
 
     def _attach_ready(self, distribution: DistributionAgent) -> bool:
-        """Let an article join that is ready; return whether one has."""
+        """Attach an article that is ready; return whether there was one."""
         for ready in self._look():
             if ready.joins == self._subscription.agent_id and ready.state is SubscriptionState.READY:
                 return self._attach(distribution, ready)
@@ -263,7 +263,7 @@ class SubscriptionAgent:
             self._moved_from = position
 
     def _reject_article(self, ready: Subscription, error: JoiningRefused) -> None:
-        """Pause an article that the subscriber does not take in; the subscription continues without it."""
+        """Pause an article that the subscriber rejects; the subscription continues without it."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
         AgentHistory(self._context.engine, ready).fail(error)
@@ -320,7 +320,7 @@ class SubscriptionAgent:
                 complete(self._context.engine, self._manifest, one, known)
 
     def _record_followed(self) -> None:
-        """Record in the distribution database which schema changes the subscriber was brought through."""
+        """Record in the distribution database which schema changes the subscriber has applied."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.record_followed(connection, self._subscription.agent_id, self._articles)
 
@@ -404,7 +404,7 @@ class SubscriptionAgent:
         )
 
     def _report_dropped(self, dropped: DroppedTable) -> None:
-        """Report a table that is no more, unless its article was dropped meanwhile."""
+        """Report a table that no longer exists, unless its article was dropped meanwhile."""
         with translated(), self._context.engine.connect() as connection:
             known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
         if not isinstance(dropped.error, PublishedTableDropped) or any(

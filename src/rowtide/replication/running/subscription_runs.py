@@ -144,7 +144,7 @@ class SubscriptionRuns:
         self.wait(_STOP_PATIENCE_S)
 
     def wait(self, patience_s: float) -> None:
-        """Wait until all have ended, or for so long."""
+        """Wait until all have ended, or for a timeout."""
         deadline = time.monotonic() + patience_s
         for thread in self._threads.values():
             thread.run.wait(max(0.0, deadline - time.monotonic()))
@@ -243,7 +243,7 @@ class SubscriptionRuns:
             of_all.on_dropped(dropped)
 
         def on_trouble(trouble: Trouble) -> None:
-            # Of an article that it does not take in.
+            # Of an article that it rejects.
             if trouble.pause_s is None and isinstance(trouble.error, RowtideError):
                 self._given_up.append((trouble.subscription, trouble.error))
             of_all.on_trouble(trouble)

@@ -50,7 +50,7 @@ class SnapshotTarget(Protocol):
         """Return the snapshot's progress."""
 
     def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
-        """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+        """Return articles as the subscriber has them, after the schema changes that it has applied."""
 
     def alter(self, followed: Followed) -> None:
         """Bring a table through a schema change, and copy its rows again.

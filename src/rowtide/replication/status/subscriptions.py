@@ -42,7 +42,7 @@ class SubscriptionStatus:
     None while none delivers. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended or is about to.
     `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
-    will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
+    will exclude; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
     `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
     subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
     number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.

@@ -175,7 +175,7 @@ def _is_wanted(joining: Subscription | None) -> bool:
 def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:
     """Whether a table that would be dropped is emptied and altered: views of it stay, rowtide's own among them.
 
-    Not if it gets another key, or columns that were left out.
+    Not if it gets another key, or columns that were omitted.
     """
     (article,) = now
     table = find_by_id(connection, article.source_id)

@@ -55,7 +55,7 @@ class NewSubscription:
     `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
     types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
     subscription that it joins, None if none; `replaced` is what the subscriber has of the article that joins, whose
-    table may have another name there, and `altered` is what it is brought through if it is kept, emptied.
+    table may have another name there, and `altered` is what is applied to it if it is kept, emptied.
     """
 
     guid: str
@@ -147,7 +147,7 @@ class KeptConflict:
 
 @dataclass(frozen=True, slots=True)
 class RowCorrection:
-    """What brings a row to what is published: `row` has all its values, of which an update sets `columns`."""
+    """What makes a row equal to the published one: `row` has all its values, of which an update sets `columns`."""
 
     article: Article
     operation: Operation
@@ -240,7 +240,7 @@ class SubscriberKind:
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     """Connect, and take over from any earlier agent, to deliver."""
     require_streams: Callable[[str, str, int], None]
-    """Require that a subscription can be delivered in so many streams, and record that."""
+    """Require that a subscription can be delivered in this number of streams, and record that."""
 
     find_status: Callable[[str, str], SnapshotStatus | None]
     """Return how far the copy of a subscription is; None if the subscriber does not know the subscription."""

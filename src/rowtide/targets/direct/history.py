@@ -57,7 +57,7 @@ class OpenedSlices:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Change rows of a window in their order, truncates left out, with the number of each row's key."""
+    """Change rows of a window in their order, without truncates, with the number of each row's key."""
 
     rows: pa.Table
     keys: Numbers

@@ -83,7 +83,7 @@ class DirectTable:
     def edit(self, lsn: CommitLsn, found: Snapshot, edit: Edit, added: MakeRows) -> None:
         """Edit rows of a version and add others, with everything up to an LSN; idempotent, by any process.
 
-        Raises `EditOutdated` if another process has brought the table elsewhere since.
+        Raises `EditOutdated` if another process has written the table since.
         """
         with self._committing():
             edit_rows(locate(self.path), edit, added, self._stamp(lsn, found))

@@ -150,7 +150,7 @@ class DeltaTable:
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
         """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`.
 
-        Also if another process has brought the table elsewhere since it was found, which Delta itself sees of commits
+        Also if another process has written the table since it was found, which Delta itself sees of commits
         that come in between the statement's begin and end.
         """
         self._spark.conf.set(_APPLICATION, self._target_id)

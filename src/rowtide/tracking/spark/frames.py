@@ -158,7 +158,7 @@ def _held(shape: TrackedColumns, column: DeclaredColumn) -> LakeType:
 
 
 def _united_names(shape: TrackedColumns, names: Sequence[str]) -> dict[str, str]:
-    """Return which of the names each column of a shape has; columns with none of them are left out."""
+    """Return which of the names each column of a shape has; columns with none of them are omitted."""
     own = [column.name for column in shape.columns]
     in_other_case = {name.lower(): name for name in names if name not in own}
     found = {name: name if name in names else in_other_case.pop(name.lower(), None) for name in own}

@@ -92,7 +92,7 @@ def written(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWi
 def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -> SqliteChangeQuery:
     """Return the query for rows that were deleted and not inserted again; only their key is left.
 
-    Rows inserted and deleted within the window are left out, because no reader has them. But if changes are excluded by
+    Rows inserted and deleted within the window are omitted, because no reader has them. But if changes are excluded by
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)

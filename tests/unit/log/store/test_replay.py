@@ -139,16 +139,16 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         IllegalEntry,
     ),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
-    "a transaction left out ahead of the log": (
+    "a transaction omitted ahead of the log": (
         lambda _: TransactionOmitted("cdc", "m1", CommitLsn(401), "why"),
         IllegalEntry,
     ),
     "a reader under another lake token": (lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2), LeaseLost),
-    "a transaction left out under another lake token": (
+    "a transaction omitted under another lake token": (
         lambda _: TransactionOmitted("cdc", "m1", CommitLsn(399), "why", lake_token=2),
         LeaseLost,
     ),
-    "a transaction left out by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
+    "a transaction omitted by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
     "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),

@@ -25,7 +25,7 @@ from rowtide.log.store.manifest import Manifest
 
 
 class TransactionReread:
-    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is left out.
+    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is omitted.
 
     Everything that commits before the transaction is stored: the stream begins with it, or after it if nothing else is
     in it.
@@ -55,7 +55,7 @@ class TransactionReread:
                 break
         if received.keepalive is not None and received.keepalive.position > self.lsn.log:
             self.is_over = True
-        # A keepalive's position says nothing here: it covers the changes of left out tables.
+        # A keepalive's position says nothing here: it covers the changes of omitted tables.
         received.keepalive = None
         received.is_marked = False
 

@@ -264,7 +264,7 @@ class PostgresSource:
     def write_heartbeat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat, unless no other transaction wrote since the last one; if it is refused, reading continues.
 
-        Partitions that came meanwhile are taken in. Raises `ConnectionFailed`.
+        Partitions added in the meantime are attached. Raises `ConnectionFailed`.
         """
         try:
             with translated():

@@ -65,7 +65,7 @@ where c.oid = :source_id and a.attnum = :number and not a.attisdropped
 
 
 def end_dropped(connection: Connection) -> bool:
-    """Announce the end of members whose tables are no more, as an event trigger would have.
+    """Announce the end of members whose tables no longer exist, as an event trigger would have.
 
     For a connection outside of a transaction, to the database whose log is read: in a copy of it tables have other
     oids. Without the rights for it nothing is done, and False returned.

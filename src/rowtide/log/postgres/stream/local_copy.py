@@ -153,7 +153,7 @@ class LocalCopy:
         is_taken = (octets[heads] == COPY_DATA) & (octets[heads + FRAME_HEAD.size] == XLOG_DATA)
         for large in np.flatnonzero(sizes >= LARGE_MESSAGE_BYTES).tolist():
             begin = int(heads[large]) + FRAME_HEAD.size
-            # An application's message is left out: no announcement is so large.
+            # An application's message is omitted: no announcement is so large.
             is_taken[large] &= not is_logical_message(bytes(self._buffer[begin : begin + HEADER_BYTES + 1]))
         count = len(heads) if is_taken.all() else int(np.argmin(is_taken))
         fitting = int(np.searchsorted(np.cumsum(sizes[:count]), max_size)) + 1

@@ -54,7 +54,7 @@ class LinkedRows(Protocol):
     """A node whose rows have parents and children, by the links of logical records."""
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
-        """Return the rowguid of each row's parent as the tables have it now; rows without one are left out."""
+        """Return the rowguid of each row's parent as the tables have it now; rows without one are omitted."""
 
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
         """Return the rowguids of the rows that have any of some parents, each with its parent's."""
@@ -81,7 +81,7 @@ class RowVersions(TransactionalNode, Protocol):
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, KnownVersion]:
         """Return the metadata of rows (SQL Server: sp_MSgetmetadata), within a transaction.
 
-        A row that this node never had is left out.
+        A row that this node never had is omitted.
         """
 
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
@@ -110,7 +110,7 @@ class RowVersions(TransactionalNode, Protocol):
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         """Log as this node's changes the rows that have values in any of some columns, within a transaction.
 
-        Rows in `without` are left out.
+        Rows in `without` are omitted.
         """
 
     def log_update(self, article: Article, rowguid: str) -> bool:
@@ -137,7 +137,7 @@ Reading: TypeAlias = Callable[[Sequence[tuple[Article, Sequence[str]]]], Sequenc
 
 
 def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
-    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are left out."""
+    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are omitted."""
     found: dict[int, list[str]] = {}
     for key, rowguid in places:
         if isinstance(key, int):
@@ -148,7 +148,7 @@ def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
 def read_known(
     reading: Reading, articles: Mapping[int, Article], places: Iterable[AnyPlace]
 ) -> dict[Place, KnownVersion]:
-    """Return what a node knows of rows; those of other tables, and those that it never had, are left out."""
+    """Return what a node knows of rows; those of other tables, and those that it never had, are omitted."""
     asked = by_nickname(places)
     found = reading([(articles[nickname], rowguids) for nickname, rowguids in asked.items()])
     return {

@@ -31,7 +31,7 @@ RowId = tuple[int, str]
 KeyColumns = tuple[int, tuple[str, ...]]
 """An article's nickname, and the columns of it that foreign keys reference."""
 Keys = Mapping[KeyColumns, Mapping[str, Row]]
-"""The values of referenced columns that rows have at the hub, by rowguid; a row that is not there is left out."""
+"""The values of referenced columns that rows have at the hub, by rowguid; a row that is not there is omitted."""
 
 
 class Family(NamedTuple):

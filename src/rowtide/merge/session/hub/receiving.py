@@ -466,7 +466,7 @@ class HubReceiver(HubDecisions):
     def _compensate_each(
         self, refused: Sequence[Refused], present: Mapping[tuple[int, str], Row] | None = None
     ) -> None:
-        """Undo at the subscriber changes that the hub refuses, and request them no more.
+        """Undo at the subscriber changes that the hub refuses, and stop requesting them.
 
         `present` are the hub's rows of them, if they have been read.
         """

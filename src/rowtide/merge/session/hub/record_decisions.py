@@ -1,7 +1,7 @@
 """What the hub makes of uploaded logical records: it resolves their conflicts, by row or as a whole.
 
 Where the subscriber's record wins as a whole, the hub needs the subscriber's versions also of rows that only the hub
-has changed: such a record is held back, and its rows are requested in the same synchronisation.
+has changed: such a record is deferred, and its rows are requested in the same synchronisation.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class HubRecordDecisions:
         return known, present
 
     def resolve(self, rows: Sequence[ContestedRow], winner: Winner, outcome: RecordOutcome) -> None:
-        """Let one side's record win; held back while the subscriber's versions of rows are missing that would win."""
+        """Let one side's record win; deferred while the subscriber's versions of rows are missing that would win."""
         missing = {
             (row.article.nickname, row.rowguid) for row in rows if row.sent is None and winner is Winner.SUBSCRIBER
         } - self.requested

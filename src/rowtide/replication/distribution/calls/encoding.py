@@ -28,7 +28,7 @@ from rowtide.replication.snapshot.agent import ArticleCopy
 
 
 def bitmap_length(columns: int) -> int:
-    """Return the number of bytes of a bitmap over so many columns."""
+    """Return the number of bytes of a bitmap over a number of columns."""
     return columns // 8 + 1
 
 
@@ -177,11 +177,11 @@ def encode(
 ) -> Iterator[Calls]:
     """Return the calls for log records of one table version, which all have its columns.
 
-    With `may_lack_columns` the records may be of before a column was added, which is null then.
+    With `may_lack_columns` the records may predate a column that was added, which is null then.
 
-    Operations that the article does not propagate are left out; a truncate counts as a delete. An update that moves a
+    Operations that the article does not propagate are omitted; a truncate counts as a delete. An update that moves a
     row into the article's filter is an insert, one that moves it out a delete. `copy`: the changes that the
-    subscriber's snapshot contains are left out. Raises `ColumnNotLogged`.
+    subscriber's snapshot contains are omitted. Raises `ColumnNotLogged`.
     """
     operations = records["operation"].to_numpy()
     for operation in _DELIVERED:

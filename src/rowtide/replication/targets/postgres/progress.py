@@ -279,7 +279,7 @@ def has_streams(connection: psycopg.Connection, guid: str) -> bool:
 
 
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
-    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    """Return articles as the subscriber has them, after the schema changes that it has applied."""
     with translated():
         statement = f'select article_id, definition from {SCHEMA}."MSreplication_articles" where subscription_guid = %s'
         rows = connection.execute(sql.SQL(statement), (guid,)).fetchall()
@@ -288,7 +288,7 @@ def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[
 
 
 def _without_lacking(connection: psycopg.Connection, article: Article) -> Article:
-    """Return an article that leaves out the generated columns which its table lacks: nothing that is delivered misses
+    """Return an article that omits the generated columns which its table lacks: nothing that is delivered misses
     them.
     """
     left_out = tuple(each for each in article.left_out if each.reason != COLUMN_LACKING)

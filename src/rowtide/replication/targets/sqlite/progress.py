@@ -207,7 +207,7 @@ def detach(connection: sqlite3.Connection, guid: str, article: Article) -> None:
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
-    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    """Return articles as the subscriber has them, after the schema changes that it has applied."""
     rows = connection.execute(f"select article_id, definition from {ARTICLES} where subscription_guid = ?", (guid,))
     altered = {article_id: decode_article(definition) for article_id, definition in rows}
     return tuple(altered.get(article.article_id, article) for article in articles)

@@ -223,7 +223,7 @@ def _again(article: Article) -> str:
 def _update(article: Article) -> str:
     """Return the function that logs updates: the changed columns, and the old value of an additive column.
 
-    Updates of unpublished columns alone are left out. Between an alteration of the table and the synchronisation that
+    Updates of unpublished columns alone are omitted. Between an alteration of the table and the synchronisation that
     notices it, a column may not be there: then all columns count as changed. To ask writes nothing, so that it costs no
     transaction's number.
     """

@@ -275,7 +275,7 @@ class PostgresRows:
                 self.connection.execute(PIN_PATH)
 
     def unfiltered(self) -> PostgresRows:
-        """Return all rows of the tables, also those that a filter leaves out."""
+        """Return all rows of the tables, also those that a filter excludes."""
         return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
 
 

@@ -20,7 +20,7 @@ from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatc
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
 _SILENCE_MS = 300
-"""After so long without an answer a deadlock is looked for; the programs' own servers do after a second."""
+"""Seconds without an answer after which a deadlock is looked for; the programs' own servers do after a second."""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 

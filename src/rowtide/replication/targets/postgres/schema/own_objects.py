@@ -251,7 +251,7 @@ _NAMES = """(
     from unnest({numbers}) with ordinality _ (number, place)
     join pg_attribute a on a.attrelid = {table} and a.attnum = number and not a.attisdropped
     having count(*) = cardinality({numbers}))"""
-"""SQL expression of columns' names by their numbers, null if one is no more."""
+"""SQL expression of columns' names by their numbers, null if one no longer exists."""
 
 _ADDITION = f"""
 select format('alter table %s add constraint %s foreign key (%s) references %s (%s)%s',

@@ -332,7 +332,7 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 
 def require_streams(url: str, guid: str, streams: int) -> None:
-    """Require that a subscription can be delivered in so many streams, and record that at the subscriber.
+    """Require that a subscription can be delivered in this number of streams, and record that at the subscriber.
 
     One stream needs nothing, and the subscriber is not contacted. Raises `PreparedTransactionsLacking`, and what
     connecting raises.
