@@ -18,7 +18,7 @@ HEAD = """# Objects in PostgreSQL
 
 What rowtide creates in your databases. This page is made by `scripts/object_reference.py` from the catalogues of a
 publisher with capture, a distribution database, a subscriber, a hub and a node of a merge, and a tracked database; a
-test compares it on PostgreSQL 16 and 18. Indexes, constraints and types of rowtide's own tables are left out, as are
+test compares it on PostgreSQL 16 and 18. Indexes, constraints and types of rowtide's own tables are omitted, as are
 the tables that an initial copy makes. `<n>`, `<id>` and `<hash>` stand for numbers, which differ between databases;
 `app` is the schema of your tables.
 

@@ -1,4 +1,4 @@
-"""Records what the program stores, as it is now, in `tests/recordings/NAME`: later versions have to go on from it.
+"""Records what the program stores, as it is now, in `tests/recordings/NAME`: later versions have to continue from it.
 
     .venv/bin/python scripts/record_fixtures.py format-1
 

@@ -14,9 +14,9 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
+from rowtide.replication.distribution.delivery import Delivery, DeliveryProgress, JoiningArticle
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
@@ -24,7 +24,7 @@ from rowtide.replication.targets.postgres.calls.procedures import call
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline
 
-Batch = list[Call]
+Batch = list[ProcedureCall]
 
 
 class CallRefused(Exception):
@@ -35,7 +35,7 @@ class Recording:
     """A `Delivery` that keeps the calls of each batch."""
 
     def __init__(self, position: Position) -> None:
-        self.progress = Progress(position, 0, 0)
+        self.progress = DeliveryProgress(position, 0, 0)
         self.batches: list[Batch] = []
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - calls are kept one by one, without times
@@ -44,7 +44,7 @@ class Recording:
     def begin_early(self) -> None:
         """Never."""
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         self.batches[-1].append(call)
 
     def run_block(self, block: Block) -> None:
@@ -60,7 +60,7 @@ class Recording:
         pass
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        self.progress = Progress(reached, self.progress.batch + 1, 0)
+        self.progress = DeliveryProgress(reached, self.progress.batch + 1, 0)
         return ()
 
     def close(self) -> None:

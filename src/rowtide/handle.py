@@ -156,7 +156,7 @@ class Database:
         return register_tables(self.url, known, place, namespace, dry_run=dry_run)
 
     def find_adoption(self) -> Adoption:
-        """Return what `adopt` would find and give up. Raises as `adopt`."""
+        """Return what `adopt` would find and abandon. Raises as `adopt`."""
         with naming_extras():
             from rowtide.adoption.adopting import find_adoption
             from rowtide.databases.postgres.connect import open_engine
@@ -304,7 +304,7 @@ def copy_lake(
     for_group: bool = False,
     on_progress: Callable[[CopyProgress], None] = lambda _progress: None,
 ) -> Copied:
-    """Copy a lake and its log store, or complete a copy: verified, and while capture goes on.
+    """Copy a lake and its log store, or complete a copy: verified, and while capture continues.
 
     A log store that is not named is the folder `log` of its lake. Folders are created private to this user, or with
     `for_group` readable by their group. Raises `PlacesOverlap`, `NothingToCopy`, `CopyDiverged`, `CopyDamaged`,

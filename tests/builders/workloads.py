@@ -79,7 +79,7 @@ def make_tables(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 class Workload:
     """Writers that run until the context ends; some of their transactions roll back, wholly or to a savepoint.
 
-    One that loses its connection goes on with another: whether the commit in hand took place, the history knows.
+    One that loses its connection continues with another: whether the commit in hand took place, the history knows.
     """
 
     def __init__(self, url: str) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, text
 
-from rowtide.adoption.errors import NothingToGoOnFrom
+from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.enabling import reinitialize as capture
@@ -40,7 +40,7 @@ from rowtide.log.postgres.provenance import find_difference, verify_history, ver
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -54,7 +54,7 @@ _FEATURES = (capture, publishing)
 def find_adoption(engine: Engine, url: str) -> Adoption:
     """Return what adopting a database would find and give up, without changes.
 
-    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToGoOnFrom`, and what reading a server's log requires.
+    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToResumeFrom`, and what reading a server's log requires.
     """
     with translated(), engine.connect() as connection:
         return _find(connection, url)[0]
@@ -142,7 +142,7 @@ def _load(source: SourceDefinition, server: ServerIdentity) -> ManifestState:
         manifest = Manifest.find(open_store(source.log_store))
         if manifest is not None:
             return manifest.state
-    raise NothingToGoOnFrom(source.log_store, server.database)
+    raise NothingToResumeFrom(source.log_store, server.database)
 
 
 def _name(others: Sequence[tuple[str, str]]) -> str:
@@ -200,7 +200,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, Making(found.server.version)))
+    run(*control.renew_steps(name, PublicationCreation(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     run(slot.record_version_step())

@@ -15,10 +15,10 @@ class OriginalAlive(Denied, number=2143):
     original: str
 
 
-class NothingToGoOnFrom(NotFound, number=2144):
+class NothingToResumeFrom(NotFound, number=2144):
     """The log store that the metadata names does not exist."""
 
     fact = "the log store {url} of database {database} does not exist"
-    hint = "Mount or move it there and repeat; or give it up: `rowtide cdc disable-db`, then enable with a new lake."
+    hint = "Mount or move it there and repeat; or abandon it: `rowtide cdc disable-db`, then enable with a new lake."
     url: str
     database: str

@@ -10,7 +10,7 @@ from rowtide.cdc.enabling.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.entries import Source
+from rowtide.log.store.entries import StoredSource
 from rowtide.replication.publishing.restarting import DeliveryLoss
 
 
@@ -26,7 +26,7 @@ class Adoption:
 
     source: SourceDefinition
     server: ServerIdentity
-    log_source: Source
+    log_source: StoredSource
     blocker: str | None
     originals: tuple[str, ...]
     is_slot_there: bool

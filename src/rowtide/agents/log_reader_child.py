@@ -16,7 +16,7 @@ from queue import Full, Queue
 from rowtide.agents.log_reader_process import BEAT_S
 from rowtide.agents.loop import log, run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.core.extras import leave_out_pandas
+from rowtide.core.extras import hide_pandas
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.batches import BatchWanted, ReadingPace
 from rowtide.log.opening import open_log_reader
@@ -74,11 +74,11 @@ def read_log(parent: Connection) -> None:
         say((error, pause_s))
 
     untold: Queue[EntryWritten] = Queue(_MOST_UNTOLD)
-    exchange = EntryExchange(partial(_tell_later, untold))
+    exchange = EntryExchange(partial(_report_later, untold))
     pace = ReadingPace()
     threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, pace, stop), daemon=True).start()
     threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
-    threading.Thread(target=_tell, args=(say, untold), daemon=True).start()
+    threading.Thread(target=_report, args=(say, untold), daemon=True).start()
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
@@ -96,14 +96,14 @@ def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
         time.sleep(BEAT_S)
 
 
-def _tell_later(untold: Queue[EntryWritten], entry: EntryWritten) -> None:
-    """Have the parent told of an entry; one that does not listen reads it from the store, once it does."""
+def _report_later(untold: Queue[EntryWritten], entry: EntryWritten) -> None:
+    """Report an entry to the parent; one that does not listen reads it from the store later."""
     with suppress(Full):
         untold.put_nowait(entry)
 
 
-def _tell(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> None:
-    """Tell the parent of entries: in a thread of its own, as the parent may be busy for long."""
+def _report(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> None:
+    """Report entries to the parent: in a thread of its own, as the parent may be busy for long."""
     while True:
         say(untold.get())
 
@@ -129,7 +129,7 @@ def _hear_parent(
 
 
 if __name__ == "__main__":
-    leave_out_pandas()
+    hide_pandas()
     with suppress(EOFError):
         read_log(Connection(int(sys.argv[1])))
     # All is closed: threads that libraries keep have nothing left to finish, and the parent need not wait for them.

@@ -143,7 +143,7 @@ class LogReaderProcess:
         self._url = url
         self._on_retry = on_retry
         self._of_former = self._of_child = Traffic()
-        self.exchange = EntryExchange(self._tell)
+        self.exchange = EntryExchange(self._report)
         """Of the manifest's entries, with the child."""
         self._silent_s = self._listened_at = 0.0
         self._start(has_run=has_run)
@@ -200,10 +200,10 @@ class LogReaderProcess:
 
     def ask(self, reader: str) -> None:
         """Ask the child for a batch, for a reader of the log store that waits for it; see `rowtide.log.batches`."""
-        self._tell(BatchWanted(reader))
+        self._report(BatchWanted(reader))
 
-    def _tell(self, word: EntryWritten | BatchWanted) -> None:
-        """Tell the child of an entry, or of a wish, unless it does not listen: then it finds the entry in the store."""
+    def _report(self, word: EntryWritten | BatchWanted) -> None:
+        """Report an entry, or a request, to the child; one that does not listen finds the entry in the store."""
         with suppress(OSError):
             if select.select([], [self._ours], [], 0)[1]:
                 self._ours.send(word)

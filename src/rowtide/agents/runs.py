@@ -99,7 +99,7 @@ class JobRun:
         self.error = error
 
 
-class Action(Enum):
+class JobAction(Enum):
     """What an agent does with a job now."""
 
     START = "start"
@@ -107,15 +107,17 @@ class Action(Enum):
     NOTHING = "nothing"
 
 
-def decide(*, is_running: bool, is_wanted: bool, was_wanted: bool, requested: Action, is_due: bool | None) -> Action:
+def decide(
+    *, is_running: bool, is_wanted: bool, was_wanted: bool, requested: JobAction, is_due: bool | None
+) -> JobAction:
     """Decide about a job. Pure.
 
     `is_due` None: it has no schedule, and starts with the agent, or when it is added; `was_wanted`: it existed at the
     last decision. A request takes precedence over the schedule.
     """
-    if not is_wanted or requested is Action.STOP:
-        return Action.STOP if is_running else Action.NOTHING
+    if not is_wanted or requested is JobAction.STOP:
+        return JobAction.STOP if is_running else JobAction.NOTHING
     if is_running:
-        return Action.NOTHING
+        return JobAction.NOTHING
     begins = is_due if is_due is not None else not was_wanted
-    return Action.START if begins or requested is Action.START else Action.NOTHING
+    return JobAction.START if begins or requested is JobAction.START else JobAction.NOTHING

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rowtide.catalogs.entries import Entry, EntryColumn, Resident
+from rowtide.catalogs.entries import CatalogueEntry, EntryColumn, Resident
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import RecordedInstance
@@ -17,7 +17,7 @@ from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.columns import TargetColumns, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetInvalid
 from rowtide.targets.options import HISTORY, TargetFormat
@@ -77,7 +77,7 @@ def base_column_comments(instance: Instance) -> dict[str, str]:
     return {**_captured(instance), **_BASE_COLUMNS}
 
 
-def target_column_comments(instance: Instance, shape: TableShape, kind: str) -> Mapping[str, str]:
+def target_column_comments(instance: Instance, shape: TargetColumns, kind: str) -> Mapping[str, str]:
     """Return the comments of the columns of a target's table."""
     found = dict(_HISTORY_COLUMNS) if kind == HISTORY else {}
     if shape.soft_delete is not None:
@@ -105,7 +105,7 @@ def _source(instance: Instance) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedTable:
     """A table that is not registered, and why."""
 
     table: str
@@ -114,7 +114,7 @@ class LeftOut:
 
 def list_contents(
     lake: str, instances: Iterable[RecordedInstance], targets: Iterable[Target]
-) -> Iterator[Entry | Resident | LeftOut]:
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
     """Yield the tables that there are, and those that no catalogue can be given. Raises `LakeReadFailed`."""
     recorded = {one.instance.capture_instance: one.instance for one in instances}
     for name, instance in recorded.items():
@@ -131,17 +131,19 @@ def list_contents(
         yield from _list_target(lake, target, recorded)
 
 
-def _list_target(lake: str, target: Target, recorded: Mapping[str, Instance]) -> Iterator[Entry | Resident | LeftOut]:
+def _list_target(
+    lake: str, target: Target, recorded: Mapping[str, Instance]
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
     options, made = target.options, SetTable(lake, target).read().tables
     if target.is_custom:
-        yield LeftOut(f"target {target.name}", "rowtide does not know the tables of a class of yours")
+        yield OmittedTable(f"target {target.name}", "rowtide does not know the tables of a class of yours")
         return
     is_iceberg = options.format is TargetFormat.ICEBERG
     if options.path is None and not is_iceberg:
-        yield LeftOut(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
+        yield OmittedTable(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
         return
     if options.path is not None and is_iceberg:
-        yield LeftOut(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
+        yield OmittedTable(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
         return
     names = [consumed.name for consumed in target.consumer.instances]
     for name in sorted(names):
@@ -168,7 +170,7 @@ def _meanings(target: Target, instance: Instance | None, names: Iterable[str]) -
     return target_column_comments(instance, shape, target.kind)
 
 
-def _delta_entry(key: str, name: str, path: str, comment: str, meanings: Mapping[str, str]) -> Entry | None:
+def _delta_entry(key: str, name: str, path: str, comment: str, meanings: Mapping[str, str]) -> CatalogueEntry | None:
     snapshot = open_snapshot(locate(path))
     if snapshot is None:
         return None
@@ -177,4 +179,4 @@ def _delta_entry(key: str, name: str, path: str, comment: str, meanings: Mapping
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise LakeReadFailed(path, f"its schema is damaged: {error}") from error
     columns = tuple(EntryColumn(column, kind, meanings.get(column, "")) for column, kind in types.items())
-    return Entry(key, name, path, comment, columns)
+    return CatalogueEntry(key, name, path, comment, columns)

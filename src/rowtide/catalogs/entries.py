@@ -28,7 +28,7 @@ class EntryColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A Delta table that is to be registered.
 
     `key` tells it from all other tables of its database for good; `name` is wanted, if the catalogue takes it.
@@ -67,7 +67,7 @@ class Registered:
 
     name: str
     key: str | None = None
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
 
 
 SOURCE, KEY = "rowtide.source", "rowtide.table"
@@ -89,7 +89,7 @@ class Catalogue(Protocol):
         """Return the nearest name that it takes."""
         ...
 
-    def fit(self, entry: Entry) -> Entry:
+    def fit(self, entry: CatalogueEntry) -> CatalogueEntry:
         """Return an entry as it would have it: its own words for types and places, its lengths of texts."""
         ...
 
@@ -97,11 +97,11 @@ class Catalogue(Protocol):
         """Return its tables. Raises `CatalogueNamespaceUnknown`."""
         ...
 
-    def add(self, name: str, entry: Entry) -> None:
+    def add(self, name: str, entry: CatalogueEntry) -> None:
         """Register a table. Raises `CatalogueNameTaken`."""
         ...
 
-    def correct(self, name: str, entry: Entry) -> None:
+    def correct(self, name: str, entry: CatalogueEntry) -> None:
         """Replace the registration of a table."""
         ...
 
@@ -113,7 +113,7 @@ class Catalogue(Protocol):
 _DIGEST_LENGTH = 6
 
 
-class Action(StrEnum):
+class RegistrationAction(StrEnum):
     """What is done with a table's registration."""
 
     ADD = "add"
@@ -123,17 +123,17 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RegistrationStep:
     """An action on the registration of a table under a name of the catalogue; `entry` is None for a removal."""
 
-    action: Action
+    action: RegistrationAction
     name: str
-    entry: Entry | None
+    entry: CatalogueEntry | None
 
 
 def plan_steps(
-    wanted: Iterable[Entry], present: Iterable[Registered], as_name: Callable[[str], str], namespace: str
-) -> list[Step]:
+    wanted: Iterable[CatalogueEntry], present: Iterable[Registered], as_name: Callable[[str], str], namespace: str
+) -> list[RegistrationStep]:
     """Return a step for each table: removals first, which free names, and then the entries in their order.
 
     `as_name` turns a name into one that the catalogue takes. What is registered keeps its name; no other table gets it
@@ -146,19 +146,23 @@ def plan_steps(
     gone = [one for one in found if one.key is not None and ours.get(one.key) is not one]
     foreign = {one.name for one in found if one.key is None}
     taken = {one.name for one in ours.values()}
-    steps = [Step(Action.REMOVE, one.name, None) for one in gone]
+    steps = [RegistrationStep(RegistrationAction.REMOVE, one.name, None) for one in gone]
     for entry in entries:
         known = ours.get(entry.key)
         if known is not None:
             steps.append(
-                Step(Action.KEEP if known.entry == replace(entry, name="") else Action.CORRECT, known.name, entry)
+                RegistrationStep(
+                    RegistrationAction.KEEP if known.entry == replace(entry, name="") else RegistrationAction.CORRECT,
+                    known.name,
+                    entry,
+                )
             )
             continue
         name = _choose(entry.name, as_name, taken)
         if name in foreign:
             raise CatalogueNameTaken(namespace, name)
         taken.add(name)
-        steps.append(Step(Action.ADD, name, entry))
+        steps.append(RegistrationStep(RegistrationAction.ADD, name, entry))
     return steps
 
 

@@ -17,10 +17,10 @@ class NothingForCatalogue(Invalid, number=8161):
 
 
 class CatalogueUnreachable(RowtideError, number=8178):
-    """A catalogue does not answer, or is not of the kind that is named."""
+    """A catalogue does not answer, or is of another kind."""
 
     fact = "the catalogue {place} cannot be reached: {reason}"
-    hint = "Check its address and kind, and that it runs. Run the command again: it goes on where it stopped."
+    hint = "Check its address and kind, and that it runs. Run the command again: it resumes where it stopped."
     place: str
     reason: str
 
@@ -30,7 +30,7 @@ class CatalogueRefused(Denied, number=8179):
 
     fact = "the catalogue {place} refused to {action}: {reason}"
     hint = """If a right is missing, grant it there to the user of the command; to a catalogue that is reached by HTTP
-        the token in ROWTIDE_CATALOG_TOKEN is sent. What was registered before stays; run again, the command goes on."""
+        the token in ROWTIDE_CATALOG_TOKEN is sent. What was registered before stays; run again, the command resumes."""
     place: str
     action: str
     reason: str

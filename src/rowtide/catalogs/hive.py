@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rowtide.catalogs.entries import KEY, SOURCE, Entry, EntryColumn, Registered
+from rowtide.catalogs.entries import KEY, SOURCE, CatalogueEntry, EntryColumn, Registered
 from rowtide.catalogs.errors import (
     CatalogueNamespaceUnknown,
     CatalogueNameTaken,
@@ -75,7 +75,7 @@ class HiveMetastore:
         """Return a name of lower-case letters, digits and _, which is all that Hive takes."""
         return _NOT_A_NAME.sub("_", name).lower()
 
-    def fit(self, entry: Entry) -> Entry:
+    def fit(self, entry: CatalogueEntry) -> CatalogueEntry:
         """Return an entry with Hadoop's URL, and the types, lower-case names and short comments that Hive has."""
         folder = local_folder(entry.location)
         location = f"file:{folder}" if folder is not None else spark_url(entry.location, os.environ)
@@ -83,7 +83,7 @@ class HiveMetastore:
             EntryColumn(column.name.lower(), _hive_type(column.type_name), column.comment[:_LONGEST_COMMENT])
             for column in entry.columns
         )
-        return Entry(entry.key, entry.name, location, entry.comment, columns)
+        return CatalogueEntry(entry.key, entry.name, location, entry.comment, columns)
 
     def list_tables(self) -> Sequence[Registered]:
         """Return the database's tables. Raises `CatalogueNamespaceUnknown`."""
@@ -93,12 +93,12 @@ class HiveMetastore:
             names = self._client.getAllTables(self.namespace)
             return [self._read(table) for table in self._client.getTableObjectsByName(self.namespace, names)]
 
-    def add(self, name: str, entry: Entry) -> None:
+    def add(self, name: str, entry: CatalogueEntry) -> None:
         """Register a table as an external one. Raises `CatalogueNameTaken`."""
         with self._naming(f"add table {name}", name):
             self._client.createTable(self._make(name, entry))
 
-    def correct(self, name: str, entry: Entry) -> None:
+    def correct(self, name: str, entry: CatalogueEntry) -> None:
         """Replace a table's registration in one call: readers see the one or the other."""
         with self._naming(f"alter table {name}"):
             self._client.alter_table(self.namespace, name, self._make(name, entry))
@@ -108,7 +108,7 @@ class HiveMetastore:
         with self._naming(f"drop table {name}"):
             self._client.dropTable(self.namespace, name, False, True)  # noqa: FBT003 - files stay, a missing table is none
 
-    def _make(self, name: str, entry: Entry) -> Any:
+    def _make(self, name: str, entry: CatalogueEntry) -> Any:
         api = self._jvm.org.apache.hadoop.hive.metastore.api
         parts = api.SerDeInfo()
         parts.setSerializationLib(_LIBRARY)
@@ -148,7 +148,7 @@ class HiveMetastore:
         columns = tuple(
             EntryColumn(column.getName(), column.getType(), column.getComment() or "") for column in files.getCols()
         )
-        entry = Entry(
+        entry = CatalogueEntry(
             parameters[KEY],
             "",
             files.getLocation(),

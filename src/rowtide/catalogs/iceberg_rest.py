@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from rowtide.catalogs.entries import Action, Resident
+from rowtide.catalogs.entries import RegistrationAction, Resident
 from rowtide.catalogs.errors import CatalogueNamespaceUnknown, CatalogueRefused, CatalogueUnreachable
 from rowtide.delta.formats import OWNER
 
@@ -194,7 +194,7 @@ class IcebergRestCatalogue:
             raise CatalogueNamespaceUnknown(place, namespace) from error
         return cls(requests, path, namespace)
 
-    def describe(self, table: Resident, *, dry_run: bool) -> Action | None:
+    def describe(self, table: Resident, *, dry_run: bool) -> RegistrationAction | None:
         """Let a table have its comments, in one commit; None if it is not in this namespace.
 
         Its target may commit at the same time.
@@ -210,9 +210,9 @@ class IcebergRestCatalogue:
                 place = self._requests.place
                 raise CatalogueUnreachable(place, f"its metadata of table {table.name} lacks {error}") from error
             if not updates:
-                return Action.KEEP
+                return RegistrationAction.KEEP
             if dry_run or self._commit(table.name, body):
-                return Action.CORRECT
+                return RegistrationAction.CORRECT
         raise CatalogueRefused(self._requests.place, f"describe table {table.name}", "others commit to it all the time")
 
     def _load(self, name: str) -> Mapping[str, Any] | None:

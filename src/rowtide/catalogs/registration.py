@@ -10,8 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from rowtide.catalogs.contents import LeftOut, list_contents
-from rowtide.catalogs.entries import Action, Catalogue, Entry, Resident, Step, plan_steps
+from rowtide.catalogs.contents import OmittedTable, list_contents
+from rowtide.catalogs.entries import (
+    Catalogue,
+    CatalogueEntry,
+    RegistrationAction,
+    RegistrationStep,
+    Resident,
+    plan_steps,
+)
 from rowtide.catalogs.errors import NothingForCatalogue
 from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
 from rowtide.catalogs.kinds import CatalogueKind
@@ -27,7 +34,7 @@ from rowtide.targets.definitions import list_targets
 class RegisteredTable:
     """A table of a catalogue: `action` is `add`, `correct`, `remove`, `keep`, or `leave out`, for the reason in `note`.
 
-    `table` is what it is in rowtide's words, `name` its name in the catalogue, None if it is left out.
+    `table` is what it is in rowtide's words, `name` its name in the catalogue, None if it is omitted.
     """
 
     action: str
@@ -57,38 +64,42 @@ def register_tables(url: str, kind: CatalogueKind, place: str, namespace: str, *
     contents = list(list_contents(source.lake, PublishedLake(source.lake).list_recorded_instances(), targets))
     match kind:
         case CatalogueKind.HIVE:
-            return _register(_Place(place, namespace, dry_run), contents, source.source_id)
+            return _register(_CatalogueLocation(place, namespace, dry_run), contents, source.source_id)
         case CatalogueKind.ICEBERG:
-            return _describe_residents(_Place(place, namespace, dry_run), contents)
+            return _describe_residents(_CatalogueLocation(place, namespace, dry_run), contents)
         case _:
             assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CatalogueLocation:
     address: str
     namespace: str
     is_rehearsed: bool
 
 
-def _register(place: _Place, contents: Sequence[Entry | Resident | LeftOut], source_id: str) -> Registration:
+def _register(
+    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | OmittedTable], source_id: str
+) -> Registration:
     """Let a metastore have the tables that it can have."""
     with _open_metastore(place, source_id) as catalogue:
-        wanted = [catalogue.fit(one) for one in contents if isinstance(one, Entry)]
+        wanted = [catalogue.fit(one) for one in contents if isinstance(one, CatalogueEntry)]
         steps = plan_steps(wanted, catalogue.list_tables(), catalogue.as_name, catalogue.namespace)
         for step in steps if not place.is_rehearsed else ():
             _take(catalogue, step)
         left_out = [
-            _leave_out(one.title, f"it is in the catalogue {one.catalog} already")
+            _omit(one.title, f"it is in the catalogue {one.catalog} already")
             if isinstance(one, Resident)
-            else _leave_out(one.table, one.reason)
+            else _omit(one.table, one.reason)
             for one in contents
-            if not isinstance(one, Entry)
+            if not isinstance(one, CatalogueEntry)
         ]
         return Registration(catalogue.namespace, (*map(_describe, steps), *left_out))
 
 
-def _describe_residents(place: _Place, contents: Sequence[Entry | Resident | LeftOut]) -> Registration:
+def _describe_residents(
+    place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | OmittedTable]
+) -> Registration:
     """Describe the tables that targets have in a namespace of an Iceberg catalogue. Raises `NothingForCatalogue`."""
     catalogue = IcebergRestCatalogue.open(place.address, place.namespace)
     tables = [_describe_resident(catalogue, one, dry_run=place.is_rehearsed) for one in contents]
@@ -98,43 +109,43 @@ def _describe_residents(place: _Place, contents: Sequence[Entry | Resident | Lef
 
 
 def _describe_resident(
-    catalogue: IcebergRestCatalogue, one: Entry | Resident | LeftOut, *, dry_run: bool
+    catalogue: IcebergRestCatalogue, one: CatalogueEntry | Resident | OmittedTable, *, dry_run: bool
 ) -> RegisteredTable:
     match one:
         case Resident():
             place, done = f"{one.catalog}.{one.name}", catalogue.describe(one, dry_run=dry_run)
             if done is None:
-                return _leave_out(one.title, f"it is not in this namespace: its target writes to {place}")
+                return _omit(one.title, f"it is not in this namespace: its target writes to {place}")
             return RegisteredTable(done.value, one.title, one.name, place)
-        case Entry():
-            return _leave_out(one.name, "a Delta table, which no Iceberg catalogue can have: add a target of Iceberg")
-        case LeftOut():
-            return _leave_out(one.table, one.reason)
+        case CatalogueEntry():
+            return _omit(one.name, "a Delta table, which no Iceberg catalogue can have: add a target of Iceberg")
+        case OmittedTable():
+            return _omit(one.table, one.reason)
         case _:
             assert_never(one)
 
 
-def _leave_out(table: str, reason: str) -> RegisteredTable:
+def _omit(table: str, reason: str) -> RegisteredTable:
     return RegisteredTable("leave out", table, None, None, reason)
 
 
-def _take(catalogue: Catalogue, step: Step) -> None:
+def _take(catalogue: Catalogue, step: RegistrationStep) -> None:
     match step.action:
-        case Action.REMOVE:
+        case RegistrationAction.REMOVE:
             catalogue.remove(step.name)
-        case Action.ADD:
+        case RegistrationAction.ADD:
             assert step.entry is not None
             catalogue.add(step.name, step.entry)
-        case Action.CORRECT:
+        case RegistrationAction.CORRECT:
             assert step.entry is not None
             catalogue.correct(step.name, step.entry)
-        case Action.KEEP:
+        case RegistrationAction.KEEP:
             pass
         case _:
             assert_never(step.action)
 
 
-def _describe(step: Step) -> RegisteredTable:
+def _describe(step: RegistrationStep) -> RegisteredTable:
     entry = step.entry
     if entry is None:
         return RegisteredTable(step.action.value, step.name, step.name, None, "rowtide has it no longer")
@@ -142,7 +153,7 @@ def _describe(step: Step) -> RegisteredTable:
 
 
 @contextmanager
-def _open_metastore(place: _Place, source_id: str) -> Iterator[Catalogue]:
+def _open_metastore(place: _CatalogueLocation, source_id: str) -> Iterator[Catalogue]:
     from rowtide.catalogs.hive import HiveMetastore
     from rowtide.lake.session import build_session
 

@@ -304,7 +304,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Files with narrower types are written again, no row changes, and everyone reads on. A running capture does the
         work beside its cycles, `on_wait` is called with it; otherwise this process, `on_progress` with what is done.
-        What was interrupted goes on with a repeat. Raises `TableNotFound`, `MendingFailed`.
+        A repeated call resumes what was interrupted. Raises `TableNotFound`, `MendingFailed`.
         """
         from rowtide.cdc.mending.requests import mend_tables
 
@@ -352,9 +352,9 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         after the gap if `restart` names them. `on_wait` and repeats as for `reinitialize`. Raises
         `DifferenceImpossible`, `LeaseHeld`, `HistoryDiverged`, `PublicationAltered`.
         """
-        from rowtide.cdc.bridging.bridges import bridge
+        from rowtide.cdc.bridging.bridges import reconcile
 
-        return bridge(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
+        return reconcile(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read.

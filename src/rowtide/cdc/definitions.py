@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, is_begun
@@ -243,7 +243,7 @@ def are_begun(connection: Connection) -> bool:
 
 
 def read_source(
-    connection: Connection, database: str, require: Requirement = Format.require_writable
+    connection: Connection, database: str, require: Requirement = StoreFormat.require_writable
 ) -> SourceDefinition:
     """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`,
     `DefinitionsIncomplete`; as `require` for another format.

@@ -21,7 +21,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core import mask
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, for_reading
@@ -117,7 +117,7 @@ class ChangeFunctions(LakeFunctions):
         """Return the enabled instances that capture has read and the connection's role may read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = (
-                read_source(connection, self._name, Format.require_readable).lake,
+                read_source(connection, self._name, StoreFormat.require_readable).lake,
                 read_role_access(connection),
             )
         recorded = PublishedLake(lake).list_recorded_instances()
@@ -155,7 +155,7 @@ class ChangeFunctions(LakeFunctions):
         recorded = self.list_recorded_instances() if with_start_lsn else ()
         lows = {one.instance.capture_instance: one.lsn for one in recorded}
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name, Format.require_readable)
+            read_source(connection, self._name, StoreFormat.require_readable)
             return introspection.list_instances(connection, source_schema, source_name, lows)
 
     def get_captured_columns(self, capture_instance: str) -> tuple[ListedColumn, ...]:
@@ -164,7 +164,7 @@ class ChangeFunctions(LakeFunctions):
         Raises `InstanceNotReadable`.
         """
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name, Format.require_readable)
+            read_source(connection, self._name, StoreFormat.require_readable)
             return introspection.list_columns(connection, capture_instance)
 
     def generate_wrapper(
@@ -194,7 +194,7 @@ class ChangeFunctions(LakeFunctions):
         """Return the lake's place, and the names of a table's instances, oldest first, which may be read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = (
-                read_source(connection, self._name, Format.require_readable).lake,
+                read_source(connection, self._name, StoreFormat.require_readable).lake,
                 read_role_access(connection),
             )
             names = name_instances(connection, table)

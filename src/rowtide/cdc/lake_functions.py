@@ -16,7 +16,7 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
@@ -110,7 +110,7 @@ class LakeFunctions:
             return lake
 
     def _read_source(self, run: Run) -> SourceDefinition:
-        source = find_source(run, parse_url(self._url).database or "", Format.require_readable)
+        source = find_source(run, parse_url(self._url).database or "", StoreFormat.require_readable)
         if source is None or not is_begun(run, "cdc", "change_tables", made_with="captured_columns"):
             raise DatabaseNotEnabled(self._name)
         return source

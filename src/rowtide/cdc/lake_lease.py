@@ -75,7 +75,7 @@ class LakeLease:
             hold(lake, number, unfenced)
         return cls(manifest, token, lease.verify)
 
-    def give_up(self) -> None:
+    def resign(self) -> None:
         """Note that this process writes nothing any more; the next holder need not fence its tables. Idempotent."""
         with suppress(RowtideError):
             self.manifest.give_up_lease(LAKE, self.token, NOBODY)

@@ -39,7 +39,7 @@ CLOCK_MARGIN = timedelta(seconds=2)
 """A publication stamped by another host counts for readers only when its time is this far in the past."""
 
 NEWEST_CYCLES = 8
-"""Files of so many cycles are searched first: nearly always one of them has an LSN that is old enough."""
+"""The number of cycles whose files are searched first: nearly always one of them has an LSN that is old enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from rowtide.cdc.queries.as_of.rows import table_as_of
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
-from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
+from rowtide.cdc.queries.windows import RequestedRange, choose_option, open_window, require_net_changes
 from rowtide.cdc.rows.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.statistics import Between
 from rowtide.lake import tables
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import TableVersion
+from rowtide.lake.tables import LakeTableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,13 +44,13 @@ class _AskedWindow:
     """An instance, its change table, and the rows of the window."""
 
     instance: Instance
-    table: TableVersion
+    table: LakeTableVersion
     lsns: Between
     high: CommitLsn
     rows: DataFrame
 
     def may_have(self, values: Between) -> bool:
-        """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
+        """Return whether, by the files' statistics, a row may be in a range; see `LakeTableVersion`."""
         return self.table.may_have(self.lsns, values)
 
 
@@ -142,13 +142,13 @@ class Changes(PublishedLake):
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""
-        window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), self._open_table)
+        window = open_window(self, RequestedRange(capture_instance, from_lsn, to_lsn), self._open_table)
         lsns = Between(_LSN, window.low.value, window.high.value)
         rows = self._with_moved(window.instance, window.table, window.low, window.high)
         rows = rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
         return _AskedWindow(window.instance, window.table, lsns, window.high, rows)
 
-    def _open_table(self, path: str, instance: Instance) -> TableVersion | None:
+    def _open_table(self, path: str, instance: Instance) -> LakeTableVersion | None:
         """Return the current version of an instance's table under the readers' names; None if it is not its own."""
         table = tables.read_identified(self._spark, path, identity=instance.member_id)
         if table is None:
@@ -156,7 +156,7 @@ class Changes(PublishedLake):
         snapshot = replace(table.snapshot, renamed=instance.reader_names)
         return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)), snapshot=snapshot)
 
-    def _with_moved(self, instance: Instance, table: TableVersion, low: CommitLsn, high: CommitLsn) -> DataFrame:
+    def _with_moved(self, instance: Instance, table: LakeTableVersion, low: CommitLsn, high: CommitLsn) -> DataFrame:
         """Return a change table's rows; those in [low, high] that moved have the values that they lack."""
         lsns = Between(_LSN, low.value, high.value)
         if not (instance.may_lack_values and instance.index_columns and table.may_have(lsns, Between(_ABSENT))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rowtide.cli.groups import CommandTable, FeatureGroup, Group
+from rowtide.cli.groups import CliGroup, CommandTable, FeatureGroup
 
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
@@ -31,7 +31,7 @@ for _name in ("adopt", "check", "health", "upgrade", "demo"):
 for _name, _help in _FEATURES.items():
     _commands[_name] = FeatureGroup(_name, _help)
 
-app = Group(
+app = CliGroup(
     "rowtide",
     "SQL Server's change-data family for PostgreSQL and SQLite, with the data pipeline on Spark.",
     _commands,

@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import COLUMNS, describe, fields_of
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.cli.output.rows import OutputFormat, as_json, print_rows
 from rowtide.core.options import Argument, Option
 from rowtide.diagnosis.purpose import Purpose
 from rowtide.handle import connect
@@ -22,12 +22,12 @@ def check(
         list[str] | None,
         Argument(metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."),
     ] = None,
-    lake: Annotated[str | None, Option(help="Before enabling capture: the place that the lake is to have.")] = None,
+    lake: Annotated[str | None, Option(help="Before enabling capture: where the lake will be.")] = None,
     purpose: Annotated[
         Purpose | None,
-        Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
+        Option("--as", help="Check only what a role for this needs; default: to enable and run what there is."),
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
 
@@ -37,7 +37,7 @@ def check(
     from rowtide.diagnosis import require_nothing_stops
 
     results = connect(db).check(tables or (), lake=lake, purpose=purpose)
-    if form is Format.TABLE:
+    if form is OutputFormat.TABLE:
         for result in results:
             print(describe(result))
     else:

@@ -16,7 +16,7 @@ def demo(
     *,
     seconds: Annotated[int, Option(min=1, help="How long pgbench runs, at least.")] = 20,
     keep: Annotated[
-        Path | None, Option(help="An empty folder, in which all stays: lake, log store, PostgreSQL's data.")
+        Path | None, Option(help="An empty folder, in which everything is kept: lake, log store, PostgreSQL's data.")
     ] = None,
 ) -> None:
     """Run capture on an embedded PostgreSQL with a real workload, and prove that nothing is lost.

@@ -18,7 +18,7 @@ _INTERRUPTED = 130
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command whose help lists its arguments before its options."""
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -41,7 +41,7 @@ class CommandTable(MutableMapping[str, click.Command]):
 
         def add(function: Function) -> Function:
             named = name or function.__name__.replace("_", "-")
-            self._makers[named] = lambda: Command(
+            self._makers[named] = lambda: CliCommand(
                 named,
                 callback=taking_options(function),
                 params=parameters_of(function),
@@ -74,7 +74,7 @@ class CommandTable(MutableMapping[str, click.Command]):
         self._makers[name] = lambda: import_module(module).app[name]
 
 
-class Group(click.Group):
+class CliGroup(click.Group):
     """A group of commands; its help has the first sentence of each in full, wrapped to several lines."""
 
     def __init__(self, name: str, help_text: str, commands: CommandTable, **attributes: Any) -> None:
@@ -98,7 +98,7 @@ class Group(click.Group):
             formatter.write_dl(rows)
 
 
-class FeatureGroup(Group):
+class FeatureGroup(CliGroup):
     """The commands of a feature, in the modules that `COMMANDS` names."""
 
     def __init__(self, name: str, help_text: str) -> None:

@@ -44,7 +44,7 @@ def health(
     db: AnyDb,
     form: Annotated[HealthFormat, Option("--format", help="json: one object.")] = HealthFormat.TABLE,
 ) -> None:
-    """Judge everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
+    """Check everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
 
     Exit code 0: everything is healthy; 1: a warning, or something is unknown; 2: a failure, or the database cannot be
     reached. Needs no Spark, contacts no subscriber and changes nothing.

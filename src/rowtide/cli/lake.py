@@ -46,9 +46,9 @@ def copy(
 ) -> None:
     """Copy a lake and its log store, between folders and buckets: each file is verified.
 
-    Capture may go on meanwhile. Run it again to complete a copy that was interrupted, or to bring it up to date: what
-    is there already is not copied again. With --switch, what is left is copied while nobody captures, and the database
-    uses the copy from then on: stop capture first.
+    Capture may continue meanwhile. Run it again to complete a copy that was interrupted, or to bring it up to date:
+    what is there already is not copied again. With --switch, what is left is copied while nobody captures, and the
+    database uses the copy from then on: stop capture first.
     """
     places = _Places(source, target, from_log_store, log_store)
     if not switch:
@@ -69,7 +69,7 @@ def mend(
     """Take Delta's type widening out of a table's change table and base, and out of its tables in targets, so that
     every reader can read them.
 
-    Files with narrower types are written again; no row changes, and readers, capture and targets go on meanwhile. A
+    Files with narrower types are written again; no row changes, and readers, capture and targets continue meanwhile. A
     running capture does it with its own tables, beside its cycles. Run it again to complete what was interrupted.
     """
     cdc, targets = connect(db).cdc, connect(db).targets
@@ -82,7 +82,7 @@ def mend(
             found = cdc.mend(
                 table,
                 on_progress=lambda one: report(describe_mended(one)),
-                on_wait=lambda holder: report(f"{holder} mends beside capture ..."),
+                on_wait=lambda holder: report(f"{holder} rewrites tables beside capture ..."),
             )
         _say(map(describe_mended, found))
         with progress("Looking into the tables of targets ...", lambda reports: reports[-1:]) as report:
@@ -158,7 +158,7 @@ def _print_planned(planned: Copied) -> None:
 
 @contextmanager
 def _copying() -> Iterator[Callable[[CopyProgress], None]]:
-    """Yield a function that takes progress; an interrupt reports that it can go on."""
+    """Yield a function that takes progress; an interrupt reports that it can continue."""
     begun = time.monotonic()
 
     def describe(reports: Sequence[CopyProgress]) -> Sequence[str]:
@@ -168,7 +168,7 @@ def _copying() -> Iterator[Callable[[CopyProgress], None]]:
         with progress("Reading what there is to copy ...", describe) as on_progress:
             yield on_progress
     except KeyboardInterrupt:
-        notes.print("Interrupted: the same command goes on with what is missing.")
+        notes.print("Interrupted: the same command resumes with what is missing.")
         raise
 
 

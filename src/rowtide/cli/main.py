@@ -14,7 +14,7 @@ from typing import Any
 from rowtide.cli.early_reading import read_log_early
 from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError, describe
-from rowtide.core.extras import leave_out_pandas, naming_extras
+from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
 from rowtide.core.secrets import MASK, redact
 
@@ -58,7 +58,7 @@ def main() -> None:
     """Run this process's command line, and end the process."""
     # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
-    leave_out_pandas()
+    hide_pandas()
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     run_as_process(lambda: run_command(sys.argv[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.cli.output.rows import Format
+from rowtide.cli.output.rows import OutputFormat
 from rowtide.core.options import Argument, Option
 from rowtide.databases.urls import lasting
 
@@ -25,7 +25,7 @@ AnyDb = Annotated[
 """The option for a database of any kind that can be tracked."""
 DryRun = Annotated[bool, Option("--dry-run", help="Print the statements instead of running them.")]
 InstanceName = Annotated[str, Argument(metavar="INSTANCE", help="a capture instance")]
-ListingFormat = Annotated[Format, Option("--format", help="How rows are printed.")]
+ListingFormat = Annotated[OutputFormat, Option("--format", help="How rows are printed.")]
 IgnoreSubscriber = Annotated[bool, Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")]
 HideKeys = Annotated[
     bool,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cli.output.progress import progress
-from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed
 from rowtide.core.errors import FileNotReadable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def enable_all(
     patterns: Sequence[str],
     excluding: Sequence[str],
     wait_s: float,
-    form: Format,
+    form: OutputFormat,
     request: SharedRequest,
     *,
     with_new_tables: bool,
@@ -59,7 +59,7 @@ def enable_all(
                 **request.shared,
             )
     except KeyboardInterrupt:
-        notes.print("Interrupted: the same command goes on with the tables that are not enabled.")
+        notes.print("Interrupted: the same command resumes with the tables that are not enabled.")
         raise
     print_listed(TableOutcome, outcomes, form, _LISTED)
     _report_costs([one for one in outcomes if one.outcome is Outcome.ENABLED])
@@ -75,7 +75,11 @@ def enable_all(
 
 
 def list_planned(
-    cdc: ChangeDataCapture, patterns: Sequence[str], excluding: Sequence[str], form: Format, request: SharedRequest
+    cdc: ChangeDataCapture,
+    patterns: Sequence[str],
+    excluding: Sequence[str],
+    form: OutputFormat,
+    request: SharedRequest,
 ) -> None:
     """List what would be enabled. Raises the error of the first table that could not be."""
     from rowtide.cdc.enabling.table_sets import TableOutcome

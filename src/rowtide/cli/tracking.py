@@ -16,10 +16,10 @@ from uuid import UUID
 
 import click
 
-from rowtide.cli.groups import CommandTable, Group
+from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_rows
-from rowtide.cli.output.statements import printed, tell
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows
+from rowtide.cli.output.statements import printed, report
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import MOST_DAYS, Argument, Option
@@ -38,7 +38,7 @@ Days = Annotated[int | None, Option(help="What is older goes.", min=0, max=MOST_
 Csn = Annotated[int | None, Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
 
 
-class ChangesFormat(StrEnum):
+class TrackedChangesFormat(StrEnum):
     """Output formats of changes."""
 
     TABLE = "table"
@@ -50,7 +50,7 @@ def enable(db: AnyDb, asked: TrackingRequest, *, dry_run: DryRun = False) -> Non
     """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {asked.table} ...") as progress:
         tracking.enable_tracking(replace(asked, on_progress=progress.update))
-    tell(f"Enabled: {asked.table}.", dry_run=dry_run)
+    report(f"Enabled: {asked.table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
@@ -58,7 +58,7 @@ def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Stop tracking a table; removes columns, triggers and tombstones (SQL Server Compact: DisableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.disable_tracking(table)
-    tell(f"Disabled: {table}.", dry_run=dry_run)
+    report(f"Disabled: {table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
@@ -66,14 +66,14 @@ def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Track a table again whose triggers or columns were lost; earlier anchors are refused for it."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.resume_tracking(table)
-    tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
+    report(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")
 def options(
     db: AnyDb,
     table: Annotated[str | None, Argument(metavar="TABLE", help="default: all tracked tables")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
     with open_tracking(db) as tracking:
@@ -99,7 +99,9 @@ def changes(
         UUID | None, Option(help="Leave out what was changed last with this tracking context.")
     ] = None,
     whole: Annotated[str, Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
-    form: Annotated[ChangesFormat, Option("--format", help="jsonl: one object a line.")] = ChangesFormat.TABLE,
+    form: Annotated[
+        TrackedChangesFormat, Option("--format", help="jsonl: one object a line.")
+    ] = TrackedChangesFormat.TABLE,
 ) -> None:
     """Print the net changes of tables since an anchor, in one snapshot; the last line is the next anchor."""
     anchor = None if since is None else Anchor.parse(since)
@@ -108,16 +110,16 @@ def changes(
         tracking.changes(_names(tables), anchor, exclude_context=exclude_context, whole=_names(whole)) as found,
     ):
         match form:
-            case ChangesFormat.JSONL:
+            case TrackedChangesFormat.JSONL:
                 for change in found:
                     print(json.dumps(_as_object(change), ensure_ascii=False))
                 print(json.dumps({"anchor": str(found.anchor)}))
-            case ChangesFormat.TABLE:
+            case TrackedChangesFormat.TABLE:
                 _print_tables(found)
                 print(f"anchor {found.anchor}")
 
 
-app["purge"] = Group("purge", "Remove what is older than some days, or than a CSN.", purge)
+app["purge"] = CliGroup("purge", "Remove what is older than some days, or than a CSN.", purge)
 
 
 @purge.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
@@ -195,4 +197,4 @@ def _as_json(value: object) -> object:
 def _print_tables(found: Iterable[Change]) -> None:
     for (table, columns), listed in groupby(found, lambda change: (change.table, change.columns)):
         print(table)
-        print_rows(["operation", *columns], ([change.operation, *change.row] for change in listed), Format.TABLE)
+        print_rows(["operation", *columns], ([change.operation, *change.row] for change in listed), OutputFormat.TABLE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows
 from rowtide.core.options import Option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ app = CommandTable()
 @app.command(epilog="Example: rowtide upgrade --dry-run --db postgresql://localhost/shop")
 def upgrade(
     db: AnyDb,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     dry_run: Annotated[bool, Option("--dry-run", help="List the stores, and migrate none.")] = False,
 ) -> None:

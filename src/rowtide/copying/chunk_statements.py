@@ -36,7 +36,7 @@ order by place
     return _by_owner(table, query, [(name, "text") for name in names])
 
 
-class Comparison(Enum):
+class KeyComparison(Enum):
     """A comparison of keys; the value is the server's operator."""
 
     GREATER = ">"
@@ -50,15 +50,19 @@ class Comparison(Enum):
         return self.value if column.operators is None else getattr(column.operators, self.name.lower())
 
     @property
-    def strict(self) -> Comparison:
+    def strict(self) -> KeyComparison:
         """The same comparison without equality."""
-        return Comparison.GREATER if self in (Comparison.GREATER, Comparison.GREATER_OR_EQUAL) else Comparison.LESS
+        return (
+            KeyComparison.GREATER
+            if self in (KeyComparison.GREATER, KeyComparison.GREATER_OR_EQUAL)
+            else KeyComparison.LESS
+        )
 
     @property
-    def loose(self) -> Comparison:
+    def loose(self) -> KeyComparison:
         """The same comparison with equality."""
-        is_up = self.strict is Comparison.GREATER
-        return Comparison.GREATER_OR_EQUAL if is_up else Comparison.LESS_OR_EQUAL
+        is_up = self.strict is KeyComparison.GREATER
+        return KeyComparison.GREATER_OR_EQUAL if is_up else KeyComparison.LESS_OR_EQUAL
 
 
 class CopyForm(Enum):
@@ -84,7 +88,7 @@ def copying_row(table: CopiedTable, key: Key, wanted: Collection[str], form: Cop
         quote(column) if column in wanted else f"null{type_text}"
         for column, type_text in zip(table.columns, types, strict=True)
     )
-    conditions = [_has_key(table, key), *_condition(table)]
+    conditions = [_key_condition(table, key), *_condition(table)]
     query = f"select {columns} from {_source_of(table)} where {' and '.join(conditions)}"
     return f"copy ({_rows_by_owner(table, query)}) to stdout{form.value}"
 
@@ -143,7 +147,7 @@ def _by_owner(table: CopiedTable, query: str, columns: Sequence[tuple[str, str]]
 
 
 def _where(table: CopiedTable, chunk: Chunk, but_for: Sequence[Key] = ()) -> str:
-    conditions = [*_range(table, chunk), *_condition(table), *(f"not {_has_key(table, key)}" for key in but_for)]
+    conditions = [*_range(table, chunk), *_condition(table), *(f"not {_key_condition(table, key)}" for key in but_for)]
     return f" where {' and '.join(conditions)}" if conditions else ""
 
 
@@ -153,12 +157,12 @@ def _condition(table: CopiedTable) -> Iterator[str]:
 
 
 def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
-    for compared, bound in ((Comparison.GREATER, chunk.low), (Comparison.LESS_OR_EQUAL, chunk.high)):
+    for compared, bound in ((KeyComparison.GREATER, chunk.low), (KeyComparison.LESS_OR_EQUAL, chunk.high)):
         if bound is not None:
             yield _compared(table, compared, bound)
 
 
-def _compared(table: CopiedTable, comparison: Comparison, key: Key) -> str:
+def _compared(table: CopiedTable, comparison: KeyComparison, key: Key) -> str:
     """Return the condition that a row's key is above, or up to, another, in the order of the key's index.
 
     One operator compares keys as a whole where it is that of all columns; the index is used by either form.
@@ -179,9 +183,9 @@ def _compared(table: CopiedTable, comparison: Comparison, key: Key) -> str:
     return condition
 
 
-def _has_key(table: CopiedTable, key: Key) -> str:
+def _key_condition(table: CopiedTable, key: Key) -> str:
     pairs = zip(table.key_columns, _values(table, key), strict=True)
-    return f"({' and '.join(f'{quote(c.name)} {Comparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
+    return f"({' and '.join(f'{quote(c.name)} {KeyComparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
 
 
 def _order(table: CopiedTable, expressions: Sequence[str]) -> str:

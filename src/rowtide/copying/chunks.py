@@ -82,7 +82,7 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableOwner:
-    """The function that reads a table as its owner, and the types of the copied columns, which it has to be told."""
+    """The function that reads a table as its owner, and the types of the copied columns, which it has to be given."""
 
     reading: str
     types: tuple[str, ...]

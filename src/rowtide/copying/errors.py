@@ -30,7 +30,7 @@ class CopiedTableDropped(RowtideError, number=4201):
     """A table that is copied was dropped."""
 
     fact = "the table with oid {source_id} was dropped while it was copied"
-    hint = "Nothing is to be done: its copy ends."
+    hint = "No action is needed: its copy ends."
     source_id: int
 
 
@@ -45,7 +45,7 @@ class CopiedTableLocked(Retryable, number=4202):
 class CopiedTableNotOwned(RowtideError, number=4205):
     """A table cannot be read without calling code of its owner's with the rights of rowtide's role."""
 
-    fact = "to plan a query of table {table} calls {called}, which belongs to {author}, with the rights of {role}"
+    fact = "planning a query of table {table} calls {called}, which belongs to {author}, with the rights of {role}"
     hint = "Run `grant {owner} to {role}`: the table is then read as its owner. Or let rowtide connect as the owner."
     table: str
     owner: str

@@ -30,26 +30,26 @@ class PartialRow:
     lacking: frozenset[str]
 
 
-class RowRefused(Exception):
+class RowNotCopied(Exception):
     """A chunk has a row that cannot be copied whole; the text says why."""
 
 
-def refusal(error: psycopg.Error) -> RowRefused | None:
+def refusal(error: psycopg.Error) -> RowNotCopied | None:
     """Return what an error of COPY says of a row; None if the error is not one of a row's values."""
     if error.sqlstate is None or not error.sqlstate.startswith(_UNSENDABLE):
         return None
-    return RowRefused(f"the server says: {error.diag.message_primary}")
+    return RowNotCopied(f"the server says: {error.diag.message_primary}")
 
 
 def limiting(blocks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
-    """Yield the blocks of a COPY, whose last rows alone may be large. Raises `RowRefused` after the last one."""
+    """Yield the blocks of a COPY, whose last rows alone may be large. Raises `RowNotCopied` after the last one."""
     largest = 0
     for block in blocks:
         if len(block) <= most_bytes:
             yield block
         largest = max(largest, len(block))
     if largest > most_bytes:
-        raise RowRefused(f"a row takes about {largest:,} bytes, of at most {most_bytes:,} that memory is enough for")
+        raise RowNotCopied(f"a row takes about {largest:,} bytes, of at most {most_bytes:,} that memory is enough for")
 
 
 def find_partial_rows(
@@ -57,13 +57,13 @@ def find_partial_rows(
 ) -> Sequence[PartialRow]:
     """Return the rows of a chunk of a table with a key that cannot be copied whole, in a transaction.
 
-    Raises `RowRefused` where it is not the row's values, or its key, and psycopg's errors.
+    Raises `RowNotCopied` where it is not the row's values, or its key, and psycopg's errors.
     """
-    return list(_Search(connection, table, most_bytes).find(chunk))
+    return list(_RefusedRowSearch(connection, table, most_bytes).find(chunk))
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _RefusedRowSearch:
     connection: psycopg.Connection[Any]
     table: CopiedTable
     most_bytes: int
@@ -83,7 +83,7 @@ class _Search:
             yield from self.find(replace(chunk, high=key))
             yield from self.find(replace(chunk, low=key))
 
-    def _examine(self, key: Key, refused: RowRefused) -> PartialRow:
+    def _examine(self, key: Key, refused: RowNotCopied) -> PartialRow:
         """Leave out what is refused by itself, then the largest values until the others fit together."""
         sizes: dict[str, int] = {}
         lacking: set[str] = set()
@@ -104,12 +104,12 @@ class _Search:
     def _copying_row(self, key: Key, wanted: Collection[str]) -> str:
         return copying_row(self.table, key, wanted, CopyForm.CSV)
 
-    def _try(self, statement: str) -> int | RowRefused:
+    def _try(self, statement: str) -> int | RowNotCopied:
         """Return the bytes of a COPY, or why a row of it is refused."""
         self.connection.execute("savepoint tried")
         try:
             return sum(map(len, limiting(copy_out(self.connection, statement), self.most_bytes)))
-        except RowRefused as refused:
+        except RowNotCopied as refused:
             return refused
         except psycopg.Error as error:
             if (refused_by_server := refusal(error)) is None:

@@ -25,7 +25,7 @@ from rowtide.copying.chunk_statements import (
 from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, Key, OpenChunk
 from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
 from rowtide.copying.present_tables import PresentTable, find_present, find_reader, with_reader
-from rowtide.copying.refused_rows import PartialRow, RowRefused, find_partial_rows, limiting, refusal
+from rowtide.copying.refused_rows import PartialRow, RowNotCopied, find_partial_rows, limiting, refusal
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
@@ -86,7 +86,7 @@ class OpenTable:
     ) -> Iterator[bytes]:
         """Yield a chunk's rows as CSV, in blocks of whole lines, without those that are named.
 
-        Raises `CopiedTableUnreadable`, and `RowRefused`: then the chunk has other rows that cannot be copied whole.
+        Raises `CopiedTableUnreadable`, and `RowNotCopied`: then the chunk has other rows that cannot be copied whole.
         """
         ordered = _as_read(self.connection, table, self.reader)
         statement = copying(ordered, chunk, CopyForm.CSV, but_for=[row.key for row in but_for])
@@ -106,7 +106,7 @@ class OpenTable:
             try:
                 ordered = _as_read(self.connection, table, self.reader)
                 return find_partial_rows(self.connection, ordered, chunk, most_row_bytes)
-            except RowRefused as refused:
+            except RowNotCopied as refused:
                 raise CopiedTableUnreadable(table.qualified_name, str(refused)) from refused
 
     def _copy(self, table: CopiedTable, statement: str, most_row_bytes: int) -> Iterator[bytes]:

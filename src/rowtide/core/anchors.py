@@ -42,7 +42,7 @@ class InvalidAnchor(Invalid, number=1006):
     """The text is not an anchor."""
 
     fact = '"{text}" is not an anchor'
-    hint = "Give back the anchor as the last enumeration printed it."
+    hint = "Pass the anchor as the last enumeration printed it."
     text: str
 
 

@@ -167,13 +167,13 @@ class FileNotWritable(RowtideError, number=1005):
     """A file that the user names cannot be written."""
 
     fact = "the file {path} cannot be written: {reason}"
-    hint = "Name a file in a folder that is there and that this user may write."
+    hint = "Name a file in an existing folder that this user may write to."
     path: str
     reason: str
 
 
 class OptionsContradict(Invalid, number=1138):
-    """Two options say different things of the same."""
+    """Two options contradict each other."""
 
     fact = "{one} and {other} say different things"
     hint = "Give one of them."
@@ -185,7 +185,7 @@ class FileNotReadable(RowtideError, number=1008):
     """A file that the user names cannot be read."""
 
     fact = "the file {path} cannot be read: {reason}"
-    hint = "Name a text file that is there and that this user may read."
+    hint = "Name an existing text file that this user may read."
     path: str
     reason: str
 

@@ -31,7 +31,7 @@ class _WithoutPandas:
             raise ModuleNotFoundError("this program does not use pandas", name=fullname)
 
 
-def leave_out_pandas() -> None:
+def hide_pandas() -> None:
     """Let this process not find pandas: pyarrow imports it where it is installed, for a second, and nothing uses it."""
     sys.meta_path.insert(0, _WithoutPandas())
 

@@ -47,7 +47,7 @@ class StoredFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class StoreFormat:
     """The format in which this build writes one kind of store, which is named as in `docs/reference/formats.md`."""
 
     store: str
@@ -146,7 +146,7 @@ class PresentStore:
     `stored` is None if it was written before formats had numbers, or could not be read: then `unread` says why.
     """
 
-    format: Format
+    format: StoreFormat
     place: str
     stored: StoredFormat | None
     subject: Any
@@ -175,7 +175,7 @@ class PresentStore:
         return None
 
     def migrate(self) -> None:
-        """Take the store to this build's format, step by step; a repeat goes on after the last one. Raises as
+        """Take the store to this build's format, step by step; a repeat continues after the last one. Raises as
         `list_steps`, and what the steps raise.
         """
         for number in self.list_steps():

@@ -15,7 +15,7 @@ Member = TypeVar("Member", bound=Enum)
 
 
 class WordUnknown(Invalid, number=1141):
-    """What a parameter is given is none of its values."""
+    """A parameter was given a value that it cannot have."""
 
     fact = "{parameter} cannot be {given}"
     hint = "Give {words}."

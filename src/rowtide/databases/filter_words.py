@@ -122,7 +122,7 @@ def _explain(rest: str) -> str:
     return _REASONS.get(rest[0], f"{rest[0]} is not part of row filters")
 
 
-class Cursor:
+class WordCursor:
     """Takes a filter's words one after the other, never past the end. Raises `FilterUnreadable`."""
 
     def __init__(self, filter_text: str) -> None:

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 
 _NUMBERS = re.compile(r"\b(\d+) as (number|least_reader|least_writer)\b", re.IGNORECASE)
 
-Requirement: TypeAlias = Callable[[Format, str, StoredFormat | None], object]
-"""What is required of a store before it is used: `Format.require_readable` or `Format.require_writable`.
+Requirement: TypeAlias = Callable[[StoreFormat, str, StoredFormat | None], object]
+"""What is required of a store before it is used: `StoreFormat.require_readable` or `StoreFormat.require_writable`.
 
 It takes the format of this build, the store's place and what the store records.
 """
@@ -35,7 +35,7 @@ def parse_definition(definition: str | None) -> StoredFormat | None:
     return StoredFormat(**found) if len(found) == 3 else None
 
 
-def _require_removable(own: Format, place: str, stored: StoredFormat | None) -> None:
+def _require_removable(own: StoreFormat, place: str, stored: StoredFormat | None) -> None:
     """Raise `FormatNewer` or `FormatOutdated` for what this build may not write to; what has no number is removed."""
     if stored is not None:
         own.require_writable(place, stored)
@@ -51,7 +51,7 @@ def removing(*, wanted: bool = True) -> Iterator[None]:
         _IS_REMOVING.reset(token)
 
 
-def require(requirement: Requirement, own: Format, place: str, stored: StoredFormat | None) -> None:
+def require(requirement: Requirement, own: StoreFormat, place: str, stored: StoredFormat | None) -> None:
     """Raise as a requirement of a store; within `removing`, what has no number passes."""
     (_require_removable if _IS_REMOVING.get() else requirement)(own, place, stored)
 

@@ -62,7 +62,7 @@ class SourceIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class TablePartition:
     """A descendant of a partitioned table, at any depth; those that are not partitioned themselves store its rows."""
 
     source_id: int
@@ -96,7 +96,7 @@ class SourceTable:
     identity_index: str | None
     key_name: str | None
     columns: tuple[SourceColumn, ...]
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[TablePartition, ...] = ()
     ancestors: tuple[int, ...] = ()
     indexes: tuple[SourceIndex, ...] = ()
     has_relatives: bool = False
@@ -107,7 +107,7 @@ class SourceTable:
         return f"{self.schema}.{self.name}"
 
     @property
-    def row_holders(self) -> tuple[Partition, ...]:
+    def row_holders(self) -> tuple[TablePartition, ...]:
         """The partitions that store rows."""
         return tuple(partition for partition in self.partitions if partition.kind is not TableKind.PARTITIONED)
 

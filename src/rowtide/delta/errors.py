@@ -50,7 +50,7 @@ class PartitionUnfit(Invalid, number=8176):
 class LakeFenced(Retryable, number=1132):
     """Another process has taken the lake's lease, while this one was stopped."""
 
-    fact = "table {path} is another process's to write, which took the lake while this one was stopped"
+    fact = "another process took the lake while this one was stopped, and now writes table {path}"
     hint = "Nothing was written. This process asks for the lease again; the other one captures meanwhile."
     path: str
 

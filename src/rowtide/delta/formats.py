@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.delta.errors import LakeReadFailed
 
 IDENTITY, OWNER, FORMAT = "rowtide.identity", "rowtide.target", "rowtide.format"
 """The identity under which cycles are appended; the target that a table belongs to; the table's format."""
 
-LAKE_TABLE, TARGET_TABLE = Format("lake table"), Format("target table")
+LAKE_TABLE, TARGET_TABLE = StoreFormat("lake table"), StoreFormat("target table")
 _KINDS = {IDENTITY: LAKE_TABLE, OWNER: TARGET_TABLE}
 
 
@@ -40,5 +40,5 @@ def find_format(path: str, properties: Mapping[str, str]) -> StoredFormat | None
         raise LakeReadFailed(path, f"its property {FORMAT} is damaged") from error
 
 
-def _find_kind(properties: Mapping[str, str]) -> Format | None:
+def _find_kind(properties: Mapping[str, str]) -> StoreFormat | None:
     return next((known for name, known in _KINDS.items() if name in properties), None)

@@ -29,7 +29,7 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class VersionLineage:
     """What a version has of an application, as seen from one that the application knows.
 
     `restored`: the earlier version whose rows it has, None if it follows from the known one. `foreign`: the last commit
@@ -54,12 +54,12 @@ class _Commit:
         return int(version) if version is not None and str(version).isdecimal() else None
 
 
-def find_lineage(snapshot: Snapshot, application: str, known: int) -> Lineage:
+def find_lineage(snapshot: Snapshot, application: str, known: int) -> VersionLineage:
     """Return what a version follows from since a known one, which is not later.
 
     What the log no longer has is taken for the application's own. Raises `LakeReadFailed`.
     """
-    seen = {known: Lineage()}
+    seen = {known: VersionLineage()}
     last = seen[known]
     for number in range(known + 1, snapshot.version + 1):
         last = _after(last, _read(snapshot, number), application, number, seen)
@@ -68,12 +68,12 @@ def find_lineage(snapshot: Snapshot, application: str, known: int) -> Lineage:
 
 
 def _after(
-    before: Lineage, commit: _Commit | None, application: str, number: int, seen: Mapping[int, Lineage]
-) -> Lineage:
+    before: VersionLineage, commit: _Commit | None, application: str, number: int, seen: Mapping[int, VersionLineage]
+) -> VersionLineage:
     if commit is None:
         return before
     if commit.restored is not None:
-        return seen.get(commit.restored) or Lineage(restored=commit.restored)
+        return seen.get(commit.restored) or VersionLineage(restored=commit.restored)
     if application in commit.applications:
         return replace(before, restored=None)
     if commit.changes_rows:

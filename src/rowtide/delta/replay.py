@@ -33,7 +33,7 @@ class DamagedLog(ValueError):
 
 
 @dataclass(slots=True)
-class State:
+class VersionState:
     """What a version's actions add up to."""
 
     protocol: Protocol | None = None
@@ -151,7 +151,7 @@ def version_of(path: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class VersionFiles:
     """The files of which a version is made: the checkpoint's parts, then the commits above it, in order."""
 
     version: int
@@ -198,7 +198,7 @@ class LogFiles:
         """Whether there is no table."""
         return not (self.commits or self.checkpoints or self.other_checkpoints)
 
-    def make_up(self, version: int | None = None) -> Segment:
+    def make_up(self, version: int | None = None) -> VersionFiles:
         """Return the files of a version, by default the last. Raises `LogIncomplete`, `CheckpointUnknown`."""
         last = max((*self.commits, *self.checkpoints), default=-1) if version is None else version
         checkpoint = max((known for known in self.checkpoints if known <= last), default=None)
@@ -209,4 +209,4 @@ class LogFiles:
                 raise CheckpointUnknown
             raise LogIncomplete(f"version {missing[0] if missing else last} is missing from its log")
         commits = tuple((number, self.commits[number]) for number in range(first, last + 1))
-        return Segment(last, checkpoint, self.checkpoints[checkpoint] if checkpoint is not None else (), commits)
+        return VersionFiles(last, checkpoint, self.checkpoints[checkpoint] if checkpoint is not None else (), commits)

@@ -1,6 +1,6 @@
 """One version of a table: its columns, properties, transactions and data files, and their rows.
 
-A version is read from the log of a table that others go on changing. Log files that vanish, because a checkpoint
+A version is read from the log of a table that others keep changing. Log files that vanish, because a checkpoint
 replaced them, are looked for again; a data file that vanishes is an error, since the version's rows are gone.
 """
 
@@ -28,8 +28,8 @@ from rowtide.delta.replay import (
     DamagedLog,
     LogFiles,
     LogIncomplete,
-    Segment,
-    State,
+    VersionFiles,
+    VersionState,
     commit_path,
 )
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, parse_schema
@@ -56,7 +56,7 @@ class Snapshot:
 
     location: Location
     version: int
-    state: State
+    state: VersionState
     checkpoint_version: int | None = None
     """The checkpoint from which it was read."""
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class Tail:
 
     def replay(self) -> Snapshot:
         """Return the version: only its checkpoint is read. Raises `Missing` if that is gone, and as `open_snapshot`."""
-        location, state = self.location, State()
+        location, state = self.location, VersionState()
         for path in self.checkpoint:
             with _damage_named(location, path), location.store.open(path) as file:
                 state.apply_checkpoint(file)
@@ -284,7 +284,7 @@ def get_commits(location: Location, paths: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(content for content in found if content is not None)
 
 
-def find_segment(location: Location, version: int | None = None, *, with_hint: bool = True) -> Segment | None:
+def find_segment(location: Location, version: int | None = None, *, with_hint: bool = True) -> VersionFiles | None:
     """Return the log files of a version, by default the last; None if there is no table.
 
     `with_hint`: list the log only from the checkpoint on that `_last_checkpoint` names, if that is enough. Raises as
@@ -309,7 +309,7 @@ def read_hint(store: Store) -> int | None:
     return version if isinstance(version, int) else None
 
 
-def _make_up(location: Location, files: LogFiles, version: int | None) -> Segment:
+def _make_up(location: Location, files: LogFiles, version: int | None) -> VersionFiles:
     try:
         return files.make_up(version)
     except CheckpointUnknown as error:

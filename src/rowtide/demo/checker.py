@@ -14,7 +14,7 @@ from typing import Any
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures, Span
 from rowtide.demo.processes import Child, Directory
-from rowtide.demo.proof import Comparison, Read, TargetVersion
+from rowtide.demo.proof import Read, TableProof, TargetVersion
 
 _TICK_S = 0.5
 _CAPTURE_TIMEOUT_S = 300
@@ -54,17 +54,17 @@ class Checker:
         found = self._ask("read", patience_s=patience_s)
         return Read(**found) if found is not None else None
 
-    def compare(self, final: Path) -> list[Comparison]:
+    def compare(self, final: Path) -> list[TableProof]:
         """Request a comparison of all tables."""
-        return [Comparison(**found) for found in self._ask("compare", _PROOF_TIMEOUT_S, final=str(final))]
+        return [TableProof(**found) for found in self._ask("compare", _PROOF_TIMEOUT_S, final=str(final))]
 
     def compare_targets(
         self, final: Path, current: TargetVersion, history: TargetVersion, lsns: Sequence[int]
-    ) -> list[Comparison]:
+    ) -> list[TableProof]:
         """Request a comparison of the targets' tables, see `proof.compare_targets`."""
         versions = {"current": asdict(current), "history": asdict(history)}
         found = self._ask("compare_targets", _PROOF_TIMEOUT_S, final=str(final), lsns=list(lsns), **versions)
-        return [Comparison(**comparison) for comparison in found]
+        return [TableProof(**comparison) for comparison in found]
 
     def figures(self, span: Span) -> Figures:
         """Request the figures."""

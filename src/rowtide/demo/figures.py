@@ -53,7 +53,7 @@ def read_figures(lake: str, span: Span) -> Figures:
     """Read the figures of pgbench's transactions."""
     cycles, seconds = _latencies(system_table_path(lake, "lsn_time_mapping"), span)
     median_s, p95_s = np.percentile(seconds, (50, 95)).tolist()
-    columns, rows = _account_changes(lake)
+    columns, rows = _describe_changes(lake)
     return Figures(
         change_rows={
             table: _read(change_table_path(lake, instance_of(table)), "__$operation").num_rows for table in KEYS
@@ -93,7 +93,7 @@ def _commit_times(path: Path) -> dict[int, float]:
     return times
 
 
-def _account_changes(lake: str) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+def _describe_changes(lake: str) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
     changes = Lake(lake).get_all_changes(instance_of("pgbench_accounts"), row_filter_option="all update old")
     is_of_account = pc.field("aid") == ACCOUNT
     presented = present(replace(changes, batches=lambda: (rows.filter(is_of_account) for rows in changes.batches())))

@@ -16,7 +16,7 @@ from rowtide.demo.proof import Read
 _LINE_EVERY_S = 5.0
 
 
-class Progress:
+class DemoProgress:
     """Shows one step after the other."""
 
     def __init__(self, console: Console) -> None:

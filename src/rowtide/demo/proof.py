@@ -148,7 +148,7 @@ class TargetVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TableProof:
     """The result for one table: the rows that are expected, and the number of rows on one side only (0: equal).
 
     `subject` is what of a target was compared, with the source, or with the table as of `lsn`.
@@ -161,7 +161,7 @@ class Comparison:
     lsn: int = 0
 
 
-def require_equal(comparisons: Sequence[Comparison]) -> None:
+def require_equal(comparisons: Sequence[TableProof]) -> None:
     """Raise `RowsDiffer` unless every table is equal."""
     different = [
         f"{found.different_rows} rows of {found.table}" + (f" ({found.subject})" if found.subject else "")
@@ -172,7 +172,7 @@ def require_equal(comparisons: Sequence[Comparison]) -> None:
         raise RowsDiffer(", ".join(different))
 
 
-def compare_tables(lake: str, final: Path) -> list[Comparison]:
+def compare_tables(lake: str, final: Path) -> list[TableProof]:
     """Compare each table of the workload as of the maximum LSN with the copy that `Workload.copy_tables` wrote.
 
     The table as of an LSN is the snapshot that was copied into the lake, and the changes up to there.
@@ -185,7 +185,7 @@ def compare_tables(lake: str, final: Path) -> list[Comparison]:
 
 def compare_targets(
     lake: str, final: Path, current: TargetVersion, history: TargetVersion, lsns: Sequence[int]
-) -> list[Comparison]:
+) -> list[TableProof]:
     """Compare the targets' tables of `TARGETED` with the source.
 
     The current table and the history's open slices with the source's copy; the slices that are valid at the first of
@@ -231,7 +231,7 @@ def _read_version(target: TargetVersion, columns: Sequence[str]) -> pa.Table:
     return snapshot.read(columns)
 
 
-def _compare(table: str, found: pa.Table, expected: pa.Table, subject: str = "", lsn: int = 0) -> Comparison:
+def _compare(table: str, found: pa.Table, expected: pa.Table, subject: str = "", lsn: int = 0) -> TableProof:
     """Compare multisets: each row with the number of times it is found, less that it is expected."""
     names = expected.column_names
     sides = [
@@ -240,4 +240,4 @@ def _compare(table: str, found: pa.Table, expected: pa.Table, subject: str = "",
     ]
     totals = pa.concat_tables(sides).group_by(names).aggregate([("times", "sum")])
     different = pc.sum(pc.abs(totals["times_sum"])).as_py() or 0
-    return Comparison(table, expected.num_rows, different, subject, lsn)
+    return TableProof(table, expected.num_rows, different, subject, lsn)

@@ -8,8 +8,8 @@ from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.figures import Figures
 from rowtide.demo.processes import Directory
-from rowtide.demo.proof import Comparison, Read
-from rowtide.demo.run import Run
+from rowtide.demo.proof import Read, TableProof
+from rowtide.demo.run import DemoRun
 from rowtide.demo.story import DemoOutcome
 from rowtide.demo.workload import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL
 
@@ -47,7 +47,7 @@ def _results(outcome: DemoOutcome) -> Iterator[tuple[str, str]]:
     yield "the demo took", f"{outcome.seconds:.0f} s"
 
 
-def _reads(run: Run) -> str:
+def _reads(run: DemoRun) -> str:
     maxima = len({read.lsn for read in run.reads})
     return (
         f"{len(run.reads)} during the run, at {maxima} different maximum LSNs: accounts, tellers, branches and history "
@@ -59,11 +59,11 @@ def _longest_delay(reads: Sequence[Read]) -> float:
     return max((read.delay_s for read in reads), default=0.0)
 
 
-def _rows(comparisons: Sequence[Comparison]) -> str:
+def _rows(comparisons: Sequence[TableProof]) -> str:
     return ", ".join(f"{found.table} {found.rows:,} rows" for found in comparisons)
 
 
-def _describe(found: Comparison) -> str:
+def _describe(found: TableProof) -> str:
     """Say of a target's table to what it is equal."""
     other = f"the table as of LSN {CommitLsn(found.lsn)}" if found.lsn else "source"
     return f"{found.table}, {found.subject} = {other}: {found.rows:,} rows"

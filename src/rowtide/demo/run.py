@@ -22,7 +22,7 @@ _LONGEST_OVERTIME_S = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """Results of the run: `reads` are those that count, `span` pgbench's transactions."""
 
     seconds: float
@@ -33,7 +33,7 @@ class Run:
 
 def watch_run(
     workload: Workload, checker: Checker, seconds: int, is_followed: Callable[[Read], bool], show: Callable[[str], None]
-) -> Run:
+) -> DemoRun:
     """Run pgbench for at least `seconds`, until enough consistent reads are done, and the last of them is followed.
 
     Raises `BalancesDisagree`, `MaximumWentBack`, `TooFewReads`, and `ProcessEnded` if a process ends.
@@ -57,7 +57,7 @@ def watch_run(
     workload.await_end_of_sessions()
     after = workload.state()
     transactions = after.transactions - before.transactions
-    return Run(ran_s, transactions, watch.reads, Span(before.log_position, after.log_position))
+    return DemoRun(ran_s, transactions, watch.reads, Span(before.log_position, after.log_position))
 
 
 class _Watch:

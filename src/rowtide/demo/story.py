@@ -21,9 +21,9 @@ from rowtide.demo.checker import Checker
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures
 from rowtide.demo.processes import SHORT_LIVED_JAVA, Child, Directory, open_directory
-from rowtide.demo.progress import Progress
-from rowtide.demo.proof import Comparison, Read, TargetVersion, instance_of, require_consistent, require_equal
-from rowtide.demo.run import PATIENCE_S, Run, watch_run
+from rowtide.demo.progress import DemoProgress
+from rowtide.demo.proof import Read, TableProof, TargetVersion, instance_of, require_consistent, require_equal
+from rowtide.demo.run import PATIENCE_S, DemoRun, watch_run
 from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.spark.jvm import require_java
@@ -72,8 +72,8 @@ class DemoOutcome:
 
     directory: Directory
     server_version: str
-    run: Run
-    comparisons: Sequence[Comparison]
+    run: DemoRun
+    comparisons: Sequence[TableProof]
     figures: Figures
     seconds: float
 
@@ -85,13 +85,13 @@ def run_demo(*, seconds: int, keep: Path | None, console: Console) -> DemoOutcom
     """
     require_java()
     with ended_by_signals(), open_directory(keep) as directory, ExitStack() as running, undisturbed_end():
-        return _Story(directory, running, Progress(console)).tell(seconds)
+        return _Story(directory, running, DemoProgress(console)).tell(seconds)
 
 
 class _Story:
     """The steps, in order; started processes are added to `running`."""
 
-    def __init__(self, directory: Directory, running: ExitStack, progress: Progress) -> None:
+    def __init__(self, directory: Directory, running: ExitStack, progress: DemoProgress) -> None:
         self._directory = directory
         self._running = running
         self._progress = progress
@@ -149,7 +149,7 @@ class _Story:
         with self._progress.step(f"Booking {DEPOSIT:+} by hand, and reading it from the lake"):
             _read_up_to(checker, workload.book(DEPOSIT), None)
 
-    def _run_workload(self, workload: Workload, checker: Checker, targets: Targets, seconds: int) -> Run:
+    def _run_workload(self, workload: Workload, checker: Checker, targets: Targets, seconds: int) -> DemoRun:
         def is_followed(read: Read) -> bool:
             """Tell whether the targets began before a read: so there are changes for them."""
             begun = [targets.read_position(name).lsn for name in TARGETS]
@@ -169,7 +169,7 @@ class _Story:
 
     def _prove(
         self, workload: Workload, checker: Checker, versions: Mapping[str, TargetVersion], reads: Sequence[Read]
-    ) -> list[Comparison]:
+    ) -> list[TableProof]:
         final = self._directory.final
         with self._progress.step("Comparing initial rows + captured changes with the source, row by row"):
             workload.copy_tables(final)

@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, Command, counts, failing, healthy, shell, sizes, times, warning
+from rowtide.diagnosis.result import CheckResult, ShellCommand, counts, failing, healthy, shell, sizes, times, warning
 from rowtide.log.postgres.backlog import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
@@ -38,21 +38,21 @@ LATE_S = 300.0
 """What waits for longer is late."""
 
 
-def check_reading(facts: ReadingFacts, run: Command, blockers: Collection[str] = ()) -> CheckResult:
+def check_reading(facts: ReadingFacts, run: ShellCommand, blockers: Collection[str] = ()) -> CheckResult:
     """Check the log reader; `blockers` are what keeps it from reading: slot, publication, log store."""
     status = facts.status
     measures = (*times(lag_s=status.lag_s), *sizes(unread_bytes=status.unread_bytes, kept_bytes=status.kept_bytes))
     return replace(_describe_reading(facts, run, blockers), measures=measures)
 
 
-def _describe_reading(facts: ReadingFacts, run: Command, blockers: Collection[str]) -> CheckResult:
+def _describe_reading(facts: ReadingFacts, run: ShellCommand, blockers: Collection[str]) -> CheckResult:
     subject, status, lag_s = "log reader", facts.status, facts.status.lag_s
     is_late = lag_s is None or lag_s > LATE_S
     behind = _describe_unread(status)
     runs = f"it runs ({status.reader})" if status.reader is not None else "it does not run"
     if blockers:
         first = f"Mend {' and '.join(sorted(set(blockers)))} first."
-        return failing(Code.LOG_READER_BLOCKED, subject, f"{runs} and cannot go on; {behind}", first)
+        return failing(Code.LOG_READER_BLOCKED, subject, f"{runs} and cannot continue; {behind}", first)
     if status.reader is None and facts.last_error is not None and _has_failed(facts.last_error, status):
         advice = f"Do what the error asks for, then run `{run}`."
         message = f"{_describe_error(facts.last_error, status.now)}; {behind}"

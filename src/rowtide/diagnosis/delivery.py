@@ -8,7 +8,7 @@ from dataclasses import replace
 from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import AS_OWNER, CheckResult, Command, Sql, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import AS_OWNER, CheckResult, ShellCommand, Sql, failing, healthy, shell, times, warning
 from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped
@@ -49,10 +49,10 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus, waits_s
     if waits and waits_s > at_risk_s:
         message = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied again"
         expires = failing if waits_s > retention_s else warning
-        return expires(Code.SUBSCRIPTION_EXPIRING, subject, message, _go_on(subscription, run))
+        return expires(Code.SUBSCRIPTION_EXPIRING, subject, message, _resume_hint(subscription, run))
     if subscription.is_paused:
         message = f"it is paused; {waiting}"
-        return warning(Code.SUBSCRIPTION_PAUSED, subject, message, _go_on(subscription, run))
+        return warning(Code.SUBSCRIPTION_PAUSED, subject, message, _resume_hint(subscription, run))
     error = (subscription.comments or "an error").rstrip(".")
     if subscription.runstatus == RunStatus.FAIL.words:
         advice = "Do what the error asks for; then `rowtide replication resume` where it runs, or `run`."
@@ -73,16 +73,16 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus, waits_s
     return healthy(Code.SUBSCRIPTION_HEALTHY, subject, f"{runs}; {waiting}")
 
 
-def _go_on(subscription: SubscriptionDelivery, run: Command) -> Command:
+def _resume_hint(subscription: SubscriptionDelivery, run: ShellCommand) -> ShellCommand:
     return _of_one("resume", subscription) if subscription.is_paused else run
 
 
-def _of_one(command: str, subscription: SubscriptionDelivery) -> Command:
+def _of_one(command: str, subscription: SubscriptionDelivery) -> ShellCommand:
     name, subscriber = subscription.publication, subscription.subscriber
     return shell("rowtide", "replication", command, name, "--subscriber", subscriber)
 
 
-def check_articles(articles: ArticlesStatus, run: Command, *, is_read: bool) -> Iterator[CheckResult]:
+def check_articles(articles: ArticlesStatus, run: ShellCommand, *, is_read: bool) -> Iterator[CheckResult]:
     """Check published tables of which nothing is delivered, or not all; `run` reads the log, which `is_read` now."""
     subject, again = "articles", "Reinitialize the subscription: its rows are copied."
     if articles.unread and not is_read:

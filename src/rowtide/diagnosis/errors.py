@@ -9,23 +9,23 @@ class Stopped(RowtideError, number=5101):
     """`rowtide check` found what stops rowtide's work, or would; its results are listed before this line."""
 
     fact = "work is stopped by {subjects}"
-    hint = "Each is listed with what mends it; then run `rowtide check` again."
+    hint = "Each is listed with its remediation; then run `rowtide check` again."
     subjects: str
 
 
 class NothingForLake(Invalid, number=5102):
     """A lake was named for a database that is not captured."""
 
-    fact = "SQLite files are tracked, not captured: nothing of this one comes to the lake {lake}"
-    hint = "Leave out --lake."
+    fact = "SQLite files are tracked, not captured: no changes of this one reach the lake {lake}"
+    hint = "Omit --lake."
     lake: str
 
 
 class LakeNotChecked(Invalid, number=5103):
-    """A lake was named for a purpose that makes none."""
+    """A lake was named for a purpose that creates none."""
 
-    fact = "a check as {purpose} looks at no lake that is still to be made: {lake}"
-    hint = "Leave out --lake, or check with --as publisher."
+    fact = "a check as {purpose} does not check a lake that does not exist yet: {lake}"
+    hint = "Omit --lake, or check with --as publisher."
     purpose: str
     lake: str
 
@@ -39,9 +39,9 @@ class NotAPublisher(Invalid, number=5104):
 
 
 class PurposeUnknown(Invalid, number=5105):
-    """No purpose of a check has this name."""
+    """A check has no purpose of this name."""
 
-    fact = '"{name}" is no purpose of a check'
+    fact = '"{name}" is not a purpose of a check'
     hint = "Choose one of {purposes}."
     name: str
     purposes: str

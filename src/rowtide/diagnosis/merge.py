@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, Command, Measure, counts, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import CheckResult, Measure, ShellCommand, counts, failing, healthy, shell, times, warning
 
 if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Node
@@ -117,5 +117,5 @@ def _ago(time: datetime, facts: MergeFacts) -> str:
     return f"{format_duration((facts.now - time).total_seconds())} ago"
 
 
-def _command(name: str, listed: MergeStatus, *options: str) -> Command:
+def _command(name: str, listed: MergeStatus, *options: str) -> ShellCommand:
     return shell("rowtide", "merge", name, listed.publication, "--subscriber", listed.subscriber or "", *options)

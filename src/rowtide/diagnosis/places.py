@@ -19,8 +19,8 @@ from rowtide.diagnosis.quantities import format_bytes
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
-    Command,
     Measure,
+    ShellCommand,
     State,
     failing,
     healthy,
@@ -182,7 +182,7 @@ def _check_mode(place: PlaceFacts) -> Iterator[CheckResult]:
     """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
     if place.mode is not None and place.mode & OTHERS:
         message = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
-        yield warning(Code.PLACE_PUBLIC, place.subject, message, Command(f"chmod -R o= {shlex.quote(place.path)}"))
+        yield warning(Code.PLACE_PUBLIC, place.subject, message, ShellCommand(f"chmod -R o= {shlex.quote(place.path)}"))
 
 
 def _describe_room(place: PlaceFacts) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from rowtide.diagnosis.result import Advice, CheckResult, Command
+from rowtide.diagnosis.result import Advice, CheckResult, ShellCommand
 
 
 class Purpose(StrEnum):
@@ -48,7 +48,7 @@ def address(result: CheckResult, others: Mapping[str, str]) -> CheckResult:
     if owner is None:
         return result
     match result.remediation:
-        case Command(line):
+        case ShellCommand(line):
             return replace(result, remediation=Advice(f"Let {owner} run `{line}`."))
         case Advice(text) if not text.startswith(("Let ", "Ask ")):
             return replace(result, remediation=Advice(f"Let {owner} do it: {text}"))

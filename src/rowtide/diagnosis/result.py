@@ -26,7 +26,7 @@ class State(StrEnum):
     FAILING = "failing"
     """It does not do its work or cannot begin, or changes are lost."""
     WARNING = "warning"
-    """It works or can go on, and will fail unless something is done."""
+    """It works or can continue, and will fail unless something is done."""
     UNKNOWN = "unknown"
     """Nothing is known of it. Counts as a warning."""
     HEALTHY = "healthy"
@@ -45,7 +45,7 @@ class Sql:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """A line for the shell, with the database in ROWTIDE_DB."""
 
     line: str
@@ -64,7 +64,7 @@ class Advice:
         return self.text
 
 
-Remediation = Sql | Command | Advice
+Remediation = Sql | ShellCommand | Advice
 
 
 class Unit(StrEnum):
@@ -231,14 +231,14 @@ def times(**values: float | None) -> tuple[Measure, ...]:
     return tuple(Measure(name, value, Unit.SECONDS) for name, value in values.items() if value is not None)
 
 
-def shell(*words: str) -> Command:
+def shell(*words: str) -> ShellCommand:
     """Return a command as the shell takes it."""
-    return Command(shlex.join(words))
+    return ShellCommand(shlex.join(words))
 
 
-def one_after_another(*commands: Command) -> Command:
+def one_after_another(*commands: ShellCommand) -> ShellCommand:
     """Return commands as one line for the shell, which stops at the first that fails."""
-    return Command(" && ".join(command.line for command in commands))
+    return ShellCommand(" && ".join(command.line for command in commands))
 
 
 def as_superuser(*statements: str, then: str = "") -> Sql:

@@ -11,8 +11,8 @@ from rowtide.diagnosis.quantities import format_duration
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
-    Command,
     Remediation,
+    ShellCommand,
     State,
     counts,
     failing,
@@ -89,7 +89,7 @@ def subject_of(tracked: TrackedTable) -> str:
     return f"table {tracked.name}"
 
 
-def resume(tracked: TrackedTable) -> Command:
+def resume(tracked: TrackedTable) -> ShellCommand:
     """Return the command by which a table is tracked again."""
     return shell("rowtide", "tracking", "resume", tracked.name)
 
@@ -101,8 +101,8 @@ def enable(
     options: TrackingOptions = TrackingOptions.ALL,
     storage: Storage = Storage.ROW,
     index: StampIndex | None = None,
-) -> Command:
-    """Return the command by which a table is tracked; what is as usual is left out."""
+) -> ShellCommand:
+    """Return the command by which a table is tracked; what is as usual is omitted."""
     words = ["rowtide", "tracking", "enable", table]
     if key_type is not TrackingKeyType.PRIMARY_KEY:
         words += ["--key", key_type]
@@ -115,7 +115,7 @@ def enable(
     return shell(*words)
 
 
-def move_beside(tracked: TrackedTable, table: str, index: StampIndex | None = None) -> Command:
+def move_beside(tracked: TrackedTable, table: str, index: StampIndex | None = None) -> ShellCommand:
     """Return the command by which a tracked table has its stamps beside its rows from then on."""
     again = enable(table, key_type=tracked.key_type, options=tracked.options, storage=Storage.SIDE, index=index)
     return one_after_another(shell("rowtide", "tracking", "disable", tracked.name), again)

@@ -37,7 +37,7 @@ class SparkRunning(Denied, number=1013):
     """This process has a Spark application with another master; Spark allows one for each process."""
 
     fact = "this process has a Spark application on {running}, and {wanted} was asked for"
-    hint = "Stop that session first, or leave out --master."
+    hint = "Stop that session first, or omit --master."
     running: str
     wanted: str
 

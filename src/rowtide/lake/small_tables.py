@@ -15,7 +15,7 @@ from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.appends import name_data_file, write_rows
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.lake.stores import locate
 
 _CYCLE = "cycle"
@@ -81,7 +81,7 @@ def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: s
     """
     location = locate(path)
 
-    def write(state: TableState) -> list[AddFile]:
+    def write(state: PriorVersion) -> list[AddFile]:
         if not rows.num_rows:
             return []
         return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]

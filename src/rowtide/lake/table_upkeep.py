@@ -23,7 +23,7 @@ BUSY_VERSIONS = timedelta(hours=2)
 OLD = timedelta(hours=1)
 """A small file of this age is merged with a second one."""
 _HEAVIER = 4
-"""How many times the weight of all others a file has that is left out."""
+"""How many times the weight of all others a file has that is omitted."""
 
 
 @dataclass(frozen=True, slots=True)

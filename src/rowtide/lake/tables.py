@@ -157,7 +157,7 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersion:
+class LakeTableVersion:
     """A table as of one moment."""
 
     path: str
@@ -165,7 +165,7 @@ class TableVersion:
     """All rows of this version, whenever they are read."""
     snapshot: Snapshot
 
-    def widen(self, _types: Mapping[str, FieldType]) -> TableVersion:
+    def widen(self, _types: Mapping[str, FieldType]) -> LakeTableVersion:
         """Return the table: Spark widens the columns of rows that it unites with wider ones by itself."""
         return self
 
@@ -177,7 +177,7 @@ class TableVersion:
         return bool(self.snapshot.list_files(*ranges))
 
 
-def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:
+def read_identified(spark: SparkSession, path: str, *, identity: str) -> LakeTableVersion | None:
     """Return a table's current version; None unless it has this identity.
 
     Raises `LakeReadFailed`, `StorageNotShared` if Spark's tasks do not reach it.
@@ -188,7 +188,7 @@ def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVe
         return None
     with _reading(path):
         rows = spark.read.format("delta").option("versionAsOf", snapshot.version).load(spark_url(path, os.environ))
-        return TableVersion(path, rows, snapshot)
+        return LakeTableVersion(path, rows, snapshot)
 
 
 def host_name() -> str:

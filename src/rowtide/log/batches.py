@@ -95,7 +95,7 @@ class Messages(Sequence[bytes]):
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 WHOLE_BATCH_MESSAGES = 20_000
-"""Whole transactions with so many messages are handed on at once: consumers of a backlog begin while more is read."""
+"""Number of messages at which whole transactions are handed on: consumers of a backlog begin while more is read."""
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
 """A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends up to a gigabyte."""
 MAX_BATCH_AGE_S = 0.5
@@ -116,7 +116,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TransactionPart:
     """A piece of one transaction whose commit has not arrived; not readable yet."""
 
     messages: Sequence[bytes]
@@ -130,7 +130,7 @@ class LastPart:
     end: int
 
 
-Cut = Whole | Part | LastPart
+Cut = Whole | TransactionPart | LastPart
 
 
 class Commits(Protocol):
@@ -144,8 +144,8 @@ class Commits(Protocol):
 def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: bool) -> tuple[list[Cut], int]:
     """Cut what has arrived; return the cuts, in order, and how many messages they have: the others are to be kept.
 
-    `in_parts`: an earlier cut was a `Part` whose `LastPart` has not come. `is_full`: no more may be buffered,
-    so an unfinished transaction becomes a `Part`.
+    `in_parts`: an earlier cut was a `TransactionPart` without its `LastPart`. `is_full`: no more may be buffered,
+    so an unfinished transaction becomes a `TransactionPart`.
     """
     found = commits.find_commits(messages)
     if found is None:
@@ -167,7 +167,7 @@ def _parts(messages: Messages) -> list[Cut]:
     sizes = messages.sizes() if has_large else ()
     large = [place for place, size in enumerate(sizes) if size >= LARGE_MESSAGE_BYTES]
     borders = sorted({0, *large, *(place + 1 for place in large), len(messages)})
-    return [Part(messages[begin:end]) for begin, end in pairwise(borders)]
+    return [TransactionPart(messages[begin:end]) for begin, end in pairwise(borders)]
 
 
 MOST_HELD_S = 30.0

@@ -21,7 +21,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
@@ -119,7 +119,7 @@ _FIRST_FEATURE = "cdc"
 """The feature of sources that were made before formats had numbers: they may lack the table, and are only removed."""
 
 
-def find_source(connection: Connection, require: Requirement = Format.require_writable) -> SourceDefinition | None:
+def find_source(connection: Connection, require: Requirement = StoreFormat.require_writable) -> SourceDefinition | None:
     """Return the definition of this database's source, None if there is none.
 
     Raises `DatabaseCopied`; as `require` for another format.
@@ -140,7 +140,7 @@ def find_recorded(connection: Connection) -> SourceDefinition | None:
 
 
 def read_source(
-    connection: Connection, database: str, require: Requirement = Format.require_writable
+    connection: Connection, database: str, require: Requirement = StoreFormat.require_writable
 ) -> SourceDefinition:
     """Return the definition of this database's source. Raises `DatabaseNotEnabled`, and as `find_source`."""
     source = find_source(connection, require)

@@ -230,7 +230,7 @@ class TransactionUnreadable(Exception):
 
 
 class ChangeUnreadable(TransactionUnreadable, RowtideError, number=2121):
-    """The server cannot send a change, and its table cannot be left out: its transaction blocks all after it."""
+    """The server cannot send a change, and its table cannot be omitted: its transaction blocks all after it."""
 
     fact = "a change of {table} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
     hint = """Only its table would lack the transaction if each captured table had had its own publication when it was
@@ -314,7 +314,7 @@ class LogStoreMoved(RowtideError, number=2141):
 
 
 class LogStoreNewer(Invalid, number=2216):
-    """The log store begins with what no build up to this one has written."""
+    """The log store begins with an entry that no build up to this one writes."""
 
     fact = "the log store at {url} begins with an entry {kind}: a newer version of rowtide wrote it"
     hint = "Nothing was changed. Use a version of rowtide that knows this format."
@@ -326,7 +326,7 @@ class LogStoreRelocated(RowtideError, number=2145):
     """The log store was moved to another place, with its lake or without."""
 
     fact = "the log store was moved to {log_store}: nothing is written or read at the old place"
-    hint = """Agents go on at the new place by themselves. If the database still names the old one, run the `rowtide
+    hint = """Agents continue at the new place by themselves. If the database still names the old one, run the `rowtide
         lake copy FROM TO --switch` that moved it again."""
     remedy = Remedy.REGAIN
     log_store: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rowtide.core.json_records import JsonInvalid, JsonOf
 
 MESSAGE_PREFIX = "rowtide.origin"
-"""The prefix of the logical message; its content is that of a `Mark`, as JSON."""
+"""The prefix of the logical message; its content is that of a `OriginMark`, as JSON."""
 _ORIGIN_PREFIX = f"{MESSAGE_PREFIX}/"
 
 
@@ -25,7 +25,7 @@ class SecretWanted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OriginMark:
     """The content of a mark: the subscription's guid, the publisher's database, and the subscription's secret."""
 
     subscription: str
@@ -36,10 +36,10 @@ class Mark:
 Secrets = Mapping[str, str | None]
 """The secrets of subscriptions by guid; None for one that the database does not have."""
 
-_MARK = JsonOf[Mark](Mark)
+_MARK = JsonOf[OriginMark](OriginMark)
 
 
-def decode_mark(content: bytes) -> Mark | None:
+def decode_mark(content: bytes) -> OriginMark | None:
     """Read a message's content; None if it is none of a mark."""
     try:
         return _MARK.decode(content)

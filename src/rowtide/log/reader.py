@@ -29,14 +29,22 @@ from rowtide.log.batches import (
     WHOLE_BATCH_MESSAGES,
     Cut,
     Messages,
-    Part,
     ReadingPace,
+    TransactionPart,
     Whole,
     cut_batch,
 )
 from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import Event, stamp
-from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
+from rowtide.log.source import (
+    ChangeNotReceivable,
+    Decoded,
+    Keepalive,
+    LogSource,
+    ReceivedMessages,
+    TransactionReceived,
+    Undecodable,
+)
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain
 from rowtide.log.store.manifest import Manifest
@@ -99,7 +107,9 @@ class CutDecoder:
                 raise stopped.error from stopped
             end = self._source.commit_end(before[-1])
             return DecodedCut(self._source.decode(before), end, is_whole=True, error=stopped.error)
-        return DecodedCut(decoded, None if isinstance(cut, Part) else cut.end, is_whole=isinstance(cut, Whole))
+        return DecodedCut(
+            decoded, None if isinstance(cut, TransactionPart) else cut.end, is_whole=isinstance(cut, Whole)
+        )
 
 
 class RangeWriter:
@@ -231,14 +241,14 @@ class LogReader:
         A transaction with a change that the server cannot send is read again, without that change's table. Raises
         `StreamEnded`, `TransactionUnreadable`: after all earlier transactions are durable.
         """
-        received = Received(messages=self._kept.copy(), size=self._kept.size)
+        received = ReceivedMessages(messages=self._kept.copy(), size=self._kept.size)
         before = len(received.messages)
         try:
             self._receive(received)
         except StreamEnded:
             self._finish(received)
             raise
-        except ChangeRefused as refused:
+        except ChangeNotReceivable as refused:
             self._finish(received)
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
             # Parts of the transaction that were stored already.
@@ -251,7 +261,7 @@ class LogReader:
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = max(received.messages[-1:].sizes(), default=0) >= LARGE_MESSAGE_BYTES
-        if self._waits(received):
+        if self._is_deferred(received):
             self._kept = received.messages
         else:
             self._hand_on(received)
@@ -294,13 +304,13 @@ class LogReader:
         self._in_parts = False
         self._keepalive = None
 
-    def _end_reread(self, received: Received, passed: TransactionReceived) -> None:
-        """Make the transaction durable without the changes that are left out, which may be all of it."""
+    def _end_reread(self, received: ReceivedMessages, passed: TransactionReceived) -> None:
+        """Make the transaction durable without the changes that are omitted, which may be all of it."""
         self._hand_on(received)
         self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)
 
-    def _receive(self, received: Received) -> None:
+    def _receive(self, received: ReceivedMessages) -> None:
         """Receive until a batch is full or old, has many whole transactions, the stream pauses, or a process waits for
         a mark.
 
@@ -327,7 +337,7 @@ class LogReader:
                     return
                 look_at += WHOLE_BATCH_MESSAGES
 
-    def _waits(self, received: Received) -> bool:
+    def _is_deferred(self, received: ReceivedMessages) -> bool:
         """Return whether nobody needs what was received yet."""
         is_needed = received.is_marked or received.reply_requested or _is_full(received) or self._in_parts
         return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)
@@ -336,12 +346,12 @@ class LogReader:
         """Whether at most one batch waits to be durable: where each takes long, as in a bucket, they become larger."""
         return sum(not queued.done() for queued in self._queued) <= 1
 
-    def _hand_on(self, received: Received) -> None:
+    def _hand_on(self, received: ReceivedMessages) -> None:
         is_full = _is_full(received)
         cuts, count = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
         self._kept = received.messages[count:]
         for cut in cuts:
-            self._in_parts = isinstance(cut, Part)
+            self._in_parts = isinstance(cut, TransactionPart)
             self._queue(cut)
 
     def _queue(self, cut: Cut) -> None:
@@ -350,7 +360,7 @@ class LogReader:
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))
 
-    def _finish(self, received: Received) -> None:
+    def _finish(self, received: ReceivedMessages) -> None:
         """Make durable what came before the stream's end, which may recur at the same place."""
         self._hand_on(received)
         while self._queued:
@@ -409,5 +419,5 @@ class LogReader:
         self._source.write_heartbeat(self._manifest.state.control_row)
 
 
-def _is_full(received: Received) -> bool:
+def _is_full(received: ReceivedMessages) -> bool:
     return received.size >= MAX_BATCH_BYTES or len(received.messages) >= MAX_BATCH_MESSAGES

@@ -27,7 +27,7 @@ class Keepalive:
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedMessages:
     """Messages in the stream's order, and the last keepalive if nothing came after it.
 
     `is_marked`: they end with a mark, so a process waits for them.
@@ -60,7 +60,7 @@ class Decoded:
     unverified: tuple[CommitLsn, ...] = ()
 
 
-class ChangeRefused(Exception):
+class ChangeNotReceivable(Exception):
     """A change cannot be received; a retry fails too."""
 
     def __init__(self, reason: str) -> None:
@@ -94,11 +94,11 @@ class LogSource(Protocol):
     `receive` and `confirm` are called by one thread, the others by another while these wait for it.
     """
 
-    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+    def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
         """Add what arrives, until a limit, the time (`time.monotonic`), a mark that ends the stream, or a keepalive
         that requests a reply.
 
-        Raises `StreamEnded`, `ChangeRefused` and `TransactionReceived`; what arrived before is in `received`.
+        Raises `StreamEnded`, `ChangeNotReceivable` and `TransactionReceived`; what arrived before is in `received`.
         """
 
     def confirm(self, position: int) -> None:
@@ -107,11 +107,11 @@ class LogSource(Protocol):
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode messages, in the stream's order. Raises `DecodeError`, `Undecodable`."""
 
-    def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> LogSource:
+    def without_refused(self, messages: Sequence[bytes], refused: ChangeNotReceivable) -> LogSource:
         """Return a source of only the transaction of the change after `messages`, without the table of the change.
 
         `messages` were not decoded yet; all before the transaction is stored. Stream and decoder end. The returned
-        source's events say what is left out. Raises the error that names the change if it cannot be avoided.
+        source's events say what is omitted. Raises the error that names the change if it cannot be avoided.
         """
 
     def reopen(self) -> LogSource:

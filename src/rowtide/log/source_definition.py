@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied
 
-FORMAT = Format("publisher's metadata")
+FORMAT = StoreFormat("publisher's metadata")
 """The format of the schemas `rowtide` and `cdc`."""
 
 
@@ -33,7 +33,9 @@ class SourceDefinition:
         return int(self.slot.rpartition("_")[2])
 
 
-def find_source(run: Run, database: str, require: Requirement = Format.require_writable) -> SourceDefinition | None:
+def find_source(
+    run: Run, database: str, require: Requirement = StoreFormat.require_writable
+) -> SourceDefinition | None:
     """Return the definition of this database's source, None if there is none.
 
     The recorded identity is compared with the database's here and nowhere else. Raises `DatabaseCopied`, and as
@@ -59,7 +61,7 @@ def find_original(run: Run, source: SourceDefinition) -> str | None:
     return f'database "{here.recorded_name}" of this server'
 
 
-def find_recorded(run: Run, require: Requirement = Format.require_writable) -> SourceDefinition | None:
+def find_recorded(run: Run, require: Requirement = StoreFormat.require_writable) -> SourceDefinition | None:
     """Return the source that is recorded here, whether it is this database's or that of the database it was copied
     from. Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `require` does for the format.
     """

@@ -451,7 +451,7 @@ class MergeReplication(MergePublishing, MergeInspection):
             return adjust_identity_range(hub, publication, article)
 
     def restore_identity_range(self, publication: str, article: str) -> int:
-        """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
+        """Continue after all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
 
         For a publisher that was restored from a backup. Return the last number that counts as given. Raises
         `MergePublicationUnknown`, `MergeArticleUnknown`, `NodeBusy`.

@@ -354,7 +354,7 @@ class Article:
             shape=self.shape,
         )
 
-    def places_in(self, before: Article) -> list[int]:
+    def indexes_in(self, before: Article) -> list[int]:
         """Return the positions that this definition's columns had in an earlier one, where they were in it."""
         was = (before.same_column(column) for column in self.columns)
         return [before.columns.index(column) for column in was if column is not None]
@@ -364,7 +364,7 @@ class Article:
         named = {column.name: column for column in self.columns}
         return replace(self, columns=tuple(named[name] for name in columns))
 
-    def place_of(self, name: str) -> int | None:
+    def index_of(self, name: str) -> int | None:
         """Return the position of a column in rows; None if there is no column of this name."""
         return next((place for place, column in enumerate(self.columns) if column.name == name), None)
 

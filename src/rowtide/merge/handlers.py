@@ -118,14 +118,16 @@ def _calling(article: Article, method: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ArticleHandler:
     """Adapter that calls an article's handler with merge's own types."""
 
     article: Article
     handler: BusinessLogicHandler
 
     @classmethod
-    def begin(cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str) -> Asked:
+    def begin(
+        cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str
+    ) -> ArticleHandler:
         """Create an article's handler, and tell it what is synchronised. Raises `HandlerFailed`."""
         with _calling(article, "__init__"):
             asked = cls(article, found())

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import row_hashes
-from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_indexes
 from rowtide.merge.versions.changes import Row
 
 GONE = bytes(8)
@@ -138,7 +138,7 @@ def _names(article: Article) -> str:
 
 def _texts(article: Article, rows: Sequence[Row | None]) -> list[bytes | None]:
     # A PostgreSQL subscriber does not know the classes that values have in files.
-    if untyped_places(article):
+    if untyped_indexes(article):
         rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
     texts = [None if row is None else _joined(row) for row in rows]
     for place, text in enumerate(texts):

@@ -1,7 +1,7 @@
 """Copy a lake and its log store: verified, and resumed where an earlier run stopped.
 
-Capture may go on meanwhile. Data files are copied first, without haste; then what was added since, and the entries that
-make it readable. A run that finds everything copied only compares.
+Capture may continue meanwhile. Data files are copied first, without haste; then what was added since, and the entries
+that make it readable. A run that finds everything copied only compares.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rowtide.log.errors import LogStoreNotWritable
 from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.places import LakePlace, is_same, require_apart
-from rowtide.relocation.planning import Portion, Step, Steps, plan_portion
+from rowtide.relocation.planning import CopyStep, Portion, Steps, plan_portion
 from rowtide.relocation.survey import LOG_STORE, PUBLISHING, files_of, find_existing, in_parallel, open_files, survey
-from rowtide.relocation.transfer import Transfer, Vanished, Verified, Way
+from rowtide.relocation.transfer import FileTransfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
 
 _LOOKS = 10
@@ -91,7 +91,7 @@ class Copying:
         self._known: dict[str, Portion] = {}
 
     def begin(self, *, for_group: bool) -> None:
-        """Create the folders, and copy data files; those that vanish meanwhile are left out. Raises as `copy_lake`."""
+        """Create the folders, and copy data files; those that vanish meanwhile are omitted. Raises as `copy_lake`."""
         portions = self.survey()
         steps = self.plan(portions)
         require_not_nested(self.target.lake, self.target.log_store)
@@ -141,7 +141,7 @@ class Copying:
 
     def _go_through(self, steps: Mapping[str, Steps], *, is_first: bool) -> None:
         self._count.expect([step for each in steps.values() for step in each.copied])
-        transfer = Transfer(self._find_way, self._count)
+        transfer = FileTransfer(self._find_way, self._count)
         try:
             transfer.run([[step] for each in steps.values() for step in each.compared])
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
@@ -191,7 +191,7 @@ class _Count:
         self._total_bytes = 0
         self._lock = threading.Lock()
 
-    def expect(self, steps: Sequence[Step]) -> None:
+    def expect(self, steps: Sequence[CopyStep]) -> None:
         """Expect files to be copied, with those that were."""
         with self._lock:
             self._total_files = self.files + len(steps)
@@ -208,7 +208,7 @@ class _Count:
             self._total_bytes = max(self._total_bytes, self.bytes)
             self._report()
 
-    def note_verified(self, step: Step, size: int) -> None:
+    def note_verified(self, step: CopyStep, size: int) -> None:
         self._verified.add(step.portion, step.path, size)
 
     def _report(self) -> None:

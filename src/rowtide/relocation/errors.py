@@ -16,7 +16,7 @@ class NothingToCopy(NotFound, number=3121):
 
 
 class CopyDiverged(AlreadyExists, number=3122):
-    """The target has a table or a log store that is no earlier state of what is copied."""
+    """The target has a table or a log store that is not an earlier state of the source."""
 
     fact = "{place} is not a copy of {source}, or was written to since: {reason}"
     hint = "Give the copy a folder of its own, or remove what is there if nothing needs it."
@@ -68,7 +68,7 @@ class CopyReadFailed(Retryable, number=3127):
     """A file cannot be read, at the source or at the target, where it is compared."""
 
     fact = "the lake is not copied: reading {path} failed: {reason}"
-    hint = "Check that the storage is reachable; the same command goes on with what is missing."
+    hint = "Check that the storage is reachable; the same command resumes with what is missing."
     path: str
     reason: str
 
@@ -77,6 +77,6 @@ class CopyWriteFailed(Retryable, number=3128):
     """A file of the copy cannot be written."""
 
     fact = "the lake is not copied: writing {path} failed: {reason}"
-    hint = "Check that the storage is reachable and not full; the same command goes on with what is missing."
+    hint = "Check that the storage is reachable and not full; the same command resumes with what is missing."
     path: str
     reason: str

@@ -15,7 +15,7 @@ from typing import Protocol
 from rowtide.relocation.errors import CopyDiverged
 
 
-class Kind(Enum):
+class StoreFileKind(Enum):
     """What a file's name says of its content."""
 
     DATA = "data"
@@ -54,7 +54,7 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingCopy:
     """What is at the target: the files' sizes; identity and version, None where no version is complete."""
 
     sizes: Mapping[str, int]
@@ -63,12 +63,12 @@ class Existing:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CopyStep:
     """A file to copy, or to compare if it `is_there`; `size` None: unknown."""
 
     portion: str
     path: str
-    kind: Kind
+    kind: StoreFileKind
     size: int | None
     is_there: bool = False
 
@@ -77,14 +77,14 @@ class Step:
 class Steps:
     """What is done for a portion: comparisons before anything is written, then the rest as it is ordered."""
 
-    compared: tuple[Step, ...]
-    data: tuple[Step, ...]
-    hidden: tuple[Step, ...]
+    compared: tuple[CopyStep, ...]
+    data: tuple[CopyStep, ...]
+    hidden: tuple[CopyStep, ...]
     """Entries that no reader sees before the completing file, in any order."""
-    ordered: tuple[Step, ...]
+    ordered: tuple[CopyStep, ...]
 
     @property
-    def copied(self) -> Iterator[Step]:
+    def copied(self) -> Iterator[CopyStep]:
         """The files that are missing at the target."""
         return (step for step in (*self.data, *self.hidden, *self.ordered) if not step.is_there)
 
@@ -99,7 +99,7 @@ class Comparisons(Protocol):
         """Return whether a file was compared in this run."""
 
 
-def plan_portion(portion: Portion, there: Existing, place: str, source: str, compared: Comparisons) -> Steps:
+def plan_portion(portion: Portion, there: ExistingCopy, place: str, source: str, compared: Comparisons) -> Steps:
     """Plan the copy of a portion to a place. Raises `CopyDiverged`."""
     if there.version is not None:
         if there.identity != portion.identity:
@@ -107,25 +107,25 @@ def plan_portion(portion: Portion, there: Existing, place: str, source: str, com
         if there.version > portion.version:
             raise CopyDiverged(place, source, f"it is at version {there.version}, the original at {portion.version}")
 
-    def step(path: str, kind: Kind, size: int | None = None) -> Step:
+    def step(path: str, kind: StoreFileKind, size: int | None = None) -> CopyStep:
         is_there = path in there.sizes and size in (None, there.sizes[path])
-        return Step(portion.name, path, kind, size, is_there)
+        return CopyStep(portion.name, path, kind, size, is_there)
 
-    def is_due(planned: Step) -> bool:
+    def is_due(planned: CopyStep) -> bool:
         return not (planned.is_there and compared.has(portion.name, planned.path, there.sizes[planned.path]))
 
-    def was_added(planned: Step) -> bool:
+    def was_added(planned: CopyStep) -> bool:
         return compared.was_added(portion.name, planned.path)
 
-    data = tuple(filter(is_due, (step(path, Kind.DATA, size) for path, size in portion.data.items())))
-    base = [step(path, Kind.ENTRY) for path in portion.base]
-    entries = {number: step(path, Kind.ENTRY) for number, path in portion.entries.items()}
+    data = tuple(filter(is_due, (step(path, StoreFileKind.DATA, size) for path, size in portion.data.items())))
+    base = [step(path, StoreFileKind.ENTRY) for path in portion.base]
+    entries = {number: step(path, StoreFileKind.ENTRY) for number, path in portion.entries.items()}
     # Names of entries are in every lake: what the last common one has shows that the target is an earlier state.
     last = [one for one in _last_common(there.version, base, portion, entries) if not was_added(one)]
     due = tuple(one for one in (*base, *entries.values()) if one.is_there and (one in last or is_due(one)))
     missing = {number: planned for number, planned in entries.items() if not planned.is_there}
     new_base = [planned for planned in base if not planned.is_there]
-    hint = [step(portion.hint, Kind.HINT)] if portion.hint is not None else []
+    hint = [step(portion.hint, StoreFileKind.HINT)] if portion.hint is not None else []
     hint = [planned for planned in hint if new_base or not planned.is_there]
     if there.version is not None and there.version >= _first(portion) - 1:
         return Steps(due, data, (), (*missing.values(), *new_base, *hint))
@@ -142,8 +142,8 @@ def _first(portion: Portion) -> int:
 
 
 def _last_common(
-    version: int | None, base: list[Step], portion: Portion, entries: Mapping[int, Step]
-) -> tuple[Step, ...]:
+    version: int | None, base: list[CopyStep], portion: Portion, entries: Mapping[int, CopyStep]
+) -> tuple[CopyStep, ...]:
     """Return the files of the target's version: its entry, or the checkpoint."""
     if version is None:
         return ()

@@ -23,7 +23,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import encode_state
 from rowtide.relocation.errors import CopyDiverged, CopyReadFailed, CopyWriteFailed, NothingToCopy
 from rowtide.relocation.places import LakePlace
-from rowtide.relocation.planning import Existing, Portion
+from rowtide.relocation.planning import ExistingCopy, Portion
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import StoreErrors
@@ -80,26 +80,26 @@ def survey_log_store(place: str) -> Portion | None:
     )
 
 
-def find_existing(place: LakePlace, portion: Portion) -> Existing:
+def find_existing(place: LakePlace, portion: Portion) -> ExistingCopy:
     """Return what a target has of a portion. Raises `CopyDiverged`, `CopyReadFailed`."""
     sizes = files_of(place, portion.name).list_sizes("")
     if not sizes:
-        return Existing(sizes)
+        return ExistingCopy(sizes)
     if portion.name == LOG_STORE:
         there = _find_complete(place)
-        return Existing(sizes, there.identity, there.version) if there is not None else Existing(sizes)
+        return ExistingCopy(sizes, there.identity, there.version) if there is not None else ExistingCopy(sizes)
     try:
         version = LogFiles.of(sizes).make_up().version
     except LogIncomplete:
-        return Existing(sizes)
+        return ExistingCopy(sizes)
     entry = portion.entries.get(version)
     if portion.base_version == version or entry is not None:
         common = portion.base if entry is None else (entry,)
         if all(path in sizes for path in common):
             # Their contents are compared: a commit is in no other table.
-            return Existing(sizes, portion.identity, version)
+            return ExistingCopy(sizes, portion.identity, version)
     table = _survey_table(place, portion.name)
-    return Existing(sizes, table.identity if table is not None else None, version)
+    return ExistingCopy(sizes, table.identity if table is not None else None, version)
 
 
 def files_of(place: LakePlace, portion: str) -> LocalFolder | ObjectFolder:

@@ -4,9 +4,9 @@ What can be copied beside capture is copied first. Then the move takes the lease
 nobody writes, and copies the rest. The last entry that the old log store gets says that it is being moved: entries that
 need no lease are refused from there on, and none is missing in the copy. One transaction then records the new places.
 
-Until that transaction commits the old place is in force: a process that takes a lease there ends the move, and goes on.
-From then on the new place is; the old log store's next entry says so, for processes that do not read the database
-again. Agents of subscriptions append to the manifest without a lease, and read a log store for weeks.
+Until that transaction commits the old place is in force: a process that takes a lease there ends the move, and
+continues. From then on the new place is; the old log store's next entry says so, for processes that do not read the
+database again. Agents of subscriptions append to the manifest without a lease, and read a log store for weeks.
 
 Until the row names it, the new place has copies alone, so that a killed move is resumed by comparing. A lake goes back
 to a folder that it came from only after that was removed, since its last entries differ. Capture is not asked to hand

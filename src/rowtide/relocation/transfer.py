@@ -17,7 +17,7 @@ from typing import Protocol
 
 from rowtide.core.failpoints import failpoint
 from rowtide.relocation.errors import CopyDamaged, CopyDiverged
-from rowtide.relocation.planning import Kind, Step
+from rowtide.relocation.planning import CopyStep, StoreFileKind
 from rowtide.storage.store import Missing, Store, Transferable
 
 AT_ONCE = 16
@@ -26,8 +26,8 @@ _WHOLE_BYTES = 8 * 1024 * 1024
 """A larger file is streamed in pieces of this size."""
 
 
-class Stopped(Exception):
-    """The copy is given up: another file's failed, or the user wants no more."""
+class TransferStopped(Exception):
+    """The copy is abandoned: another file failed, or the user interrupted it."""
 
 
 class Vanished(Exception):
@@ -63,11 +63,11 @@ class Watcher(Protocol):
     def note_copied(self) -> None:
         """Note a file that was copied."""
 
-    def note_verified(self, step: Step, size: int) -> None:
+    def note_verified(self, step: CopyStep, size: int) -> None:
         """Note that a file at the target, of a size, has the content of its original."""
 
 
-class Transfer:
+class FileTransfer:
     """Carries out steps between the folders of portions, several at a time."""
 
     def __init__(self, find_way: Callable[[str], Way], watcher: Watcher) -> None:
@@ -76,7 +76,7 @@ class Transfer:
         self._watcher = watcher
         self._stop = threading.Event()
 
-    def run(self, chains: Sequence[Sequence[Step]], *, skips_vanished: bool = False) -> None:
+    def run(self, chains: Sequence[Sequence[CopyStep]], *, skips_vanished: bool = False) -> None:
         """Carry out the steps of each chain in order, several chains at a time. The first failure ends the others.
 
         Raises `Vanished` for a file that is gone from the source, unless those are skipped; `CopyDiverged`,
@@ -92,7 +92,7 @@ class Transfer:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
-    def _run_chain(self, chain: Sequence[Step], *, skips_vanished: bool) -> None:
+    def _run_chain(self, chain: Sequence[CopyStep], *, skips_vanished: bool) -> None:
         for step in chain:
             try:
                 self._carry_out(step)
@@ -100,57 +100,61 @@ class Transfer:
                 if not skips_vanished:
                     raise
 
-    def _carry_out(self, step: Step) -> None:
+    def _carry_out(self, step: CopyStep) -> None:
         way = self._find_way(step.portion)
         try:
-            if step.is_there and step.kind is not Kind.HINT:
+            if step.is_there and step.kind is not StoreFileKind.HINT:
                 if self._is_same(way, step):
                     return
-                if step.kind is Kind.ENTRY:
+                if step.kind is StoreFileKind.ENTRY:
                     raise _diverged(way, step)
             self._copy(way, step)
         except Missing as error:
             raise Vanished(way.source.url(str(error.args[0]))) from error
 
-    def _is_same(self, way: Way, step: Step) -> bool:
+    def _is_same(self, way: Way, step: CopyStep) -> bool:
         found = _find_content(self._read(way.target, step.path))
         if _find_content(self._read(way.source, step.path)) != found:
             return False
         self._watcher.note_verified(step, found.size)
         return True
 
-    def _copy(self, way: Way, step: Step) -> None:
+    def _copy(self, way: Way, step: CopyStep) -> None:
         failpoint("lake_copy.before")
         sent = self._send(way, step)
         failpoint("lake_copy.after")
-        if step.kind is not Kind.HINT:
+        if step.kind is not StoreFileKind.HINT:
             self._verify(way, step, sent)
         self._watcher.note_copied()
 
-    def _verify(self, way: Way, step: Step, sent: Content) -> None:
+    def _verify(self, way: Way, step: CopyStep, sent: Content) -> None:
         try:
             arrived = _find_content(self._read(way.target, step.path))
         except Missing:
             raise CopyDamaged(way.target.url(step.path), "it is not there") from None
         if arrived != sent:
             reason = f"{arrived.size} bytes, SHA-256 {arrived.digest}; sent were {sent.size}, {sent.digest}"
-            raise (_diverged(way, step) if step.kind is Kind.ENTRY else CopyDamaged(way.target.url(step.path), reason))
+            raise (
+                _diverged(way, step)
+                if step.kind is StoreFileKind.ENTRY
+                else CopyDamaged(way.target.url(step.path), reason)
+            )
         self._watcher.note_verified(step, sent.size)
 
-    def _send(self, way: Way, step: Step) -> Content:
+    def _send(self, way: Way, step: CopyStep) -> Content:
         """Write the file to the target, and return what was written."""
         with way.source.open(step.path) as file:
             data = bytes(file.read(_WHOLE_BYTES)) if file.size() <= _WHOLE_BYTES else None
         if data is None:
             return self._send_pieces(way, step)
-        if step.kind is Kind.ENTRY:
+        if step.kind is StoreFileKind.ENTRY:
             way.target.put_if_absent(step.path, data)
         else:
             way.target.put_durable(step.path, data)
         self._watcher.note_bytes(len(data))
         return _find_content([data])
 
-    def _send_pieces(self, way: Way, step: Step) -> Content:
+    def _send_pieces(self, way: Way, step: CopyStep) -> Content:
         sent = _Sum()
         way.target.put_stream(step.path, lambda: sent.over(self._read(way.source, step.path), self._watcher.note_bytes))
         return sent.content
@@ -159,7 +163,7 @@ class Transfer:
         with store.open(path) as file:
             while piece := file.read(_WHOLE_BYTES):
                 if self._stop.is_set():
-                    raise Stopped
+                    raise TransferStopped
                 yield bytes(piece)
 
 
@@ -190,11 +194,11 @@ def _find_content(pieces: Iterator[bytes] | Sequence[bytes]) -> Content:
 def _require_done(futures: Sequence[Future[None]]) -> None:
     """Raise the failure that ended the others."""
     failures = [failure for future in futures if future.done() and (failure := future.exception()) is not None]
-    for failure in sorted(failures, key=lambda failure: isinstance(failure, Stopped)):
+    for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferStopped)):
         raise failure
 
 
-def _diverged(way: Way, step: Step) -> CopyDiverged:
+def _diverged(way: Way, step: CopyStep) -> CopyDiverged:
     return CopyDiverged(way.target.url(""), way.source.url(""), f"{step.path} has another content")
 
 

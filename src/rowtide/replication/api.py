@@ -82,8 +82,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     def add_schema(self, publication: str, schema: str, *, excluding: Sequence[str] = ()) -> Iterator[AddedArticle]:
         """Publish what a schema has: tables, and the text of views, functions and procedures.
 
-        Yields what became of each object while it goes on: one that fails does not stop the others. `excluding` are
-        names and patterns of those left out. Raises `SchemaEmpty`, `DatabaseCopied`.
+        Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
+        names and patterns of those excluded. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
         from rowtide.replication.publishing import schema_articles
 
@@ -162,7 +162,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         return distribution_place.move_distribution(self._engine, self._url, distribution_db)
 
     def find_loss(self) -> DeliveryLoss:
-        """Return what `restart_log` would give up. Raises `CaptureReadsLog`."""
+        """Return what `restart_log` would lose. Raises `CaptureReadsLog`."""
         from rowtide.replication.publishing import restarting
 
         return restarting.find_loss(self._engine, self._url)
@@ -310,7 +310,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
         of each: its transactions are rolled back. An agent that delivers meanwhile waits
-        for each transaction of a repair, and goes on. Idempotent; nothing is done before the first row is asked for.
+        for each transaction of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import comparing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import catalogue
@@ -17,7 +17,7 @@ from rowtide.replication.errors.publishing import DatabaseNotPublished
 
 
 def read_source(
-    connection: Connection, database: str, require: Requirement = Format.require_writable
+    connection: Connection, database: str, require: Requirement = StoreFormat.require_writable
 ) -> SourceDefinition:
     """Return the definition of the publisher's source.
 

@@ -1,7 +1,7 @@
 """Repair rows at subscribers that differ from the published ones, while both change.
 
 A repair is a transaction at the subscriber, at the position that it has and under its agent's epoch: the agent waits
-and goes on. Both rows are read again within it. What it did is written by the same transaction, and then kept at the
+and continues. Both rows are read again within it. What it did is written by the same transaction, and then kept at the
 publisher.
 """
 
@@ -30,7 +30,7 @@ from rowtide.replication.distributor import repair_records
 from rowtide.replication.distributor.repair_records import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import RowRepair
-from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
+from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all, open_publisher
 from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
     DifferingRow,
@@ -45,7 +45,7 @@ from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.subscribing.other_databases import Ends
 from rowtide.replication.targets.compared_rows import Row
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.subscriber_kind import RepairRecord, RepairTransaction, RowChange
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RepairTransaction, RowCorrection
 
 _ROUND = 100_000
 """Keys of rows that differ, in memory at once; for more, the tables are compared again."""
@@ -85,7 +85,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Difference:
     """A row that differs, or why an article was not compared."""
 
     article: Article
@@ -211,8 +211,10 @@ class _Repairing:
             publisher.manifest.refresh()
             present = transaction.subscribed
             now = tuple(map(bound, present.articles, articles))
-            comparison = Comparison(subscription, publisher.rows, present, publisher.manifest, publisher.end, now)
-            changes: dict[RowChange, Repair] = {}
+            comparison = SubscriberComparison(
+                subscription, publisher.rows, present, publisher.manifest, publisher.end, now
+            )
+            changes: dict[RowCorrection, Repair] = {}
             for article in now:
                 changes |= self._plan(comparison, article, keys[article.article_id])
             made = {change: changes[change] for change in self._apply(transaction, changes)}
@@ -220,13 +222,15 @@ class _Repairing:
                 self._end(transaction, made)
         yield from made.values()
 
-    def _end(self, transaction: RepairTransaction, made: Mapping[RowChange, Repair]) -> None:
+    def _end(self, transaction: RepairTransaction, made: Mapping[RowCorrection, Repair]) -> None:
         """Commit changes, with what they were."""
         repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
         records = (repair_records.encode(_as_record(one, time)) for one in made.values())
         transaction.commit([RepairRecord(repair_id, place, text) for place, text in enumerate(records, 1)])
 
-    def _plan(self, comparison: Comparison, article: Article, keys: Sequence[Row]) -> dict[RowChange, Repair]:
+    def _plan(
+        self, comparison: SubscriberComparison, article: Article, keys: Sequence[Row]
+    ) -> dict[RowCorrection, Repair]:
         """Return what would repair rows, and how it is described; both rows are read here, within the transaction."""
         try:
             move = comparison.plan(article)
@@ -239,7 +243,7 @@ class _Repairing:
             for key in keys:
                 self._unrepaired[article.article_id, key] = self._describe(article, NOT_COMPARED, key, error.reason)
             return {}
-        planned: dict[RowChange, Repair] = {}
+        planned: dict[RowCorrection, Repair] = {}
         # The last commit time of a row before changes that are on their way is not known any more.
         is_by_time = self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME
         for row in rows:
@@ -257,7 +261,9 @@ class _Repairing:
                 planned[change] = described
         return planned
 
-    def _apply(self, transaction: RepairTransaction, changes: Mapping[RowChange, Repair]) -> Iterator[RowChange]:
+    def _apply(
+        self, transaction: RepairTransaction, changes: Mapping[RowCorrection, Repair]
+    ) -> Iterator[RowCorrection]:
         """Make changes, again and again as long as one makes way for another; yield those that are made."""
         waiting = sorted(changes, key=lambda change: change.operation is not Operation.DELETE)
         for _ in range(_PASSES):
@@ -303,7 +309,7 @@ class _Repairing:
             reason=reason,
         )
 
-    def _describe_change(self, change: RowChange, row: DifferingRow, position: Position) -> Repair:
+    def _describe_change(self, change: RowCorrection, row: DifferingRow, position: Position) -> Repair:
         described = self._describe(change.article, _ACTIONS[change.operation], change.key)
         before = as_json(change.article, row.present, change.columns)
         after = as_json(change.article, row.published, change.columns)
@@ -313,30 +319,30 @@ class _Repairing:
 class _Rehearsing(_Repairing):
     """A repair whose transactions are rolled back: what the subscriber refuses is known, and nothing is changed."""
 
-    def _end(self, transaction: RepairTransaction, made: Mapping[RowChange, Repair]) -> None:  # noqa: ARG002 - not committed
+    def _end(self, transaction: RepairTransaction, made: Mapping[RowCorrection, Repair]) -> None:  # noqa: ARG002 - not committed
         self._tried.update((change.article.article_id, change.key) for change in made)
 
     def _forward(self) -> None:
         pass
 
 
-def plan_change(article: Article, row: DifferingRow) -> RowChange | None:
+def plan_change(article: Article, row: DifferingRow) -> RowCorrection | None:
     """Return what makes a subscriber's row the published one; None if it is. Pure."""
     if row.published is None:
-        return None if row.present is None else RowChange(article, Operation.DELETE, row.key, row.present)
+        return None if row.present is None else RowCorrection(article, Operation.DELETE, row.key, row.present)
     if row.present is None:
-        return RowChange(article, Operation.INSERT, row.key, row.published)
+        return RowCorrection(article, Operation.INSERT, row.key, row.published)
     columns = differing_columns(article, row)
-    return RowChange(article, Operation.UPDATE, row.key, row.published, columns) if columns else None
+    return RowCorrection(article, Operation.UPDATE, row.key, row.published, columns) if columns else None
 
 
-def _list_differing(comparison: Comparison, article: Article) -> Iterator[_Found]:
+def _list_differing(comparison: SubscriberComparison, article: Article) -> Iterator[_Difference]:
     for row in find_differing(comparison, comparison.plan(article)):
-        yield _Found(article, row.key)
+        yield _Difference(article, row.key)
 
 
-def _not_compared(_subscription: Subscription, article: Article, reason: str) -> _Found:
-    return _Found(article, (), reason)
+def _not_compared(_subscription: Subscription, article: Article, reason: str) -> _Difference:
+    return _Difference(article, (), reason)
 
 
 def _as_record(done: Repair, time: datetime) -> RepairedRow:

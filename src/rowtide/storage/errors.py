@@ -24,16 +24,16 @@ class StorageUrlMalformed(Invalid, number=2206):
 
 
 class StorageEndpointMalformed(Invalid, number=2209):
-    """A variable of the environment is to name the server of an object store, and is no URL of one."""
+    """An environment variable for the server of an object store does not hold a URL."""
 
-    fact = '{variable} is "{endpoint}", which is no URL of a server'
+    fact = '{variable} is "{endpoint}", which is not the URL of a server'
     hint = "Write it with its scheme, as https://HOST:PORT, or http://HOST:PORT for requests that are not encrypted."
     variable: str
     endpoint: str
 
 
 class PutIfAbsentIgnored(RowtideError, number=2207):
-    """The store replaces a file that is put only if it is absent, or loses what a put says of itself."""
+    """The store replaces a file that is put only if it is absent, or loses the metadata of a put."""
 
     fact = "the store at {url} cannot decide between two writers: {reason}"
     hint = "Use a store with conditional writes (If-None-Match), as Amazon S3, Cloud Storage and Azure have them."

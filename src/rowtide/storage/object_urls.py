@@ -160,7 +160,7 @@ def spark_url(place: str, environment: Mapping[str, str]) -> str:
 def hadoop_settings(place: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the Hadoop settings with which Spark reaches a place as our client does; none for a local folder.
 
-    Without keys in the environment, Hadoop's own search for credentials goes on: roles, instance profiles. Source of
+    Without keys in the environment, Hadoop's own search for credentials continues: roles, instance profiles. Source of
     the names: Hadoop's documentation of S3A and ABFS, and the Cloud Storage connector's.
     """
     if not is_object_url(place):

@@ -13,7 +13,7 @@ from rowtide.core.secrets import redact
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class StoreRefusal:
     """A reason for which stores refuse requests. `passes`: the same request may succeed a little later."""
 
     codes: frozenset[str]
@@ -21,38 +21,38 @@ class Refusal:
     passes: bool = False
 
 
-_OF_SECRETS = Refusal(
+_OF_SECRETS = StoreRefusal(
     frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthenticationFailed", "InvalidToken", "AuthFailure"}),
     "the store does not take the key: it does not know it, or the secret is another one. Set the credentials in the "
     "environment, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for S3",
 )
-_EXPIRED = Refusal(
+_EXPIRED = StoreRefusal(
     frozenset({"ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException"}),
     "the credentials have expired. Start rowtide with new ones, or with a profile or role that renews them",
 )
-_SKEWED = Refusal(
+_SKEWED = StoreRefusal(
     frozenset({"RequestTimeTooSkewed", "RequestExpired"}),
     "the clock of this machine differs too much from the store's. Set it, for instance by NTP",
 )
-_DENIED = Refusal(
+_DENIED = StoreRefusal(
     frozenset({"AccessDenied", "AllAccessDisabled", "AuthorizationPermissionMismatch", "AuthorizationFailure"}),
     "the credentials have no right to do this. Allow them to list, read, write and delete objects of the bucket",
 )
-_FORBIDDEN = Refusal(
+_FORBIDDEN = StoreRefusal(
     frozenset({"401", "403"}),
     "the store forbids it: the credentials are wrong, or have no right to do this. Set them in the environment, or "
     "allow them to list, read, write and delete objects of the bucket",
 )
-_BUSY = Refusal(
+_BUSY = StoreRefusal(
     frozenset({"SlowDown", "ServerBusy", "TooManyRequests", "Throttling", "RequestLimitExceeded", "429", "503"}),
     "the store asks for fewer requests. Let fewer programs use the bucket at once, or raise its limit",
     passes=True,
 )
-_NO_BUCKET = Refusal(
+_NO_BUCKET = StoreRefusal(
     frozenset({"NoSuchBucket", "ContainerNotFound", "InvalidBucketName"}),
     "there is no such bucket. Create it, or correct the URL",
 )
-_ELSEWHERE = Refusal(
+_ELSEWHERE = StoreRefusal(
     frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"}),
     "the bucket is in another region than the one that is asked. Set AWS_REGION to the bucket's",
 )
@@ -64,7 +64,7 @@ _REDIRECTED = "redirect without LOCATION"
 _BODY = re.compile(r": *(<\?xml|<Error|<html|\{).*", re.DOTALL | re.IGNORECASE)
 
 
-def find_refusal(said: str) -> Refusal | None:
+def find_refusal(said: str) -> StoreRefusal | None:
     """Return why a request was refused, from what the client said; None if it was for another reason."""
     if _REDIRECTED in said:
         return _ELSEWHERE

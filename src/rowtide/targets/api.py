@@ -20,7 +20,7 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshots.administration import choose_instances
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rowtide.targets")
 
 CONSIDERED_AFTER_S = 30.0
-"""After so long what keeps an instance from being made for new columns is looked at again."""
+"""Seconds after which a blocker of an instance for new columns is checked again."""
 
 
 class Targets:
@@ -88,14 +88,14 @@ class Targets:
     def list_targets(self) -> tuple[ListedTarget, ...]:
         """Return the tables of all targets, with their LSNs and lags; without Spark."""
         with translated(), self._engine.connect() as connection:
-            return list_tables(connection, read_source(connection, self._name, Format.require_readable).lake)
+            return list_tables(connection, read_source(connection, self._name, StoreFormat.require_readable).lake)
 
     def make_spark(self, spark: SparkSession | None = None) -> SparkSession:
         """Return a session that writes the formats of all targets: of the given one's application, or a new one."""
         if spark is not None:
             return spark
         with translated(), self._engine.connect() as connection:
-            lake = read_source(connection, self._name, Format.require_readable).lake
+            lake = read_source(connection, self._name, StoreFormat.require_readable).lake
             found = definitions.list_targets(connection)
         places = [target.options.path for target in found if target.options.path is not None]
         has_iceberg = any(target.options.format is TargetFormat.ICEBERG for target in found)
@@ -104,7 +104,7 @@ class Targets:
     def list_definitions(self, name: str | None = None) -> tuple[Target, ...]:
         """Return one target as it is defined, or all. Raises `TargetUnknown`."""
         with translated(), self._engine.connect() as connection:
-            read_source(connection, self._name, Format.require_readable)
+            read_source(connection, self._name, StoreFormat.require_readable)
             if name is not None:
                 return (definitions.find_target(connection, name),)
             return definitions.list_targets(connection)
@@ -133,12 +133,12 @@ class Targets:
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
-            version = self._bring(target, lake, make_spark, lease.verifier())
+            version = self._apply(target, lake, make_spark, lease.verifier())
             if reader.is_owner and target.options.follow_columns:
                 # Its tables have all of their instances by now, so that nothing is passed over with these.
                 changed = self._follow_columns(target, lake)
                 if changed is not target:
-                    version = self._bring(changed, lake, make_spark, lease.verifier()) or version
+                    version = self._apply(changed, lake, make_spark, lease.verifier()) or version
                 end_superseded(self._engine, self._name)
             return version
 
@@ -160,10 +160,10 @@ class Targets:
         """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`, `NotOwner`."""
         return plan_tables(self._find_tables(name, spark))
 
-    def _bring(
+    def _apply(
         self, target: Target, lake: str, make_spark: Callable[[], SparkSession], verify: Verify
     ) -> SetVersion | None:
-        """Bring the tables of a target up to what is published."""
+        """Apply to the tables of a target what is published."""
         with translated(), self._engine.connect() as connection:
             copied = definitions.list_copied(connection)
         version = _open_applier(lake, target, make_spark, verify, copied).apply()

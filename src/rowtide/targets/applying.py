@@ -1,7 +1,7 @@
 """Applies what is published to a set of targets: every table its own window, then the set's new LSN.
 
 A table's window begins after what its own last commit has, so that a repeat after a crash is no repeat of rows. The
-tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others go on.
+tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others continue.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ class SetApplier:
         to = published.lsn
         with ThreadPoolExecutor(TABLES_AT_ONCE, "rowtide-target") as pool:
             found = pool.map(
-                lambda consumed: self._bring(consumed, known, recorded, to), self._target.consumer.instances
+                lambda consumed: self._make_version(consumed, known, recorded, to), self._target.consumer.instances
             )
             tables = {table.capture_instance: table for table in found if table is not None}
         version = self._conclude(known, published, tables)
         if not tables or (version.lsn == known.lsn and tables == known.tables and not _has_stopped(known)):
             return None
-        # Who has lost its lease may have found tables that were another's by then, and knows of their set no more.
+        # Who has lost its lease may have found tables that were another's by then, and no longer knows their set.
         self._verify()
         failpoint("target_set.before")
         is_recorded = self._table.append(version)
@@ -157,7 +157,7 @@ class SetApplier:
             return True
         return _has_stopped(known) and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
 
-    def _bring(
+    def _make_version(
         self,
         consumed: ConsumedInstance,
         known: SetVersion,
@@ -177,7 +177,7 @@ class SetApplier:
             if found is None or (before is None and self._is_copied_later(consumed, to)):
                 return None
             if found.state != ENABLED:
-                reason = "and capture has yet to go on behind a gap"
+                reason = "and capture has yet to resume after a gap"
                 lsn = before.lsn if before is not None else None
                 raise TargetPassed(consumed.name, self._target.name, str(lsn or "-"), reason)
             return self._apply_table(Due(found, before, to))

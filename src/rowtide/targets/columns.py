@@ -42,7 +42,7 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class TableShape:
+class TargetColumns:
     """The columns of a table, those that are the source's key first among them or not."""
 
     columns: tuple[TargetColumn, ...]
@@ -72,7 +72,7 @@ def own_names(names: Iterable[str], instance: str) -> list[str]:
     return [name.removeprefix(f"{instance}.") for name in names]
 
 
-def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) -> TableShape:
+def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) -> TargetColumns:
     """Return the columns of the table of an instance, as its readers name the source's columns.
 
     `others` are the target's other instances, whose qualified options do not count. Raises `TargetInvalid`.
@@ -91,7 +91,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
         is_key = column.index_ordinal is not None
         if source in left_out or (wanted is not None and source not in wanted):
             if is_key:
-                raise TargetInvalid(target.name, f"column {source} of {name} identifies its rows and is left out")
+                raise TargetInvalid(target.name, f"column {source} of {name} identifies its rows and is excluded")
             continue
         own = renamed.get(source, source)
         computed = expressions.pop(own, None)
@@ -117,7 +117,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     if set(names) <= set(partition_by):
         raise TargetInvalid(target.name, f"its table of {name} would have no column beside those of its partitions")
     has_texts = options.format is TargetFormat.DELTA and bool(partition_by)
-    return TableShape(
+    return TargetColumns(
         tuple(tracked), options.soft_delete, options.apply_as_deletes, cluster_by, partition_by, has_texts
     )
 

@@ -9,7 +9,7 @@ from rowtide.cdc.queries.net_changes import WITH_MERGE
 from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes, reduce_changes
 from rowtide.lake.sql_text import select_from
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetValueUnknown
 from rowtide.targets.keeping import (
     Copy,
@@ -41,7 +41,7 @@ _IS_TRUNCATE = "__$is_truncate"
 class CurrentRows:
     """A table of current rows, and the changes that come to it."""
 
-    def __init__(self, target: str, table: TargetTable, shape: TableShape, truncation: Truncation) -> None:
+    def __init__(self, target: str, table: TargetTable, shape: TargetColumns, truncation: Truncation) -> None:
         self._target = target
         self._table = table
         self._shape = shape

@@ -121,10 +121,10 @@ class TargetInstanceEnded(NotFound, number=9010):
 
 
 class TargetFailed(RowtideError, number=9011):
-    """The class of a target of kind python raised."""
+    """The class of a target of kind python raised an exception."""
 
     fact = "target {target} failed: {reason}"
-    hint = "Mend its class; the same window is applied again."
+    hint = "Fix its class; the same window is applied again."
     target: str
     reason: Said
 
@@ -143,7 +143,7 @@ class TargetRowsChanged(DataLoss, number=9012):
     """Another client changed rows of a target's table, which cannot be made equal to its source by itself."""
 
     fact = "another client changed rows of the table of {instance} in target {target}: {operation}"
-    hint = """Restore its version {version} (`restore table … to version as of {version}` of Delta): it goes on from
+    hint = """Restore its version {version} (`restore table … to version as of {version}` of Delta): it resumes from
         there. Or run `rowtide cdc resnapshot {instance}`, which makes its present rows those of the source."""
     instance: str
     target: str
@@ -152,9 +152,9 @@ class TargetRowsChanged(DataLoss, number=9012):
 
 
 class TargetNotMended(Invalid, number=8175):
-    """A target's table has features with which Spark alone can write its files again."""
+    """A target's table has features with which only Spark can rewrite its files."""
 
-    fact = "the table of {instance} in target {target} stays widened: it has {feature}, which Spark alone writes"
+    fact = "the table of {instance} in target {target} stays widened: it has {feature}, which only Spark writes"
     hint = "Let Spark do it: `alter table … drop feature typeWidening`, as Delta's documentation says."
     instance: str
     target: str
@@ -173,7 +173,7 @@ class ColumnsNotFollowed(RowtideError, number=8169):
 
 
 class ColumnsLeftOut(ColumnsNotFollowed, number=8166):
-    """An instance was enabled with a choice of columns or without a copy: it is for its users to make another one."""
+    """An instance was enabled with a choice of columns or without a copy: its users have to enable another one."""
 
     fact = _NOT_FOLLOWED
     hint = "`rowtide cdc enable-table {table} --capture-instance {new_name}`: the target goes over to its copy."

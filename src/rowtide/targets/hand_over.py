@@ -124,7 +124,7 @@ def _names_by_source(change: HandOver) -> dict[str, str]:
 def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -> TargetOptions:
     """Return a target's options as they mean the same of the newer instance; `others` are its other instances.
 
-    An option that names a column goes on meaning it under its new name: what was left out stays left out. A column of
+    An option that names a column keeps naming it under its new name: what was excluded stays excluded. A column of
     the table that an option renamed keeps that name, others take the source's.
     """
     old, new = change.old.capture_instance, change.new.capture_instance

@@ -12,7 +12,7 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import read_table
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import TargetValueUnknown
 from rowtide.targets.keeping import (
     Copy,
@@ -36,7 +36,7 @@ from rowtide.targets.slices import (
     copy_actions,
     date_actions,
     insert_slices_statement,
-    is_open,
+    open_condition,
     slices_statement,
 )
 from rowtide.targets.table import FoundTable, TargetTable
@@ -59,7 +59,7 @@ class HistoryRows:
         self,
         target: str,
         table: TargetTable,
-        shape: TableShape,
+        shape: TargetColumns,
         truncation: Truncation,
         lake: str,
         find_time: FindTime,
@@ -110,7 +110,7 @@ class HistoryRows:
 
             self._table.commit(copy.lsn, insert)
             return
-        open_slices = self._table.read(found.version).where(is_open(self._shape))
+        open_slices = self._table.read(found.version).where(open_condition(self._shape))
         actions = select_from(
             rows, lambda view, slices: copy_actions(view, slices, self._shape, copy.lsn.value), open_slices
         )
@@ -170,7 +170,7 @@ class HistoryRows:
         """Return the open slices of the keys of some change rows, as if they had begun before the window."""
         names = [key.name for key in self._shape.keys]
         changed = rows.select(*map(quote, names)).distinct()
-        slices = self._table.read(found.version).where(is_open(self._shape)).join(changed, names, "left_semi")
+        slices = self._table.read(found.version).where(open_condition(self._shape)).join(changed, names, "left_semi")
         selected = [f"{BEFORE_ALL}L as `__$start_lsn`", "0L as `__$seqval`", f"{INSERT} as `__$operation`"]
         selected.append(f"false as `{IS_DELETED}`")
         for place, column in enumerate(self._shape.columns):

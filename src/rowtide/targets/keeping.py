@@ -23,7 +23,7 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed
 from rowtide.targets.table import FoundTable
 
@@ -108,14 +108,14 @@ class Keeper(Protocol):
         ...
 
 
-def range_columns(shape: TableShape) -> Iterator[str]:
+def range_columns(shape: TargetColumns) -> Iterator[str]:
     """Yield the aggregates that `ranges` needs, over rows with the table's columns."""
     for place, key in enumerate(shape.keys):
         for end in ("min", "max"):
             yield f"{end}({quote(key.name)}) as {end}_{place}"
 
 
-def ranges(shape: TableShape, facts: Mapping[str, Any]) -> Iterator[str]:
+def ranges(shape: TargetColumns, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ranges of the key in which all changes are: files outside are not read, none where `rows` is 0."""
     if not facts["rows"]:
         # By their statistics no file has one. "false" would be planned away, and Iceberg's merge with it (Spark 4.1).
@@ -156,7 +156,7 @@ def require_fit(rows: DataFrame, instance: Instance, target: str) -> None:
         raise KeyUnfit(instance.capture_instance, target)
 
 
-def require_partitions_fit(rows: DataFrame, shape: TableShape, table: str) -> None:
+def require_partitions_fit(rows: DataFrame, shape: TargetColumns, table: str) -> None:
     """Raise `PartitionUnfit` if some rows, of those that are written, have values that no partition of theirs has."""
     if not shape.has_partition_texts:
         return

@@ -89,7 +89,7 @@ def plan_tables(tables: Iterable[FoundTarget]) -> tuple[MendedTarget, ...]:
 def mend_tables(
     tables: Iterable[FoundTarget], on_progress: Callable[[MendedTarget], None] = lambda _mended: None
 ) -> tuple[MendedTarget, ...]:
-    """Mend tables; idempotent, and goes on after a kill.
+    """Mend tables; idempotent, and resumes after a kill.
 
     Raises `TargetNotMended` once the others are mended, `LakeReadFailed`, `LakeWriteFailed`.
     """

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.mask_expressions import is_marked
+from rowtide.cdc.queries.mask_expressions import mark_condition
 from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.lake.sql_text import quote
-from rowtide.targets.columns import TableShape, TargetColumn
+from rowtide.targets.columns import TargetColumn, TargetColumns
 
 IS_DELETED = "__$is_deleted"
 _COMPARED = re.compile(
@@ -37,7 +37,7 @@ class Merged:
 
 
 def select_rows(
-    rows: str, shape: TableShape, instance: Instance, kept: Sequence[str] = (), *, may_lack: bool, are_changes: bool
+    rows: str, shape: TargetColumns, instance: Instance, kept: Sequence[str] = (), *, may_lack: bool, are_changes: bool
 ) -> str:
     """Return the query for the rows to be merged, from net changes, or from rows of the source's table.
 
@@ -47,7 +47,7 @@ def select_rows(
     return f"select {', '.join(selected)} from {rows}"
 
 
-def _selected(shape: TableShape, instance: Instance, *, may_lack: bool, are_changes: bool) -> Iterator[str]:
+def _selected(shape: TargetColumns, instance: Instance, *, may_lack: bool, are_changes: bool) -> Iterator[str]:
     is_deleted = f"`__$operation` = {DELETE}" if are_changes else "false"
     if shape.apply_as_deletes is not None:
         is_deleted = f"{is_deleted} or coalesce({shape.apply_as_deletes}, false)"
@@ -55,11 +55,11 @@ def _selected(shape: TableShape, instance: Instance, *, may_lack: bool, are_chan
     for place, column in enumerate(shape.columns):
         yield f"{column.expression} as {quote(column.name)}"
         if may_lack and not column.is_key:
-            marked = [is_marked("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
+            marked = [mark_condition("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
             yield f"{' or '.join(marked) or 'false'} as {absent(place)}"
 
 
-def lacks_any(shape: TableShape, *, may_lack: bool) -> str:
+def lacks_any(shape: TargetColumns, *, may_lack: bool) -> str:
     """Return the condition that a row lacks a value of the table's columns."""
     places = [absent(place) for place, column in enumerate(shape.columns) if may_lack and not column.is_key]
     return f"({' or '.join(places) or 'false'})"
@@ -70,7 +70,7 @@ def absent(place: int) -> str:
     return f"`__$absent_{place}`"
 
 
-def merge_statement(table: str, rows: str, shape: TableShape, merged: Merged) -> str:
+def merge_statement(table: str, rows: str, shape: TargetColumns, merged: Merged) -> str:
     """Return the statement that merges rows, given by their name in SQL, into a table."""
     keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
     updated = ", ".join(_updated(shape, merged))
@@ -86,14 +86,14 @@ def merge_statement(table: str, rows: str, shape: TableShape, merged: Merged) ->
     return "\n".join(clauses)
 
 
-def differences(rows: str, present: str, shape: TableShape, types: Mapping[str, str]) -> str:
+def differences(rows: str, present: str, shape: TargetColumns, types: Mapping[str, str]) -> str:
     """Return the query for what makes the rows that a table has now those of a copy: rows to be merged.
 
     `types` are those of the columns, by name.
     """
     same = " and ".join(f"r.{quote(key.name)} <=> o.{quote(key.name)}" for key in shape.keys)
     is_there, was_there = "r.`__$there` is not null", "o.`__$there` is not null"
-    alike = [_is_alike(column.name, types[column.name]) for column in shape.columns if not column.is_key]
+    alike = [_equality_condition(column.name, types[column.name]) for column in shape.columns if not column.is_key]
     if shape.soft_delete is not None:
         alike.append(f"o.{quote(shape.soft_delete)} <=> false")
     gone = f"{was_there} and not o.{quote(shape.soft_delete)}" if shape.soft_delete is not None else was_there
@@ -109,7 +109,7 @@ def differences(rows: str, present: str, shape: TableShape, types: Mapping[str, 
     )
 
 
-def _is_alike(name: str, type_name: str) -> str:
+def _equality_condition(name: str, type_name: str) -> str:
     """Return whether a column's values are the same; false where its type does not tell them apart."""
     copied, present = f"r.{quote(name)}", f"o.{quote(name)}"
     if type_name in _WITH_TWO_ZEROS:
@@ -119,11 +119,11 @@ def _is_alike(name: str, type_name: str) -> str:
     return f"{copied} <=> {present}"
 
 
-def _removal(shape: TableShape) -> str:
+def _removal(shape: TargetColumns) -> str:
     return f"update set t.{quote(shape.soft_delete)} = true" if shape.soft_delete is not None else "delete"
 
 
-def _updated(shape: TableShape, merged: Merged) -> Iterator[str]:
+def _updated(shape: TargetColumns, merged: Merged) -> Iterator[str]:
     for place, column in enumerate(shape.columns):
         if not column.is_key:
             yield f"t.{quote(column.name)} = {_value(place, column, merged)}"
@@ -138,7 +138,7 @@ def _value(place: int, column: TargetColumn, merged: Merged) -> str:
     return f"if(s.{absent(place)}, t.{quote(column.name)}, {given})"
 
 
-def insert_statement(table: str, rows: str, shape: TableShape) -> str:
+def insert_statement(table: str, rows: str, shape: TargetColumns) -> str:
     """Return the statement that fills an empty table."""
     names = [quote(column.name) for column in shape.columns]
     values = list(names)
@@ -148,7 +148,7 @@ def insert_statement(table: str, rows: str, shape: TableShape) -> str:
     return f"insert into {table} ({', '.join(names)}) select {', '.join(values)} from {rows} where not `{IS_DELETED}`"
 
 
-def _insertion(shape: TableShape) -> str:
+def _insertion(shape: TargetColumns) -> str:
     names = [quote(column.name) for column in shape.columns]
     values = [f"s.{name}" for name in names]
     if shape.soft_delete is not None:

@@ -35,7 +35,7 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LockMode
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.postgres.membership import TableChange, run_membership_changes
+from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
 from rowtide.targets.columns import own_names
 from rowtide.targets.definitions import Target, find_target
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
@@ -56,7 +56,7 @@ class NewColumns:
 
 
 def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns, ...]:
-    """Return what the source's tables have and the instances of a target have not; it may be what was left out."""
+    """Return what the source's tables have and the instances of a target have not; it may be what was excluded."""
     if not target.options.follow_columns:
         return ()
     found: dict[str, dict[int, str]] = {}
@@ -143,7 +143,7 @@ def _change(
     engine: Engine, source_id: int, name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> RowtideError | None:
     """Change the members of a table; return what is in the way: applying does not depend on it."""
-    change = TableChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
+    change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
         return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]
     except RowtideError as error:
@@ -198,7 +198,7 @@ def _plan(
 
 
 def _find_wanted(target: Target, new: NewColumns, old: Instance) -> list[str]:
-    """Return the names of the new columns that a target has not left out; a renamed one goes on being what it was."""
+    """Return the names of the new columns that a target has not excluded; a renamed one stays what it was."""
     options, captured = target.options, {column.column_id for column in old.columns}
     left_out = set(own_names(options.except_column_list, new.instance))
     return [

@@ -140,7 +140,7 @@ class NewTarget(GivenOptions):
     instances: Annotated[Sequence[str], Argument(metavar="INSTANCE", help="capture instances")]
     _: KW_ONLY
     kind: Annotated[str, Option(help="current (SCD type 1), history (SCD type 2), or python:module.Class.")] = CURRENT
-    limit_hours: Annotated[int, Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)] = (
+    limit_hours: Annotated[int, Option(help="How long cleanup waits for what it has not applied.", max=MOST_HOURS)] = (
         LIMIT_HOURS
     )
 
@@ -154,7 +154,7 @@ class NewTarget(GivenOptions):
 
 
 def follows_by_default(kind: str, truncate: Truncation) -> bool:
-    """Return whether a new target follows columns unless it is told not to: where that loses nothing.
+    """Return whether a new target follows columns unless an option says otherwise: where that loses nothing.
 
     What a class makes of its windows is its own, and rows that were kept over a truncate are in no copy.
     """

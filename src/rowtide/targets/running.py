@@ -45,7 +45,7 @@ class TargetsAgent:
     name: str | None
     make_spark: Callable[[], SparkSession]
     on_event: Callable[[str], None] = ignore
-    _told: dict[str, str] = field(default_factory=dict)
+    _reported: dict[str, str] = field(default_factory=dict)
     """The last event of each target: a table that is still stopped is not reported again and again."""
 
     def step(self) -> bool:
@@ -63,9 +63,9 @@ class TargetsAgent:
             return False
         if version is not None:
             event = describe_version(target.name, version)
-            if self._told.get(target.name) != event:
+            if self._reported.get(target.name) != event:
                 self.on_event(event)
-            self._told[target.name] = event
+            self._reported[target.name] = event
         return version is not None
 
     def _is_due(self, target: Target) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.lake.sql_text import quote
-from rowtide.targets.columns import HISTORY_NAMES, TableShape
+from rowtide.targets.columns import HISTORY_NAMES, TargetColumns
 from rowtide.targets.merging import IS_DELETED, absent
 
 FROM_LSN, FROM_TIME, TO_LSN, TO_TIME, IS_CURRENT = HISTORY_NAMES
@@ -37,7 +37,7 @@ class Truncated:
     seqval: int
 
 
-def change_actions(rows: str, shape: TableShape, truncates: Sequence[Truncated], *, may_lack: bool) -> str:
+def change_actions(rows: str, shape: TargetColumns, truncates: Sequence[Truncated], *, may_lack: bool) -> str:
     """Return the query for the actions of change rows, with columns of the table and which rows are deleted.
 
     With `may_lack` the open slices of their keys are among the rows, at LSN `BEFORE_ALL`, and values that a row lacks
@@ -48,21 +48,21 @@ def change_actions(rows: str, shape: TableShape, truncates: Sequence[Truncated],
     return _act(_slice(events, shape), shape, truncates)
 
 
-def _keys(shape: TableShape) -> str:
+def _keys(shape: TargetColumns) -> str:
     return ", ".join(quote(key.name) for key in shape.keys)
 
 
-def _others(shape: TableShape) -> list[tuple[int, str]]:
+def _others(shape: TargetColumns) -> list[tuple[int, str]]:
     """Return place and name of the columns that are not the key's."""
     return [(place, quote(column.name)) for place, column in enumerate(shape.columns) if not column.is_key]
 
 
-def _row(shape: TableShape, names: Sequence[str] | None = None) -> str:
+def _row(shape: TargetColumns, names: Sequence[str] | None = None) -> str:
     values = [name for _, name in _others(shape)] if names is None else names
     return f"struct({', '.join([*values, '1 as `__$one`'])})"
 
 
-def _collapse(rows: str, shape: TableShape, *, may_lack: bool) -> str:
+def _collapse(rows: str, shape: TargetColumns, *, may_lack: bool) -> str:
     """Return the query for one row per key and transaction: its last row, and what it found."""
     keys = _keys(shape)
     order = f"struct({_SEQVAL}, {_OPERATION})"
@@ -83,7 +83,7 @@ def _collapse(rows: str, shape: TableShape, *, may_lack: bool) -> str:
     return f"select {keys}, {_LSN} as `__$lsn`, {', '.join(aggregates)} from ({distributed}) group by {keys}, {_LSN}"
 
 
-def _is_row(truncates: Sequence[Truncated]) -> str:
+def _row_condition(truncates: Sequence[Truncated]) -> str:
     standing = f"`__$last`.operation in ({INSERT}, {UPDATE_AFTER}) and not `__$last`.is_deleted"
     if not truncates:
         return standing
@@ -91,7 +91,7 @@ def _is_row(truncates: Sequence[Truncated]) -> str:
     return f"{standing} and not {at}"
 
 
-def _is_truncated(truncates: Sequence[Truncated]) -> str:
+def _truncation_condition(truncates: Sequence[Truncated]) -> str:
     """Return whether the row's own transaction truncated the table: every slice ends there."""
     if not truncates:
         return "false"
@@ -109,30 +109,31 @@ def _array(truncates: Sequence[Truncated]) -> str:
     return f"array({', '.join(listed)})"
 
 
-def _tracked(shape: TableShape, row: str) -> str:
+def _tracked(shape: TargetColumns, row: str) -> str:
     tracked = [f"{row}.{quote(column.name)}" for column in shape.columns if column.is_tracked and not column.is_key]
     return f"struct({', '.join([*tracked, '1'])})"
 
 
-def _events(collapsed: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+def _events(collapsed: str, shape: TargetColumns, truncates: Sequence[Truncated]) -> str:
     """Return the query for what each transaction left of a key, and whether a slice begins or ends with it."""
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$last`.row')})"
     return (
         f"select {_keys(shape)}, `__$lsn`, `__$is_row`, `__$last`.row as `__$row`, "
-        f"not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs} as `__$is_boundary`, "
+        f"not `__$is_row` or `__$found` is null or {_truncation_condition(truncates)} or {differs} "
+        "as `__$is_boundary`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` "
-        f"from (select *, {_is_row(truncates)} as `__$is_row` from ({collapsed}))"
+        f"from (select *, {_row_condition(truncates)} as `__$is_row` from ({collapsed}))"
     )
 
 
-def _events_filled(collapsed: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+def _events_filled(collapsed: str, shape: TargetColumns, truncates: Sequence[Truncated]) -> str:
     """As `_events`, with absent values from the transaction before, and what it found from there."""
     keys = _keys(shape)
     over = f"over (partition by {keys} order by `__$lsn`)"
     # A row that begins has every value; so what is filled in never comes from a row that had ended.
     filled = [f"last(`__$value_{place}`, true) {over}.value as {name}" for place, name in _others(shape)]
     rows = (
-        f"select {keys}, `__$lsn`, {_is_row(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
+        f"select {keys}, `__$lsn`, {_row_condition(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` from ({collapsed})"
     )
     before = (
@@ -142,12 +143,13 @@ def _events_filled(collapsed: str, shape: TableShape, truncates: Sequence[Trunca
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$row`')})"
     return (
         f"select {keys}, `__$lsn`, `__$is_row`, `__$row`, `__$next_truncate`, `__$lsn` != {BEFORE_ALL} and "
-        f"(not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs}) as `__$is_boundary` "
+        f"(not `__$is_row` or `__$found` is null or {_truncation_condition(truncates)} or {differs}) "
+        "as `__$is_boundary` "
         f"from ({before})"
     )
 
 
-def _slice(events: str, shape: TableShape) -> str:
+def _slice(events: str, shape: TargetColumns) -> str:
     """Return the query for runs of events that belong to one slice; run 0 alters the slice that was open."""
     keys = _keys(shape)
     numbered = (
@@ -163,7 +165,7 @@ def _slice(events: str, shape: TableShape) -> str:
     return f"select *, lead(`__$from`) {over} as `__$next_from`, row_number() {over} = 1 as `__$is_first` from ({runs})"
 
 
-def _act(runs: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+def _act(runs: str, shape: TargetColumns, truncates: Sequence[Truncated]) -> str:
     keys = _keys(shape)
     first_truncate = f"{truncates[0].lsn}L" if truncates else "cast(null as bigint)"
     opened = (
@@ -186,7 +188,7 @@ def _act(runs: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
     return f"select {values}, `__$action`.* from ({exploded}) where {done}"
 
 
-def copy_actions(rows: str, open_slices: str, shape: TableShape, lsn: int) -> str:
+def copy_actions(rows: str, open_slices: str, shape: TargetColumns, lsn: int) -> str:
     """Return the query for the actions that make the open slices those of a table's rows as of an LSN."""
     same = " and ".join(f"o.{quote(key.name)} <=> r.{quote(key.name)}" for key in shape.keys)
     others = [name for _, name in _others(shape)]
@@ -239,18 +241,18 @@ class SlicesMerged:
     truncated: tuple[str, str] | None = None
 
 
-def is_open(shape: TableShape, prefix: str = "") -> str:
+def open_condition(shape: TargetColumns, prefix: str = "") -> str:
     """Return the condition that a slice is open; partitions that have none are not read."""
     current = f" and {prefix}{IS_CURRENT}" if IS_CURRENT in shape.partition_by else ""
     return f"{prefix}{TO_LSN} is null{current}"
 
 
-def slices_statement(table: str, actions: str, shape: TableShape, merged: SlicesMerged) -> str:
+def slices_statement(table: str, actions: str, shape: TargetColumns, merged: SlicesMerged) -> str:
     """Return the statement that carries out actions."""
     keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
     altered = [f"t.{name} = s.{name}" for _, name in _others(shape)]
     closed = [f"t.{TO_LSN} = s.{TO_LSN}", f"t.{TO_TIME} = s.{TO_TIME}", f"t.{IS_CURRENT} = s.{TO_LSN} is null"]
-    condition = " and ".join([*keys, is_open(shape, "t."), f"not s.`{OPENS}`", *merged.ranges])
+    condition = " and ".join([*keys, open_condition(shape, "t."), f"not s.`{OPENS}`", *merged.ranges])
     return "\n".join(
         [
             f"merge into {table} as t using {actions} as s on {condition}",
@@ -262,7 +264,7 @@ def slices_statement(table: str, actions: str, shape: TableShape, merged: Slices
     )
 
 
-def _insertion(shape: TableShape) -> str:
+def _insertion(shape: TargetColumns) -> str:
     names = [quote(column.name) for column in shape.columns] + [FROM_LSN, FROM_TIME, TO_LSN, TO_TIME]
     values = [*(f"s.{name}" for name in names), f"s.{TO_LSN} is null"]
     return (
@@ -279,7 +281,7 @@ def _truncation(merged: SlicesMerged) -> Iterator[str]:
         )
 
 
-def insert_slices_statement(table: str, rows: str, shape: TableShape, lsn: int, time: str) -> str:
+def insert_slices_statement(table: str, rows: str, shape: TargetColumns, lsn: int, time: str) -> str:
     """Return the statement that fills an empty table with slices that are open from an LSN on."""
     names = [quote(column.name) for column in shape.columns]
     stamps = [f"{lsn}L", time, "cast(null as bigint)", "cast(null as timestamp)", "true"]

@@ -24,7 +24,7 @@ from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.spark.failures import describe, lack_named
 from rowtide.lake.sql_text import select_from
 from rowtide.targets.applying import Due
-from rowtide.targets.columns import TableShape, require_partitionable, shape_table
+from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
 from rowtide.targets.current import CurrentRows
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
@@ -83,9 +83,9 @@ class TableApplier:
         spark = for_reading(self._make_spark(), self._lake)
         table = open_table(spark, self._target, instance.capture_instance, self._verify, due.known_version)
         with self._failures_named(instance.capture_instance):
-            return self._bring(due, table, Changes(spark, self._lake), snapshot)
+            return self._apply(due, table, Changes(spark, self._lake), snapshot)
 
-    def _bring(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
+    def _apply(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)
@@ -118,7 +118,7 @@ class TableApplier:
         to: CommitLsn,
         table: TargetTable,
         changes: Changes,
-        shape: TableShape,
+        shape: TargetColumns,
         found: FoundTable,
     ) -> FoundTable:
         """Apply the changes behind a position, and the drops of columns among them, each at its LSN."""
@@ -130,7 +130,7 @@ class TableApplier:
         return self._follow(self._open_window(due, position, to), table, changes, shape, found)
 
     def _drop_values(
-        self, due: Due, at: CommitLsn, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable
+        self, due: Due, at: CommitLsn, table: TargetTable, changes: Changes, shape: TargetColumns, found: FoundTable
     ) -> bool:
         """Make the rows those of the source's table at the LSN at which a column was dropped: null in all rows.
 
@@ -147,7 +147,7 @@ class TableApplier:
         return True
 
     def _follow(
-        self, window: TargetWindow, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable
+        self, window: TargetWindow, table: TargetTable, changes: Changes, shape: TargetColumns, found: FoundTable
     ) -> FoundTable:
         """Apply a window of changes; return the table then."""
         if window.is_empty:
@@ -160,14 +160,14 @@ class TableApplier:
     def _open_window(self, due: Due, after: CommitLsn | None, to: CommitLsn) -> TargetWindow:
         return open_target_window(self._target.name, due.recorded, after, to, self._lake)
 
-    def _choose_keeper(self, table: TargetTable, shape: TableShape) -> Keeper:
+    def _choose_keeper(self, table: TargetTable, shape: TargetColumns) -> Keeper:
         name, truncation = self._target.name, self._target.options.truncate
         if self._target.kind == HISTORY:
             return HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
         return CurrentRows(name, table, shape, truncation)
 
     def _require(
-        self, table: TargetTable, found: FoundTable | None, source: DataFrame, shape: TableShape, instance: Instance
+        self, table: TargetTable, found: FoundTable | None, source: DataFrame, shape: TargetColumns, instance: Instance
     ) -> FoundTable:
         """Return the table as it is now; make it if it is not there, with the types that its expressions have."""
         if found is None:
@@ -190,7 +190,7 @@ class TableApplier:
         return _found(table)
 
     def _change_columns(
-        self, table: TargetTable, source: DataFrame, shape: TableShape, instance: Instance, found: FoundTable
+        self, table: TargetTable, source: DataFrame, shape: TargetColumns, instance: Instance, found: FoundTable
     ) -> bool:
         """Let a table's columns follow the source's; return whether any had to. Raises `TargetNotFollowing`."""
         wanted = dict(_types(source, shape, instance))
@@ -212,7 +212,7 @@ class TableApplier:
     def _refuse(self, instance: Instance, reason: str, cause: Exception | None = None) -> None:
         raise TargetNotFollowing(self._target.name, instance.capture_instance, reason) from cause
 
-    def _find_sources(self, source: DataFrame, shape: TableShape, instance: Instance) -> TableShape:
+    def _find_sources(self, source: DataFrame, shape: TargetColumns, instance: Instance) -> TargetColumns:
         """Return the columns with what their expressions need, for rows that may lack values.
 
         Raises `TargetExpressionFailed` if one needs several columns, or rows are deleted by a condition: neither can be
@@ -265,7 +265,7 @@ def _found(table: TargetTable) -> FoundTable:
     return found
 
 
-def _types(source: DataFrame, shape: TableShape, instance: Instance) -> list[tuple[str, str]]:
+def _types(source: DataFrame, shape: TargetColumns, instance: Instance) -> list[tuple[str, str]]:
     """Return the columns of a table's shape with the types that their expressions have."""
     rows = select_from(source, lambda name: select_rows(name, shape, instance, may_lack=False, are_changes=True))
     return rows.drop(IS_DELETED).dtypes

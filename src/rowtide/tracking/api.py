@@ -13,7 +13,7 @@ from rowtide.core.options import takes
 from rowtide.core.words import member_of
 from rowtide.databases.format_views import removing
 from rowtide.databases.kinds import find_kind_of_driver
-from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import (
     PurgeType,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from rowtide.tracking.postgres.tracking import Tracking as PostgresTracking
-    from rowtide.tracking.sqlite.tracking import Tracking as SqliteTracking
+    from rowtide.tracking.postgres.tracking import PostgresTracking
+    from rowtide.tracking.sqlite.tracking import SqliteTracking
 
     Connection = sqlite3.Connection | psycopg.Connection
     TrackedDatabase = SqliteTracking | PostgresTracking
@@ -67,7 +67,7 @@ class TrackingRehearsal(TrackingEnabling):
 
     def __init__(self, connection: Connection) -> None:
         self.statements: list[str] = []
-        self._database = _load_part(connection).RehearsedTracking(connection, self.statements)
+        self._database = _load_part(connection).rehearse_tracking(connection, self.statements)
 
 
 class ChangeTracking(TrackingEnabling):
@@ -80,7 +80,7 @@ class ChangeTracking(TrackingEnabling):
     def __init__(self, connection: Connection) -> None:
         """Choose the database by the driver of the connection. Raises `UnknownConnection`."""
         self._connection = connection
-        self._database = _load_part(connection).Tracking(connection)
+        self._database = _load_part(connection).open_tracking(connection)
 
     def rehearsal(self) -> TrackingRehearsal:
         """Return an object that enables, disables and resumes without effect, and has the statements."""
@@ -114,14 +114,14 @@ class ChangeTracking(TrackingEnabling):
 
         Without an anchor, and for the tables in `whole`, all rows are returned as inserts: a full copy. List parents
         before their children: inserts and updates come in this order, after the deletes in reverse order.
-        `exclude_context` leaves out rows whose last change has that context. `as_texts` returns each value as the
+        `exclude_context` omits rows whose last change has that context. `as_texts` returns each value as the
         database's text form: PostgreSQL's output, a SQLite literal; this also works for values that Python's types
         cannot hold. Use it in a `with` statement: the snapshot is held until its end.
 
         Raises `NotTracked`, `InvalidAnchor`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
         """
         asked, anchor = _all_named(tables), None if since is None else Anchor.of(since)
-        return self._database.changes(Request(asked, anchor, exclude_context, _all_named(whole), as_texts))
+        return self._database.changes(EnumerationRequest(asked, anchor, exclude_context, _all_named(whole), as_texts))
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor | str) -> bool:
         """Return whether a row was inserted, updated or deleted after an anchor: writing it would then be a conflict.

@@ -49,10 +49,10 @@ class DeclaredTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EnumerationRequest:
     """What to enumerate: the changes of `tables` since an anchor, all rows without one.
 
-    Changes with `exclude_context` are left out. Tables also in `whole` are copied in full. With `as_texts`, values are
+    Changes with `exclude_context` are omitted. Tables also in `whole` are copied in full. With `as_texts`, values are
     in the database's own text form.
     """
 

@@ -108,7 +108,7 @@ class TrackedTableGone(TrackingLost, number=6119):
     """No table has the name of a tracked one: it was dropped or renamed, and cannot be resumed."""
 
     fact = "tracked table {table} is gone, detected at {lost_time} UTC: {what}"
-    hint = """Run `rowtide tracking disable {table}`; a table that has another name now is tracked by that one: `rowtide
+    hint = """Run `rowtide tracking disable {table}`; a renamed table is tracked under its new name: `rowtide
         tracking enable TABLE`."""
 
 

@@ -73,7 +73,7 @@ class CaptureProcess:
             os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a stopped process go on, and its log reader."""
+        """Let a stopped process continue, and its log reader."""
         for pid in (*find_children(self.process.pid, LOG_READER), self.process.pid):
             os.kill(pid, signal.SIGCONT)
 

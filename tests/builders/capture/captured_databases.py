@@ -53,7 +53,7 @@ _OWN_SLOTS = "from pg_replication_slots where database = current_database()"
 
 @dataclass
 class LoggedDatabase:
-    """A source database and its log store, read in this process; capture, which needs Spark, is left out."""
+    """A source database and its log store, read in this process; capture, which needs Spark, is omitted."""
 
     url: str
     lake: Path
@@ -152,7 +152,7 @@ class CapturedDatabase(LoggedDatabase):
         deadline = time.monotonic() + DEADLINE_S
         with self.open_snapshots(limits) as runner:
             while runner.step():
-                assert time.monotonic() < deadline, "the copies go on"
+                assert time.monotonic() < deadline, "the copies continue"
                 runner.wait(0.02)
 
     @contextmanager

@@ -244,7 +244,7 @@ class SnapshotMachine:
                     self._cut_at, self._passes = "types_carried.after", 0
                 capture_all()
                 self._cut_at = None
-                # In this process, which goes on with what it remembers.
+                # In this process, which continues with what it remembers.
                 wait_until(lambda: not runner.step(), what="the copies end")
             except Cut:
                 self.cuts += 1
@@ -300,7 +300,7 @@ class SnapshotMachine:
 
     @contextmanager
     def _briefly(self) -> Iterator[None]:
-        """Give up what waits for a table's copy, which goes on with the runner's next step."""
+        """Give up what waits for a table's copy, which continues with the runner's next step."""
         session = self.shadow.session
         session.execute("set lock_timeout to '1s'")
         try:
@@ -343,7 +343,7 @@ class SnapshotMachine:
             except CleanupIncomplete as error:
                 if "RT-2217" not in str(error):
                     raise
-                # Until capture goes on with them.
+                # Until capture continues with them.
                 self.log.append("types are half carried")
 
     def may_bridge(self) -> bool:

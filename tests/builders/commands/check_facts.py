@@ -12,7 +12,7 @@ from rowtide.diagnosis.places import PlaceFacts
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, SlotFacts
 from rowtide.diagnosis.postgres.facts import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import ReplicationSlot, RoleFacts, ServerFacts, Settings, StandbySettings
-from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
@@ -79,9 +79,9 @@ def slot(
     return ReplicationSlot(name, is_physical, is_active, has_failover, is_kept)
 
 
-def table(made: SourceTable | None = None, **changes: Any) -> TableFacts:
+def table(made: SourceTable | None = None, **changes: Any) -> PostgresTableFacts:
     """Return a table that could be enabled, as the owner sees it."""
-    usual = TableFacts(
+    usual = PostgresTableFacts(
         table=made if made is not None else source_table(),
         owner="app",
         owner_is_superuser=False,

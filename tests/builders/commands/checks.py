@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from builders.capture.captured_databases import DEADLINE_S, wait_until
 from builders.commands.command_lines import rowtide
 from builders.commands.command_tree import commands
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Sql, State
+from rowtide.diagnosis.result import Advice, CheckResult, ShellCommand, Sql, State
 
 
 def matching(findings: Iterable[CheckResult], words: str) -> list[CheckResult]:
@@ -43,23 +43,23 @@ def run_mend(finding: CheckResult, url: str, environment: Mapping[str, str] | No
     match finding.remediation:
         case Sql():
             run_statements(finding.remediation, url)
-        case Command():
+        case ShellCommand():
             run_line(finding.remediation, url, environment)
         case _:
             pytest.fail(f"nothing to run: {finding}")
 
 
-def printed_command(finding: CheckResult, **chosen: str) -> Command:
+def printed_command(finding: CheckResult, **chosen: str) -> ShellCommand:
     """Return the command within an advice, with what its reader puts for the words in capitals."""
     assert isinstance(finding.remediation, Advice), finding
     found = re.search(r"`(rowtide [^`]+)`", finding.remediation.text)
     assert found is not None, finding
     words = [chosen.get(word, word) for word in shlex.split(found[1])]
     assert set(chosen.values()) <= set(words), finding
-    return Command(shlex.join(words))
+    return ShellCommand(shlex.join(words))
 
 
-def run_line(mend: Command, url: str, environment: Mapping[str, str] | None = None) -> None:
+def run_line(mend: ShellCommand, url: str, environment: Mapping[str, str] | None = None) -> None:
     """Run commands as they are printed, on the database of a URL."""
     for words in _split(shlex.split(mend.line)):
         _run(words, url, environment or {})
@@ -112,8 +112,8 @@ def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None
     assert ended.code == 0, ended
 
 
-def run_until(mend: Command, url: str, is_met: Callable[[], bool], *, what: str) -> None:
-    """Run a command that goes on for ever, as it is printed, until it has helped."""
+def run_until(mend: ShellCommand, url: str, is_met: Callable[[], bool], *, what: str) -> None:
+    """Run a command that continues for ever, as it is printed, until it has helped."""
     words = shlex.split(mend.line)
     assert words[0] == "rowtide", mend
     process = subprocess.Popen(

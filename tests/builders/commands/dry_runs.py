@@ -31,7 +31,7 @@ _OF_THE_TRANSACTION = (
     "set idle_session_timeout ",
     "set idle_in_transaction_session_timeout ",
 )
-"""What sets only how the transaction goes on."""
+"""What sets only how the transaction continues."""
 _VARIES = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[ T][\d:.+]+"
     r"|(?<=_)[0-9a-f]{8}\b|\d{5,}"

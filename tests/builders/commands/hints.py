@@ -14,7 +14,7 @@ from builders.commands.checks import answered, run_line, run_statements, run_unt
 from builders.commands.command_lines import Ended, rowtide
 from builders.commands.command_tree import commands
 from rowtide.core.errors import RowtideError
-from rowtide.diagnosis.result import Command, Sql
+from rowtide.diagnosis.result import ShellCommand, Sql
 
 _FIRST = "rowtide alter grant create select begin drop rollback reindex pragma pip apt-get pg_dump pg_basebackup"
 RUNNABLE = re.compile(f"(?:{_FIRST.replace(' ', '|')}) ")
@@ -101,7 +101,7 @@ def run_printed(error: RowtideError, url: str, at: int = 0, **chosen: str) -> No
     if printed.startswith("rowtide "):
         words = [chosen.get(word, word) for word in shlex.split(printed)]
         assert set(chosen.values()) <= set(words), printed
-        run_line(Command(shlex.join(words)), url)
+        run_line(ShellCommand(shlex.join(words)), url)
     else:
         for word, value in chosen.items():
             assert word in printed, printed
@@ -127,7 +127,7 @@ def do_hint(printed: str, refused: Refused, place: Place) -> str:
             gone.extend([True] * (ended.code == 0 or bool(refused.fact and refused.beginning not in ended.errors)))
             return bool(gone)
 
-        run_until(Command(line), place.url, is_gone, what=line)
+        run_until(ShellCommand(line), place.url, is_gone, what=line)
         return ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWTIDE_DB", place.url)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
-from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places, key_places
+from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes, key_indexes
 from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
@@ -56,7 +56,7 @@ def _full_record(instance: Instance, shape: TableShape) -> list[str]:
     is_carried = "(absent is null or not {})".format
     is_move = " or ".join(
         f"(not (before[{key}] <=> after[{key}]) and {is_carried(_is_absent(str(key)))})"
-        for key in key_places(instance, shape)
+        for key in key_indexes(instance, shape)
     )
     is_changed = f"place >= 0 and not (get(before, place) <=> get(after, place)) and {is_carried(_is_absent('place'))}"
     record = _record(instance, shape, is_move or "false", is_changed)
@@ -78,7 +78,7 @@ def _record(instance: Instance, shape: TableShape, is_move: str, is_changed: str
     mask = (
         f"case when operation = {Operation.TRUNCATE:d} then cast(null as binary) "
         f"when operation = {Operation.UPDATE:d} and not ({is_move}) "
-        f"then {_mask_over(column_places(instance, shape), is_changed)} "
+        f"then {_mask_over(column_indexes(instance, shape), is_changed)} "
         f"else X'{full_mask(len(instance.columns)).hex()}' end"
     )
     return ["commit_lsn", "seqval", f"{operations} as operations", f"{mask} as mask"]
@@ -86,7 +86,7 @@ def _record(instance: Instance, shape: TableShape, is_move: str, is_changed: str
 
 def _change_row(instance: Instance, shape: TableShape, absent: str) -> list[str]:
     """Return the expressions of a change table's columns over a row version with its `image`."""
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     typed = [_typed(instance, column, places.get(column.name)) for column in instance.columns]
     return [
         "commit_lsn as `__$start_lsn`",
@@ -136,7 +136,7 @@ def _completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[s
     `known_before` and `known_after` say of each place whether its value was carried; null: all were.
     """
     every_place = f"sequence(0, {len(shape.columns) - 1})"
-    is_key = f"array_contains(array({', '.join(map(str, [NO_PLACE, *key_places(instance, shape)]))}), place)"
+    is_key = f"array_contains(array({', '.join(map(str, [NO_INDEX, *key_indexes(instance, shape)]))}), place)"
     is_carried = f"(absent is null or not {_is_absent('place')})"
     is_row = f"operation in ({Operation.UPDATE:d}, {Operation.DELETE:d})"
     has_before = "get(before, place) is not null"  # a key has no null, and a null in other columns proves nothing
@@ -163,7 +163,7 @@ def _is_full(instance: Instance, shape: TableShape) -> str:
     log only the key. Such a row looks like one whose other values are all null.
     """
     is_full = f"image = {ImageKind.FULL:d}"
-    others = sorted(set(range(len(shape.columns))) - set(key_places(instance, shape)))
+    others = sorted(set(range(len(shape.columns))) - set(key_indexes(instance, shape)))
     if not (instance.is_partitioned and others):
         return is_full
     return f"({is_full} and exists(array({', '.join(map(str, others))}), place -> get(before, place) is not null))"
@@ -171,13 +171,13 @@ def _is_full(instance: Instance, shape: TableShape) -> str:
 
 def _is_move(instance: Instance, shape: TableShape) -> str:
     """Return whether an update, completed, changed the key; a key that was not carried did not change."""
-    changed = (f"coalesce(before[{key}] != after[{key}], false)" for key in key_places(instance, shape))
+    changed = (f"coalesce(before[{key}] != after[{key}], false)" for key in key_indexes(instance, shape))
     return " or ".join(changed) or "false"
 
 
 def _absent_masks(instance: Instance, shape: TableShape) -> list[str]:
     """Return `absent_before` and `absent_after` of completed records: null where every captured value was carried."""
-    places = column_places(instance, shape)
+    places = column_indexes(instance, shape)
     no_bit = f"X'{bytes(mask_length(len(places))).hex()}'"
     return [
         f"if({known} is null, null, nullif({_mask_over(places, f'place >= 0 and not get({known}, place)')}, {no_bit})) "
@@ -196,7 +196,7 @@ def _mask_over(places: Sequence[int], is_set: str) -> str:
     """Return a change table's mask: a bit per ordinal whose place meets a condition over `place`."""
     length = mask_length(len(places))
     # Ordinal 1 is the lowest bit of the last byte.
-    from_the_last = [NO_PLACE] * (8 * length - len(places)) + list(places[::-1])
+    from_the_last = [NO_INDEX] * (8 * length - len(places)) + list(places[::-1])
     each = f"transform(array({', '.join(map(str, from_the_last))}), place -> if({is_set}, '1', '0'))"
     packed = f"transform(sequence(0, {2 * length - 1}), digit -> conv(substring(bits, 4 * digit + 1, 4), 2, 16))"
     # An array of one, whose element the function names: the bits are made once, not for each digit.

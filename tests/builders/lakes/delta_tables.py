@@ -17,7 +17,7 @@ from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.creation import create_table
 from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.local import LocalFolder
@@ -87,7 +87,7 @@ def append(
     """Append a cycle's rows, by default its number as id."""
     given = rows if rows is not None else pa.table({"id": pa.array([cycle], pa.int64())})
 
-    def write(state: TableState) -> list[AddFile]:
+    def write(state: PriorVersion) -> list[AddFile]:
         name = f"{identity}-{cycle}-{state.version}.parquet"
         return [write_rows(location, state.columns, state.metadata, given, name)]
 
@@ -98,7 +98,7 @@ def append_asleep(committer: Committer, location: Location, cycle: int, sleep: C
     """Append as `append` in a process that sleeps, once, between looking at the table and its commit."""
     names = iter(["first", "again"])
 
-    def write(state: TableState) -> list[AddFile]:
+    def write(state: PriorVersion) -> list[AddFile]:
         name = next(names)
         if name == "first":
             sleep()

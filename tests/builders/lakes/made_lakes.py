@@ -32,7 +32,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.creation import create_table
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import is_table
@@ -142,7 +142,7 @@ class MadeLake:
     def _append(self, path: str, identity: str, files: Sequence[pa.Table], cycle: int | None = None) -> None:
         location = locate(path)
 
-        def write(state: TableState) -> list[AddFile]:
+        def write(state: PriorVersion) -> list[AddFile]:
             names = (f"{self.cycle:06d}-{uuid4().hex}.parquet" for _ in files)
             return [
                 write_rows(location, state.columns, state.metadata, rows, name)

@@ -68,7 +68,7 @@ class SourceShadow:
             session.execute(SETUP)
         self._chosen = chosen
         self.session: Session = pinned_session(url)
-        # A copy may hold a table until the thread that waits here goes on with it.
+        # A copy may hold a table until the thread that waits here continues with it.
         self._execute("set lock_timeout = '5s'")
         self.epoch = 0
         full = BeforeImages.FULL

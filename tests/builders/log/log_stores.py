@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.membership import Event, Member
-from rowtide.log.store.entries import LeaseTaken, Opened, RangeAppended, Segment, Source, TableGiven
+from rowtide.log.store.entries import LeaseTaken, Opened, RangeAppended, Segment, StoredSource, TableGiven
 from rowtide.log.store.location import LocalStore, open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.replay import apply
@@ -23,7 +23,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SOURCE = Source(system_identifier="7001", timeline=1, slot="rowtide_5", publication="rowtide_5", publication_id=9)
+SOURCE = StoredSource(system_identifier="7001", timeline=1, slot="rowtide_5", publication="rowtide_5", publication_id=9)
 START = Position(100)
 
 

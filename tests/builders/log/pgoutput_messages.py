@@ -11,7 +11,7 @@ Value = bytes | str | None
 
 @dataclass(frozen=True)
 class Unsent:
-    """A value that the server left out because it did not change and lies out of line."""
+    """A value that the server omitted because it did not change and lies out of line."""
 
 
 UNSENT = Unsent()

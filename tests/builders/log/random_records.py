@@ -13,7 +13,7 @@ from builders.log.log_records import Change, Image, insert, log_records
 from builders.values.odd_texts import ODD_TEXTS
 from builders.values.random_values import MAKERS
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.column_places import key_places
+from rowtide.cdc.rows.column_places import key_indexes
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import TableKind
@@ -82,7 +82,7 @@ def random_records(chosen: random.Random, logged: Logged, count: int, table_id: 
 def random_change(chosen: random.Random, logged: Logged) -> Change:
     """Return a change of a table, or now and then a truncate or a statement."""
     places = range(len(logged.types))
-    keys = set(key_places(logged.instance, logged.shape))
+    keys = set(key_indexes(logged.instance, logged.shape))
     is_partial = logged.instance.is_partitioned or logged.shape.identity is not ImageKind.FULL
     operation = chosen.choice([Operation.INSERT, *[Operation.UPDATE] * 4, *[Operation.DELETE] * 2, *_rare(chosen)])
     old = [random_text(chosen, one, is_key=place in keys and is_partial) for place, one in enumerate(logged.types)]

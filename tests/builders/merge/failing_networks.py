@@ -1,6 +1,6 @@
 """Networks between a hub and a subscriber that fail in the middle of a synchronisation, at any byte.
 
-A network that tells cuts both ends off; a silent one goes on acknowledging what never arrives.
+A network that tells cuts both ends off; a silent one continues acknowledging what never arrives.
 """
 
 from __future__ import annotations

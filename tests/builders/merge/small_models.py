@@ -31,17 +31,17 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import (
-    Change,
+    Accept,
     Combine,
     Comparison,
     Conflict,
     Lineage,
+    NodeChange,
     Nothing,
-    Take,
     compare,
     include,
 )
@@ -126,8 +126,8 @@ class Model:
         said = self._compare(sent, known, world.at(sender), replica)
         if receiver == HUB:
             return self.receive_at_hub(world, sent, known, sender, said)
-        if isinstance(said, Take):
-            return place(world, receiver, taken(sent, known, HUB, None), world.at(HUB).history)
+        if isinstance(said, Accept):
+            return place(world, receiver, accepted(sent, known, HUB, None), world.at(HUB).history)
         return world
 
     def find_sent(self, world: World, sender: int, receiver: int) -> RowChange | None:
@@ -144,15 +144,15 @@ class Model:
         return composer.live(ROWGUID, replica.row, noted, replica.tombstone)
 
     def receive_at_hub(
-        self, world: World, sent: RowChange, known: Known | None, sender: int, said: Comparison
+        self, world: World, sent: RowChange, known: KnownVersion | None, sender: int, said: Comparison
     ) -> World:
         theirs, hub = world.at(sender).history, world.at(HUB)
         if isinstance(said, Nothing):
             return world
         if self.article.is_download_only:
             return self.reject(world, sent, known, theirs)
-        if isinstance(said, Take):
-            return place(world, HUB, taken(sent, known, sender, PRIORITY), theirs)
+        if isinstance(said, Accept):
+            return place(world, HUB, accepted(sent, known, sender, PRIORITY), theirs)
         assert known is not None
         world = world._replace(decisions=world.decisions + 1)
         won = hub.history
@@ -160,7 +160,7 @@ class Model:
             contest = Contest(self.article, sent, known, hub.row, PRIORITY)
             verdict = self._resolver(contest)(contest)
             won, lost = (theirs, won) if winner_of(verdict) is Winner.SUBSCRIBER else (won, theirs)
-            # A record has both rows: what of the winner's a procedure left out is there, too.
+            # A record has both rows: what of the winner's a procedure omitted is there, too.
             recorded = lost.seen - won.seen
             if self.answer is not None and isinstance(verdict, Custom):
                 recorded = lost.seen ^ won.seen
@@ -177,7 +177,7 @@ class Model:
             write = decide(sent, known, sent.row)
         return place(world, HUB, write, decided(won, theirs, hub.history, -world.decisions))
 
-    def reject(self, world: World, sent: RowChange, known: Known | None, theirs: History) -> World:
+    def reject(self, world: World, sent: RowChange, known: KnownVersion | None, theirs: History) -> World:
         """Return the world after the hub has put its own version in the place of a subscriber's."""
         hub = world.at(HUB)
         if known is None and sent.row is None:
@@ -200,12 +200,12 @@ class Model:
     def _composer(self, node: int, replica: Replica) -> Composer:
         return Composer(self.article, node, replica.purged)
 
-    def _compare(self, sent: RowChange, known: Known | None, sender: Replica, receiver: Replica) -> Comparison:
+    def _compare(self, sent: RowChange, known: KnownVersion | None, sender: Replica, receiver: Replica) -> Comparison:
         """Return what the product says, which is what the reference says."""
         if known is None:
             # Its tombstone was purged: a node that has the row has put it back, and knew of all that was before.
             assert sent.row is None or sender.history.seen >= receiver.history.seen, (sender, receiver)
-            return Nothing() if sent.row is None else Take()
+            return Nothing() if sent.row is None else Accept()
         said = compare(sent.version, known.version)
         judged = judge(sender, receiver, tracks_columns=self.article.column_tracking)
         assert said == judged, (said, judged, sender, receiver)
@@ -226,13 +226,13 @@ def reinitialize(article: Article, world: World, subscriber: int) -> World | Non
     # Tombstones are not sent: a reinitialised subscriber cannot know that a row existed, and does not put it back.
     if hub.row is None or not replica.history.seen <= hub.history.seen:
         return None
-    included = include(hub.purged, Change(HUB, hub.closed))
+    included = include(hub.purged, NodeChange(HUB, hub.closed))
     world = world.with_replica(HUB, hub).with_link(subscriber, Link(down=hub.closed))
     world = world.with_replica(subscriber, Replica(hub.history, hub.row, included, replica.closed))
     if hub.contents is None:
         return world
     change = Composer(article, HUB, hub.purged).live(ROWGUID, hub.row, hub.contents, hub.tombstone)
-    return place(world, subscriber, taken(change, None, HUB, None)._replace(is_live=True), hub.history)
+    return place(world, subscriber, accepted(change, None, HUB, None)._replace(is_live=True), hub.history)
 
 
 def begin_session(world: World, subscriber: int) -> World:
@@ -272,7 +272,7 @@ def purge(world: World, node: int) -> World:
     if not going:
         return world
     included = [Lineage.decode(each) for each in (replica.purged, *(each.lineage or b"" for each in going))]
-    changes = chain([Change(node, bound)], *(lineage.changes for lineage in included))
+    changes = chain([NodeChange(node, bound)], *(lineage.changes for lineage in included))
     left = replica._replace(
         purged=Lineage.of(changes).encode(),
         contents=None if replica.contents in going else replica.contents,

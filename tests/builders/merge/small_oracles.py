@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from builders.merge.small_worlds import HUB, SUBSCRIBERS, History, Replica, Told, World
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.comparison import Combine, Comparison, Conflict, ConflictKind, Join, Nothing, Take
+from rowtide.merge.versions.comparison import Accept, Combine, Comparison, ConcurrentChangeKind, Conflict, Join, Nothing
 
 MAKING = ("additive", "averaging", "merge-text")
 """The resolvers that make a value of two."""
@@ -32,15 +32,15 @@ def judge(sent: Replica, known: Replica, *, tracks_columns: bool) -> Comparison:
     if theirs.seen <= ours.seen:
         return Nothing()
     if theirs.seen >= (ours.seen if ours.made_of is None else ours.made_of):
-        return Take()
+        return Accept()
     if sent.row is None and known.row is None:
         return Join()
     if sent.row is None or known.row is None:
-        return Conflict(ConflictKind.DELETE_UPDATE if sent.row is None else ConflictKind.UPDATE_DELETE)
+        return Conflict(ConcurrentChangeKind.DELETE_UPDATE if sent.row is None else ConcurrentChangeKind.UPDATE_DELETE)
     if not tracks_columns:
-        return Conflict(ConflictKind.UPDATE_UPDATE)
+        return Conflict(ConcurrentChangeKind.UPDATE_UPDATE)
     ahead, behind = unknown_to(ours, theirs), unknown_to(theirs, ours)
-    return Conflict(ConflictKind.UPDATE_UPDATE, ahead & behind) if ahead & behind else Combine(ahead)
+    return Conflict(ConcurrentChangeKind.UPDATE_UPDATE, ahead & behind) if ahead & behind else Combine(ahead)
 
 
 def is_kept(article: Article, world: World, told: Told) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from builders.merge.small_models import PRIORITY, Model, place
 from builders.merge.small_oracles import is_kept, is_quiet, unknown_to
 from builders.merge.small_worlds import HUB, PLACES, SUBSCRIBERS, History, Told, World
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.directions import uploaded
-from rowtide.merge.versions.changes import Known, RowChange
+from rowtide.merge.versions.changes import KnownVersion, RowChange
 from rowtide.merge.versions.comparison import Comparison, Conflict, Nothing
 
 
@@ -25,14 +25,14 @@ class Uploading(Model):
         return None if sender == HUB or world.at(sender).row is None else super().find_sent(world, sender, receiver)
 
     def receive_at_hub(
-        self, world: World, sent: RowChange, known: Known | None, sender: int, said: Comparison
+        self, world: World, sent: RowChange, known: KnownVersion | None, sender: int, said: Comparison
     ) -> World:
         """Return the world after the hub has stored the subscriber's version, and recorded what that overrides."""
         if isinstance(said, Nothing):
             return world
         before, theirs, ours = world.at(HUB).row, world.at(sender).history, world.at(HUB).history
         if known is None:
-            return place(world, HUB, taken(sent, None, sender, PRIORITY), theirs)
+            return place(world, HUB, accepted(sent, None, sender, PRIORITY), theirs)
         if isinstance(said, Conflict):
             world = world._replace(recorded=world.recorded | (ours.seen - theirs.seen))
         world = world._replace(decisions=world.decisions + 1)
@@ -56,7 +56,7 @@ class Uploading(Model):
         return after
 
     def require_rest(self, world: World, synchronise: Callable[[World, int], World]) -> None:
-        """Two more rounds move nothing, and what is not at the hub was left out by the subscriber, or is recorded."""
+        """Two more rounds move nothing, and what is not at the hub was omitted by the subscriber, or is recorded."""
         after = world
         for subscriber in SUBSCRIBERS * 2:
             before, after = after, synchronise(after, subscriber)

@@ -10,7 +10,7 @@ import json
 from typing import NamedTuple
 
 from rowtide.merge.versions.changes import Row, TombstoneType
-from rowtide.merge.versions.comparison import Change, Lineage
+from rowtide.merge.versions.comparison import Lineage, NodeChange
 from rowtide.merge.versions.composition import Contents, Tombstone
 
 ONE, TWO, HUB = NODES = (1, 2, 3)
@@ -116,7 +116,7 @@ class World(NamedTuple):
 def first_world() -> World:
     """Return the row as the hub had it before it was merged, and as the snapshot brought it to the others."""
     history, row = History(frozenset({0})), ("0", "0")
-    subscriber = Replica(history, row, Lineage((Change(HUB, 1),)).encode(), closed=0)
+    subscriber = Replica(history, row, Lineage((NodeChange(HUB, 1),)).encode(), closed=0)
     return World((subscriber, subscriber, Replica(history, row, b"", closed=1)), (Link(), Link()))
 
 

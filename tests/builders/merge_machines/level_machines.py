@@ -1,7 +1,7 @@
 """State machine of everything at once: three join levels, a hub that publishes again, and a file that comes prepared.
 
 A regional hub subscribes to the hub and publishes the same tables to a device of its own. Another file leaves, its
-program goes on, and it subscribes again with the tables and rows that it has.
+program continues, and it subscribes again with the tables and rows that it has.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class MergingLevels(MergeMachine):
     @precondition(lambda self: not self.is_away)
     @rule()
     def leave(self) -> None:
-        """End the file's subscription; its program goes on."""
+        """End the file's subscription; its program continues."""
         try:
             self.merge.merge.drop_subscription(PUBLICATION, self.file.url, upload_first=True)
         except ChangesNotUploaded:

@@ -8,7 +8,7 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.encoding import bitmap_length
 
 TABLE = source_table([("id", "integer"), ("code", "text"), ("parent", "integer")], name="orders")
@@ -17,29 +17,29 @@ BY_XCALL = article(TABLE, update="XCALL", delete="XCALL")
 Row = tuple[bytes, bytes | None, bytes | None]
 
 
-def insert(made: Article, row: Row) -> Call:
-    return Call(0, 0, made, Operation.INSERT, list(row))
+def insert(made: Article, row: Row) -> ProcedureCall:
+    return ProcedureCall(0, 0, made, Operation.INSERT, list(row))
 
 
-def delete(made: Article, row: Row) -> Call:
-    return Call(0, 0, made, Operation.DELETE, list(row) if made is BY_XCALL else [row[0]])
+def delete(made: Article, row: Row) -> ProcedureCall:
+    return ProcedureCall(0, 0, made, Operation.DELETE, list(row) if made is BY_XCALL else [row[0]])
 
 
-def update(made: Article, old: Row, new: Row) -> Call:
+def update(made: Article, old: Row, new: Row) -> ProcedureCall:
     if made is BY_XCALL:
-        return Call(0, 0, made, Operation.UPDATE, [*old, *new])
+        return ProcedureCall(0, 0, made, Operation.UPDATE, [*old, *new])
     changed = [before != after for before, after in zip(old, new, strict=True)]
     bits = sum(1 << place for place, is_changed in enumerate(changed) if is_changed)
     shown = [value if is_changed else None for value, is_changed in zip(new, changed, strict=True)]
-    return Call(0, 0, made, Operation.UPDATE, [*shown, old[0], b"\\x%0*x" % (2 * bitmap_length(3), bits)])
+    return ProcedureCall(0, 0, made, Operation.UPDATE, [*shown, old[0], b"\\x%0*x" % (2 * bitmap_length(3), bits)])
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Call]:
+def histories(draw: st.DrawFn) -> list[ProcedureCall]:
     """Draw what is done to a table whose keys and codes are unique at each moment, by either call format."""
     made = draw(st.sampled_from([ORDERS, BY_XCALL]))
     rows: dict[bytes, Row] = {}
-    calls: list[Call] = []
+    calls: list[ProcedureCall] = []
     for _ in range(draw(st.integers(1, 25))):
         key, code = draw(st.sampled_from([b"1", b"2", b"3", b"4"])), draw(st.sampled_from([b"a", b"b", b"c", None]))
         old = rows.get(draw(st.sampled_from([b"1", b"2", b"3", b"4"])))
@@ -59,7 +59,7 @@ def histories(draw: st.DrawFn) -> list[Call]:
     return calls
 
 
-def row_after(call: Call, code_before: bytes | None) -> tuple[bytes | None, bytes | None]:
+def row_after(call: ProcedureCall, code_before: bytes | None) -> tuple[bytes | None, bytes | None]:
     """Return the key and code that an insert or update leaves."""
     arguments = call.arguments
     if call.operation is Operation.INSERT:

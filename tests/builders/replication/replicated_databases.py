@@ -18,7 +18,7 @@ from rowtide.handle import connect
 from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.articles.articles import LeftOutColumn
+from rowtide.replication.articles.articles import OmittedColumn
 from rowtide.replication.distribution.calls.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
@@ -62,7 +62,7 @@ def list_subscriptions(publisher: LoggedDatabase) -> tuple[Subscription, ...]:
         return subscription_records.list_subscriptions(connection)
 
 
-def list_left_out(replicated: ReplicatedDatabase) -> tuple[LeftOutColumn, ...]:
+def list_left_out(replicated: ReplicatedDatabase) -> tuple[OmittedColumn, ...]:
     """Return the columns that articles of the only subscription leave out."""
     (subscription,) = list_subscriptions(replicated.publisher)
     with open_engine(replicated.publisher.url).connect() as connection:

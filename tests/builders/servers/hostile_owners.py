@@ -50,7 +50,7 @@ class HostileOwner:
             self.session.execute(one.encode())
 
     def try_to(self, *statements: str) -> None:
-        """Execute statements as the owner; those that fail are left out."""
+        """Execute statements as the owner; those that fail are omitted."""
         for one in statements:
             try:
                 self.session.execute(one.encode())

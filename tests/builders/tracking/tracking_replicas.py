@@ -46,7 +46,7 @@ class Replica:
         return len(found)
 
     def apply(self, change: Change) -> None:
-        """Apply a change. Who leaves out its own has no claim on what others' are called: they may touch one row."""
+        """Apply a change. Who omits its own has no claim on what others' are called: they may touch one row."""
         row = change.as_dict()
         key = self.key_of(row)
         if self.context is None:

@@ -68,7 +68,7 @@ def test_files_refuse_writes_to_tables_of_ours(tmp_path_factory: pytest.TempPath
             # Notes of what a statement may displace are there while it runs.
             wanted = set() if table in {*inserted_by_triggers, "MSmerge_displaced"} else {"insert"}
             assert found[table] == wanted | ({"update", "delete"} if table in filled else set()), table
-        # The agent, and tracking itself, go on.
+        # The agent, and tracking itself, continue.
         assert merge.make_generation() is not None
         with tracking.changes("item") as changes:
             assert len(list(changes)) == 1

@@ -1,4 +1,4 @@
-"""What cannot go on: a numbered error with the way out, and nothing half done."""
+"""What cannot continue: a numbered error with the way out, and nothing half done."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from builders.commands.checks import run_line
 from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.diagnosis import Area, CheckResult, State
-from rowtide.diagnosis.result import Command
+from rowtide.diagnosis.result import ShellCommand
 from rowtide.handle import connect
 from rowtide.merge.nodes.connecting import address
 
@@ -38,8 +38,8 @@ def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
     begin(merged)
     for number in range(len(merged.subscribers)):
         new = subscription(merged, number)
-        assert (new.state, isinstance(new.remediation, Command)) == (State.WARNING, True), new
-        assert isinstance(new.remediation, Command)
+        assert (new.state, isinstance(new.remediation, ShellCommand)) == (State.WARNING, True), new
+        assert isinstance(new.remediation, ShellCommand)
         assert f"WARNING  {new.subject}" in shown_beside_status(merged.hub.url)
         run_line(new.remediation, merged.hub.url)
     for member in (merged.hub, *merged.subscribers):
@@ -64,7 +64,7 @@ def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> No
     assert expired.state is State.FAILING
     assert "it expired" in expired.message
     assert str(expired.remediation).startswith(f"rowtide merge reinitialize {PUBLICATION} --subscriber ")
-    assert isinstance(expired.remediation, Command)
+    assert isinstance(expired.remediation, ShellCommand)
     stops = [finding.subject for finding in connect(merged.hub.url).check() if finding.state is State.FAILING]
     assert expired.subject in stops
     run_line(expired.remediation, merged.hub.url)

@@ -246,7 +246,7 @@ def test_a_stream_that_cleanup_overtook_is_refused(made: MadeLake) -> None:
     query.read()
     made.record(InstanceEvent(ITEM, ENABLED, CommitLsn(111), "the change rows were removed by the cleanup"))
     publish(made, ITEM, 130)
-    with pytest.raises(StreamOvertaken, match="goes on at LSN 0/65, but public_t1 begins at 0/6F now: the change rows"):
+    with pytest.raises(StreamOvertaken, match="resumes at LSN 0/65, but public_t1 begins at 0/6F now: the change rows"):
         query.read()
     query.start()
     with pytest.raises(StreamOvertaken):
@@ -355,7 +355,7 @@ def test_an_older_instance_is_needed_until_the_newer_begins(made: MadeLake) -> N
     query.options["instance"] = ITEM_2.capture_instance
     query.start()
     with pytest.raises(
-        StreamedInstanceNeeded, match="public_t1 is left out, .* up to LSN 0/6E, and public_t1_2 begins at"
+        StreamedInstanceNeeded, match="public_t1 is omitted, .* up to LSN 0/6E, and public_t1_2 begins at"
     ):
         query.read()
 

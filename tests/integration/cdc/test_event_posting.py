@@ -13,7 +13,7 @@ from rowtide.agents import loop
 from rowtide.cdc.errors.consuming import EventsRefused
 from rowtide.cdc.following import sinks
 from rowtide.cdc.following.formats import EventFormat
-from rowtide.cdc.following.sinks import Interrupted, Posting, Receiver
+from rowtide.cdc.following.sinks import EventEndpoint, Interrupted, Posting
 from rowtide.core.errors import RowtideError
 
 
@@ -28,7 +28,7 @@ class Posted:
     def __init__(self, receiver: FakeReceiver, form: EventFormat = EventFormat.JSONL, *, timeout_s: float = 5) -> None:
         self.stop = threading.Event()
         self.told: list[tuple[str, float]] = []
-        self.sink = Posting(Receiver(receiver.url, {"X-Key": "hidden"}, timeout_s), form, self.stop, self._note)
+        self.sink = Posting(EventEndpoint(receiver.url, {"X-Key": "hidden"}, timeout_s), form, self.stop, self._note)
 
     def _note(self, error: RowtideError, pause_s: float) -> None:
         self.told.append((str(error), pause_s))
@@ -139,5 +139,5 @@ def test_a_receiver_that_is_not_there_is_waited_for() -> None:
 
 
 def test_an_address_is_shown_without_its_query() -> None:
-    receiver = Receiver("https://host:8443/in?token=secret", {})
+    receiver = EventEndpoint("https://host:8443/in?token=secret", {})
     assert (receiver.name, receiver.target) == ("https://host:8443/in", "/in?token=secret")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.cdc.lake_readers import ordering
-from rowtide.cdc.lake_readers.ordering import Source, are_ordered, gather, merge, sort
+from rowtide.cdc.lake_readers.ordering import OrderedRows, are_ordered, gather, merge, sort
 
 Row = tuple[int, int, int, str]
 LSN, SEQVAL, OPERATION = ordering.ORDER
@@ -53,7 +53,7 @@ def test_merged_sources_are_in_order(monkeypatch: pytest.MonkeyPatch, seed: int)
     for part in parts:
         part[:] = [row for row in part if row[:3] not in taken]
         taken |= {row[:3] for row in part}
-    sources = [Source(part[0][0], part[-1][0], partial(in_batches, chosen, part)) for part in parts if part]
+    sources = [OrderedRows(part[0][0], part[-1][0], partial(in_batches, chosen, part)) for part in parts if part]
     chosen.shuffle(sources)
 
     assert read(merge(sources)) == sorted(row for part in parts for row in part)
@@ -62,12 +62,12 @@ def test_merged_sources_are_in_order(monkeypatch: pytest.MonkeyPatch, seed: int)
 def test_sources_that_follow_one_another_are_opened_one_by_one() -> None:
     opened: list[int] = []
 
-    def source(lsn: int) -> Source:
+    def source(lsn: int) -> OrderedRows:
         def begin() -> Iterator[pa.RecordBatch]:
             opened.append(lsn)
             yield rows_of((lsn, 1, 2, "x" * ordering.BATCH_BYTES))
 
-        return Source(lsn, lsn, begin)
+        return OrderedRows(lsn, lsn, begin)
 
     merged = merge(source(lsn) for lsn in range(1, 100))
     assert [next(merged).num_rows, next(merged).num_rows] == [1, 1]

@@ -113,7 +113,7 @@ def test_a_query_that_cleanup_overtook_says_so(spark: SparkSession, made: MadeLa
     run_stream(spark, made, tmp_path)
     made.record(InstanceEvent(ITEM, ENABLED, CommitLsn(170), "removed by the cleanup of now"))
     publish(made, change(180, 2, 4), other=190)
-    with pytest.raises(StreamingQueryException, match="RT-4301: the query goes on at LSN 0/79, .* cleanup of now"):
+    with pytest.raises(StreamingQueryException, match="RT-4301: the query resumes at LSN 0/79, .* cleanup of now"):
         run_stream(spark, made, tmp_path)
 
 

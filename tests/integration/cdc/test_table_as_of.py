@@ -31,7 +31,7 @@ from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.writing import appends
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.lake.session import for_reading
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import widen_columns
@@ -248,11 +248,11 @@ def test_file_of_many_row_groups_is_read_backwards(
 def rewrite_as_one_file(path: str, lsns: list[int]) -> None:
     """Write a table's rows, of which each has an LSN, to one file, in an order of LSNs."""
 
-    def plan(snapshot: Snapshot) -> Change:
+    def plan(snapshot: Snapshot) -> CommitChange:
         rows = {row["__$start_lsn"]: row for row in snapshot.read().to_pylist()}
         batches = [pa.RecordBatch.from_pylist([rows[lsn]], schema=snapshot.columns.schema) for lsn in lsns]
         file = appends.write_stream(snapshot.location, snapshot.columns, snapshot.metadata, batches, "one.parquet")
-        return Change("OPTIMIZE", removed=list(snapshot.files.values()), added=[file], changes_rows=False)
+        return CommitChange("OPTIMIZE", removed=list(snapshot.files.values()), added=[file], changes_rows=False)
 
     assert commit_change(locate(path), plan)
 

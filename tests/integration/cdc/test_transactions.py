@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import NOW, records
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
@@ -25,7 +25,7 @@ LIFETIME = InstanceLifetime(instance("m1", table=TABLE), CommitLsn(5))
 
 def plan_of(segments: Sequence[Segment], begun: Sequence[InstanceLifetime] = ()) -> CyclePlan:
     """A cycle over [10, 100) that captures table 1."""
-    work = InstanceWork(LIFETIME, (Slice(version_of(TABLE, 1), tuple(segments)),))
+    work = InstanceWork(LIFETIME, (VersionRows(version_of(TABLE, 1), tuple(segments)),))
     return CyclePlan(Position(10), Position(100), (work,), begun=tuple(begun), event_segments=tuple(segments))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from builders.lakes import type_change_oracle as oracle
-from rowtide.cdc.ddl.retyping import convert, is_misfit
+from rowtide.cdc.ddl.retyping import convert, find_misfits
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.types.typed_values import typed_values
@@ -62,13 +62,13 @@ def test_values_that_fit_are_the_same_in_the_other_type() -> None:
     for text, old, new, wanted in FITTING:
         values, into = typed(text, old), lake_type(new)
         assert shown(convert(values, old, into)) == [wanted], (text, old, new)
-        assert is_misfit(values, old, into).to_pylist() == [False], (text, old, new)
+        assert find_misfits(values, old, into).to_pylist() == [False], (text, old, new)
 
 
 def test_values_that_would_not_be_the_same_do_not_fit() -> None:
     for text, old, new in MISFITTING:
         values = pa.concat_arrays([typed(text, old), typed(None, old)])
-        assert is_misfit(values, old, lake_type(new)).to_pylist() == [True, False], (text, old, new)
+        assert find_misfits(values, old, lake_type(new)).to_pylist() == [True, False], (text, old, new)
 
 
 def test_a_binary_value_is_written_as_the_source_writes_it() -> None:
@@ -130,7 +130,7 @@ def test_the_largest_numbers_are_compared_exactly() -> None:
         ("-9223372036854775808", "real", False),
         ("9007199254740993", "double precision", True),
     ):
-        assert is_misfit(typed(text, "bigint"), "bigint", lake_type(new)).to_pylist() == [is_other], (text, new)
+        assert find_misfits(typed(text, "bigint"), "bigint", lake_type(new)).to_pylist() == [is_other], (text, new)
     assert convert(typed("9223372036854774784", "double"), "double", lake_type("bigint")).to_pylist() == [2**63 - 1024]
 
 
@@ -163,7 +163,7 @@ def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -
     rows = spark.createDataFrame(pa.table({"value": values}))
     made = rows.selectExpr(oracle.convert("value", old, into), oracle.is_misfit("value", old, into)).toArrow()
     wanted = list(zip(*(plain(column) for column in made.columns), strict=True))
-    found = zip(plain(convert(values, old, into)), plain(is_misfit(values, old, into)), strict=True)
+    found = zip(plain(convert(values, old, into)), plain(find_misfits(values, old, into)), strict=True)
     pairs = zip([*texts, None], found, wanted, strict=True)
     return [(old, new, *pair) for pair in pairs if repr(pair[1]) != repr(pair[2]).replace("'+", "'")]
 

@@ -31,7 +31,7 @@ REFUSED = (
     f"host=127.0.0.1 port=1 password='{SECRET}",
 )
 ASKED_FOR = {"instances": "public_orders", "once": "", "yes": "", "days": "1", "where": "id = 1"}
-"""Beside what every call needs: without them a command would go on, ask or refuse."""
+"""Beside what every call needs: without them a command would continue, ask or refuse."""
 WALKED = [command for command in commands() if any(parameter.is_url for parameter in command.parameters)]
 
 

@@ -36,7 +36,7 @@ from rowtide.delta.writing.alteration import (
     set_properties,
     widen_columns,
 )
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
@@ -193,11 +193,11 @@ def test_an_emptied_table_has_no_file_that_came_meanwhile(tmp_path: Path) -> Non
     fill(path, [1])
     plans: list[int] = []
 
-    def plan(snapshot: Snapshot) -> Change:
+    def plan(snapshot: Snapshot) -> CommitChange:
         plans.append(snapshot.version)
         if len(plans) == 1:
             fill(path, [2])
-        return Change("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
+        return CommitChange("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
 
     assert commit_change(locate(path), plan)
     assert (plans, ids(path)) == ([1, 2], [])

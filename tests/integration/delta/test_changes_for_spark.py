@@ -1,4 +1,4 @@
-"""Spark reads, and goes on with, the tables that our changes leave: compacted, cut, widened, rewritten, renewed."""
+"""Spark reads, and continues with, the tables that our changes leave: compacted, cut, widened, rewritten, renewed."""
 
 from __future__ import annotations
 

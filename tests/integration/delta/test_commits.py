@@ -336,8 +336,8 @@ def test_a_checkpoint_forgets_files_removed_long_ago(tmp_path: Path) -> None:
 
 @pytest.fixture
 def left_behind(tmp_path: Path) -> tuple[Committer, Path, Callable[[], None]]:
-    """A writer, its table, and its sleep: others go on, one writes a checkpoint, and cleanup removes the numbers that
-    the writer takes for free.
+    """A writer, its table, and its sleep: others continue, one writes a checkpoint, and cleanup removes the numbers
+    that the writer takes for free.
     """
     path = create(tmp_path / "table")
     now, other, location = [0.0], Committer(), locate(path)

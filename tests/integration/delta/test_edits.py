@@ -17,7 +17,7 @@ from rowtide.delta.errors import EditOutdated
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
-from rowtide.delta.writing.edits import MOST_SMALL, Places, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.edits import MOST_SMALL, Indexes, Stamp, edit_rows, replace_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Doubled:
     def may_be_in(self, file: AddFile) -> bool:
         return Between(self.column, self.wanted, self.wanted).may_be_in(file)
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         return np.where(rows["id"].to_numpy() == self.wanted, 0, -1).astype(np.int32)
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         if self.deletes:
             return rows.filter(pa.array(places < 0))
         ids: Any = np.where(places < 0, 1, 2) * rows["id"].to_numpy()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.lakes.delta_tables import make_table, own, write_commit
-from rowtide.delta.lineage import Foreign, Lineage, find_lineage
+from rowtide.delta.lineage import Foreign, VersionLineage, find_lineage
 
 OURS = {"txn": {"appId": "ours", "version": 7}}
 
@@ -27,22 +27,22 @@ MERGE, DELETE = (OURS, info("MERGE"), added(dataChange=True)), (info("DELETE"), 
 @pytest.mark.parametrize(
     ("commits", "lineage"),
     [
-        ([], Lineage()),
-        ([MERGE, MERGE], Lineage()),
-        ([(info("OPTIMIZE"), added(dataChange=False))], Lineage()),
-        ([(info("SET TBLPROPERTIES"),)], Lineage()),
-        ([DELETE], Lineage(foreign=Foreign(2, "DELETE"))),
-        ([(added(),)], Lineage(foreign=Foreign(2, "a commit"))),
-        ([DELETE, MERGE], Lineage(foreign=Foreign(2, "DELETE"))),
-        ([DELETE, (info("RESTORE", version="1"), added(dataChange=True))], Lineage()),
-        ([(info("RESTORE", version=0), added(dataChange=True))], Lineage(restored=0)),
-        ([(info("RESTORE", version="0"), added()), MERGE], Lineage()),
-        ([MERGE, (info("RESTORE", version="0"), added()), DELETE], Lineage(0, Foreign(4, "DELETE"))),
-        ([(info("RESTORE", version=None, timestamp="x"), added())], Lineage(foreign=Foreign(2, "RESTORE"))),
+        ([], VersionLineage()),
+        ([MERGE, MERGE], VersionLineage()),
+        ([(info("OPTIMIZE"), added(dataChange=False))], VersionLineage()),
+        ([(info("SET TBLPROPERTIES"),)], VersionLineage()),
+        ([DELETE], VersionLineage(foreign=Foreign(2, "DELETE"))),
+        ([(added(),)], VersionLineage(foreign=Foreign(2, "a commit"))),
+        ([DELETE, MERGE], VersionLineage(foreign=Foreign(2, "DELETE"))),
+        ([DELETE, (info("RESTORE", version="1"), added(dataChange=True))], VersionLineage()),
+        ([(info("RESTORE", version=0), added(dataChange=True))], VersionLineage(restored=0)),
+        ([(info("RESTORE", version="0"), added()), MERGE], VersionLineage()),
+        ([MERGE, (info("RESTORE", version="0"), added()), DELETE], VersionLineage(0, Foreign(4, "DELETE"))),
+        ([(info("RESTORE", version=None, timestamp="x"), added())], VersionLineage(foreign=Foreign(2, "RESTORE"))),
     ],
 )
 def test_commits_since_a_known_one_are_told_apart(
-    commits: list[tuple[dict[str, Any], ...]], lineage: Lineage, tmp_path: Path
+    commits: list[tuple[dict[str, Any], ...]], lineage: VersionLineage, tmp_path: Path
 ) -> None:
     path = make_table(tmp_path / "table", commits=1)
     for version, actions in enumerate(commits, 2):

@@ -22,7 +22,7 @@ from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.writing import mending
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.mending import Mended, is_marked, mend, plan_mending
 
@@ -106,7 +106,7 @@ def test_tags_of_files_are_kept(tmp_path: Path) -> None:
     path = make_narrow(tmp_path / "table")
     location = locate(path)
 
-    def write(state: TableState) -> list[AddFile]:
+    def write(state: PriorVersion) -> list[AddFile]:
         rows = pa.table({"id": pa.array([1], pa.int16())})
         return [replace(write_rows(location, state.columns, state.metadata, rows, "1.parquet"), tags={"of": "7"})]
 

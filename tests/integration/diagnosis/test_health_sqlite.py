@@ -9,7 +9,7 @@ from builders.commands.checks import run_line
 from builders.commands.command_lines import rowtide
 from builders.tracking.tracked_databases import TrackedFile
 from rowtide.diagnosis import CheckResult, State
-from rowtide.diagnosis.result import Command
+from rowtide.diagnosis.result import ShellCommand
 from rowtide.handle import connect
 
 
@@ -37,7 +37,7 @@ def test_tracking_that_is_lost_fails_until_its_mend_has_run(tracked_file: Tracke
     lost = health(tracked_file)["table t"]
     assert lost.state is State.FAILING
     assert "its tracking is lost" in lost.message
-    assert isinstance(lost.remediation, Command)
+    assert isinstance(lost.remediation, ShellCommand)
     run_line(lost.remediation, f"sqlite:///{tracked_file.path}")
     assert health(tracked_file)["table t"].state is State.HEALTHY
 

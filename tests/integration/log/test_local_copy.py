@@ -13,7 +13,7 @@ from psycopg.pq.abc import PGconn
 from rowtide.log.postgres.stream import local_copy
 from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
 from rowtide.log.postgres.stream.local_copy import FRAME_HEAD, LocalCopy
-from rowtide.log.source import Keepalive, Received
+from rowtide.log.source import Keepalive, ReceivedMessages
 
 HEADER = b"w" + bytes(24)
 NOTICE = b"SWARNING\0C55000\0Mskipped\0\0"
@@ -34,7 +34,7 @@ class Wire:
 
     server: socket.socket
     copy: LocalCopy
-    received: Received
+    received: ReceivedMessages
 
     def send(self, *frames: tuple[bytes, bytes]) -> None:
         self.server.sendall(b"".join(map(frame, frames)))
@@ -62,7 +62,7 @@ def wire() -> Iterator[Wire]:
     connection: PGconn = Connection(client.fileno())  # type: ignore[assignment]
     copy = LocalCopy(connection, lambda report: report.sqlstate == "55000")
     with server, client:
-        yield Wire(server, copy, Received())
+        yield Wire(server, copy, ReceivedMessages())
         copy.close()
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.log.log_stores import append_records, open_manifest, records, table_version
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered, StoredFormat
+from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoredFormat, StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, SegmentCorrupt
@@ -152,7 +152,7 @@ def test_a_store_without_a_number_is_refused_unchanged(store: LocalStore, checkp
 def test_an_older_store_is_to_be_migrated_first(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = open_manifest(store)
     before = files_of(store)
-    monkeypatch.setattr(manifests, "LOG_STORE", Format("log store", 2, 2, 2))
+    monkeypatch.setattr(manifests, "LOG_STORE", StoreFormat("log store", 2, 2, 2))
 
     with pytest.raises(FormatOutdated, match="RT-1135: .* has format 1; this version needs format 2"):
         Manifest.open(store)
@@ -202,5 +202,5 @@ def test_a_segment_has_the_number_of_this_build(store: LocalStore) -> None:
 def test_segments_of_before_a_migration_are_read_after_it(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = open_manifest(store)
     written = append_records(store, writer, [(1, 100, 1)])
-    monkeypatch.setattr(segments, "SEGMENT", Format("segment", 2, 1, 2))
+    monkeypatch.setattr(segments, "SEGMENT", StoreFormat("segment", 2, 1, 2))
     assert read_segment(store, written.path).num_rows == 1

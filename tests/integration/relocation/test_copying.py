@@ -19,7 +19,7 @@ from rowtide.lake.stores import locate, open_folder
 from rowtide.log.store.maintenance import merge_segments
 from rowtide.relocation.copying import Copied, CopyProgress
 from rowtide.relocation.errors import CopyDiverged, CopyOvertaken, NothingToCopy
-from rowtide.relocation.planning import Step
+from rowtide.relocation.planning import CopyStep
 from rowtide.relocation.transfer import FOLDER
 from rowtide.storage.store import Missing
 
@@ -125,10 +125,10 @@ def test_a_table_is_compacted_meanwhile(filled: FilledLake, tmp_path: Path, monk
     """Compacted, and its old files removed, each time something is copied: until nothing is left to compact."""
     from rowtide.relocation import transfer
 
-    send = transfer.Transfer._send
+    send = transfer.FileTransfer._send
     rounds = iter(range(3))
 
-    def send_later(self: transfer.Transfer, way: transfer.Way, step: Step) -> transfer.Content:
+    def send_later(self: transfer.FileTransfer, way: transfer.Way, step: CopyStep) -> transfer.Content:
         if step.portion.endswith("_CT") and next(rounds, None) is not None:
             filled.fill(2)
             location = locate(filled.change_table)
@@ -137,7 +137,7 @@ def test_a_table_is_compacted_meanwhile(filled: FilledLake, tmp_path: Path, monk
         return send(self, way, step)
 
     monkeypatch.setattr(transfer, "AT_ONCE", 1)
-    monkeypatch.setattr(transfer.Transfer, "_send", send_later)
+    monkeypatch.setattr(transfer.FileTransfer, "_send", send_later)
     copy(filled, tmp_path / "copy")
     require_same(filled, tmp_path / "copy")
     assert filled.rows == 9
@@ -148,10 +148,10 @@ def test_segments_that_vanish_again_and_again_end_the_copy(
 ) -> None:
     from rowtide.relocation import transfer
 
-    def vanish(_self: object, _way: object, step: Step) -> transfer.Content:
+    def vanish(_self: object, _way: object, step: CopyStep) -> transfer.Content:
         raise Missing(step.path)
 
-    monkeypatch.setattr(transfer.Transfer, "_send", vanish)
+    monkeypatch.setattr(transfer.FileTransfer, "_send", vanish)
     with pytest.raises(CopyOvertaken, match="10 times in a row"):
         copy(filled, tmp_path / "copy")
 

@@ -1,4 +1,4 @@
-"""SQLite files that earlier versions made: devices go on from where they were."""
+"""SQLite files that earlier versions made: devices continue from where they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of format 1 go on in a build of format 2, which is made up: by `rowtide upgrade`, a device's by its sync."""
+"""Files of format 1 continue in a build of format 2, which is made up: by `rowtide upgrade`, a device's by its sync."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, Merge
 from builders.merge_machines.merge_machine_base import open_files
-from rowtide.core.formats import MIGRATIONS, Format, FormatNewer, FormatOutdated, StoredFormat
+from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, StoredFormat, StoreFormat
 from rowtide.databases.sqlite.formats import raise_format
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
@@ -37,7 +37,7 @@ TESTS = str(Path(__file__).parents[2])
 def be_of_format(number: int) -> None:
     """Make this process a build whose metadata in files have a format, with the steps to it."""
     for known in (FORMAT, tracking.FORMAT):
-        for name in Format.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
             object.__setattr__(known, name, number)
     MIGRATIONS[FORMAT.store, 1] = migrate
     MIGRATIONS[tracking.FORMAT.store, 1] = migrate_tracking

@@ -1,4 +1,4 @@
-"""A database that was moved for good goes on in the next epoch, whatever moved it; a mere copy does not."""
+"""A database that was moved for good continues in the next epoch, whatever moved it; a mere copy does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from builders.faults.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOIN
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
 from fixtures.servers import SETTINGS
-from rowtide.adoption.errors import NothingToGoOnFrom, OriginalAlive
+from rowtide.adoption.errors import NothingToResumeFrom, OriginalAlive
 from rowtide.adoption.found import Adoption
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
@@ -230,7 +230,7 @@ def test_a_log_store_that_is_not_there_is_named(logged: LoggedDatabase, server: 
     begin(logged)
     with moved(logged, server) as url:
         shutil.rmtree(logged.lake)
-        with pytest.raises(NothingToGoOnFrom, match=f"RT-2144: the log store {logged.lake}/log") as named:
+        with pytest.raises(NothingToResumeFrom, match=f"RT-2144: the log store {logged.lake}/log") as named:
             connect(url).adopt()
         assert not logged.lake.exists()
         run_printed(named.value, url)

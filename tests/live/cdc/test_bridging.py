@@ -242,7 +242,7 @@ def test_a_bridge_that_was_killed_is_repeated(copied: CapturedDatabase, failpoin
     copied.execute("update orders set customer = 'between' where id = 90")
     ended = rowtide(*words)
     assert ended.code == 0, ended.errors
-    assert "Bridged: " in ended.errors
+    assert "Reconciled: " in ended.errors
     copied.execute("update orders set customer = 'later' where id = 91")
     copied.capture()
     require_equal(copied)

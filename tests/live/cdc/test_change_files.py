@@ -9,7 +9,7 @@ import pytest
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import records
 from rowtide.cdc.capture.change_files import convert_part, divide, select_records
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
@@ -35,7 +35,7 @@ def test_cycle_captures_its_range_after_the_instance_began(
     store = LocalStore(str(tmp_path))
     segments = tuple(write_segment(store, records(each)) for each in WRITTEN)
     lifetime = InstanceLifetime(instance(table=TABLE), CommitLsn(begin))
-    work = InstanceWork(lifetime, (Slice(version_of(TABLE), segments),))
+    work = InstanceWork(lifetime, (VersionRows(version_of(TABLE), segments),))
     plan = CyclePlan(Position(from_lsn), Position(to_lsn), (work,))
 
     [part] = divide(plan.segments, select_records(plan))
@@ -49,7 +49,9 @@ def test_segment_whose_rows_have_other_columns_is_corrupt(tmp_path: Path) -> Non
     written = write_segment(store, records([(1, 100, 1)]))
     wider = source_table([("id", "text"), ("name", "text"), ("more", "text")])
     lifetime = InstanceLifetime(instance(table=wider), CommitLsn(50))
-    plan = CyclePlan(Position(100), Position(200), (InstanceWork(lifetime, (Slice(version_of(wider), (written,)),)),))
+    plan = CyclePlan(
+        Position(100), Position(200), (InstanceWork(lifetime, (VersionRows(version_of(wider), (written,)),)),)
+    )
     [part] = divide(plan.segments, select_records(plan))
 
     with pytest.raises(SegmentCorrupt, match=f'"{written.path}" is damaged: a row image has 2 values, not 3'):

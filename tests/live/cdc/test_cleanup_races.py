@@ -11,7 +11,7 @@ import rowtide
 from builders.capture.captured_databases import LoggedDatabase
 from builders.capture.following import capture, no_spark
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
+from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, LowWaterMarks, RecordedCleanup
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.lake_lease import LakeLease
@@ -45,7 +45,7 @@ def test_a_cleanup_that_another_process_overtook_moves_nothing(logged: LoggedDat
             """Record a cleanup as the lake's next holder does, which is killed before it moves anything."""
             newer = LakeLease.take(logged.store(), lease)
             own = tables()
-            mark = Marks(source.lake).at(third)
+            mark = LowWaterMarks(source.lake).at(third)
             recorded = RecordedCleanup(1, own.read().cycle, None, mark, datetime.now(UTC))
             CleanupsTable(own).record(recorded, newer.token)
             return ()

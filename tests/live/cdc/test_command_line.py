@@ -166,7 +166,7 @@ def test_columns_are_listed_and_found_in_masks(written: CapturedDatabase) -> Non
 
 @pytest.mark.exhaustive
 def test_lsns_have_times_and_times_bound_what_is_asked(written: CapturedDatabase) -> None:
-    """The first time is left out, the last is in: three changes, of which the last two are after the first."""
+    """The first time is excluded, the last is included: three changes, of which the last two are after the first."""
     db = ("--db", written.url)
     lsns = [CommitLsn(row["__$start_lsn"]) for row in written.changes("public_item", "all")]
     times = [rowtide("cdc", "lsn", "time-of", str(lsn), *db).output.strip() for lsn in lsns]

@@ -49,7 +49,7 @@ def begin(logged: LoggedDatabase) -> None:
 
 
 def require_next_row_read(logged: LoggedDatabase) -> None:
-    """The original goes on: what is written now is read."""
+    """The original continues: what is written now is read."""
     logged.execute("insert into item values (2, 'two')")
     logged.read_log()
     assert logged.inserted() == ["1", "2"]

@@ -41,7 +41,7 @@ def insert(followed: LoggedDatabase, *ids: int) -> None:
 
 
 def follow_meanwhile(followed: LoggedDatabase, happen: Callable[[], None]) -> list[int]:
-    """Follow to a receiver; after the first request something happens, and the follower goes on until item 2 came."""
+    """Follow to a receiver; after the first request something happens, and the follower continues until item 2 came."""
     ids: list[int] = []
 
     def note() -> None:

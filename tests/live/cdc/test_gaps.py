@@ -1,4 +1,4 @@
-"""A log that was tampered with is refused with a number, never read on in silence; reinitialising goes on behind it."""
+"""A log that was tampered with is refused with a number, never read on in silence; reinitialising resumes after it."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ PUBLICATIONS: dict[str, tuple[Tampering, type[RowtideError]]] = {
     "publication made again for all tables": (renew_publication_for_all, PublicationAltered),
     "table dropped from publication": (alter_publication("drop table item"), PublicationAltered),
     "rows filtered": (alter_publication("set table item where (id > 100)"), PublicationAltered),
-    "columns left out": (alter_publication("set table item (id)"), PublicationAltered),
-    "operations left out": (alter_publication("set (publish = 'insert')"), PublicationAltered),
-    "operations left out for a while": (leave_out_for_a_while, PublicationAltered),
+    "columns omitted": (alter_publication("set table item (id)"), PublicationAltered),
+    "operations omitted": (alter_publication("set (publish = 'insert')"), PublicationAltered),
+    "operations omitted for a while": (leave_out_for_a_while, PublicationAltered),
     "renamed for a while": (rename_there_and_back, PublicationAltered),
     "partitions as themselves": (alter_publication("set (publish_via_partition_root = false)"), PublicationAltered),
 }

@@ -331,7 +331,7 @@ def test_instance_that_ends_during_a_read_is_unknown_not_empty(
     captured.capture()
     read_identified = tables.read_identified
 
-    def read_late(spark: SparkSession, path: str, *, identity: str) -> tables.TableVersion | None:
+    def read_late(spark: SparkSession, path: str, *, identity: str) -> tables.LakeTableVersion | None:
         captured.cdc.disable_table("item")
         captured.capture()
         return read_identified(spark, path, identity=identity)

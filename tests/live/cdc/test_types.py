@@ -33,7 +33,7 @@ from builders.values.typed_tables import (
 from fixtures.captured import open_captured
 from rowtide.cdc.lake_readers.presentation import present, write_parquet
 from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cli.output.rows import Format, print_rows
+from rowtide.cli.output.rows import OutputFormat, print_rows
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.values import lake_type
 
@@ -117,7 +117,7 @@ def test_json_lines_have_every_value(
     captured_types: CapturedDatabase, presented: tuple[Sequence[str], list[tuple[object, ...]]]
 ) -> None:
     out = StringIO()
-    print_rows(*presented, Format.JSONL, out)
+    print_rows(*presented, OutputFormat.JSONL, out)
     # Numbers as they are written: Python's would hide what a decimal point or a digit more would change.
     rows = [json.loads(line, parse_int=str, parse_float=str) for line in out.getvalue().split("\n")[:-1]]
     changes = [(int(row["__$operation"]), int(row["id"]), [_json_text(row[name]) for name in COLUMNS]) for row in rows]
@@ -128,7 +128,7 @@ def test_csv_has_every_value_and_tells_null_from_an_empty_text(
     captured_types: CapturedDatabase, presented: tuple[Sequence[str], list[tuple[object, ...]]]
 ) -> None:
     out = StringIO()
-    print_rows(*presented, Format.CSV, out)
+    print_rows(*presented, OutputFormat.CSV, out)
     names, rows = presented[0], read_csv(captured_types.url, out.getvalue(), presented[0])
     operation, number, first = (names.index(name) for name in ("__$operation", "id", "c1"))
     changes = [(int(row[operation] or 0), int(row[number] or 0), row[first:]) for row in rows]

@@ -1,4 +1,4 @@
-"""What cannot be read stops the log reader with its LSN, and can be skipped; what is too large is left out."""
+"""What cannot be read stops the log reader with its LSN, and can be skipped; what is too large is omitted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_unreadable(logged: LoggedDatabase, statement: str = BROKEN) -> None:
 
 
 def write_too_large(captured: CapturedDatabase) -> CommitLsn:
-    """Commit and capture a transaction of which one change is left out; return its LSN."""
+    """Commit and capture a transaction of which one change is omitted; return its LSN."""
     write_unreadable(captured, f"insert into item values (3, {LARGE})")
     captured.capture(most_row_bytes=MOST_ROW_BYTES)
     (lacking,) = captured.manifest().state.list_omitted_by(READER)

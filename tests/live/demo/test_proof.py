@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.demo.proof import Comparison, compare_tables
+from rowtide.demo.proof import TableProof, compare_tables
 
 TABLES = {
     "pgbench_accounts": "aid int primary key, bid int, abalance int, filler char(4)",
@@ -53,6 +53,6 @@ def test_every_difference_is_found(captured: CapturedDatabase, tmp_path: Path) -
     for case, (lines, different) in CASES.items():
         write_copy(tmp_path, "pgbench_accounts", *lines)
         found = {one.table: one for one in compare_tables(str(captured.lake), tmp_path)}
-        assert found["pgbench_accounts"] == Comparison("pgbench_accounts", len(lines), different), case
+        assert found["pgbench_accounts"] == TableProof("pgbench_accounts", len(lines), different), case
         # Without a key: one of two equal rows is missing.
-        assert found["pgbench_history"] == Comparison("pgbench_history", 1, 1)
+        assert found["pgbench_history"] == TableProof("pgbench_history", 1, 1)

@@ -28,7 +28,7 @@ def test_what_stops_is_listed_first_and_is_an_error(logged: LoggedDatabase) -> N
     assert ended.code == 1
     assert ended.errors == (
         "RT-5101: work is stopped by table public.item. "
-        "Each is listed with what mends it; then run `rowtide check` again.\n"
+        "Each is listed with its remediation; then run `rowtide check` again.\n"
     )
 
 

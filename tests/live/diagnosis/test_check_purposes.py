@@ -15,7 +15,7 @@ from rowtide.databases.postgres.connect import open_engine, require_replication_
 from rowtide.databases.postgres.errors import NoReplicationRight
 from rowtide.databases.postgres.quoting import quote
 from rowtide.diagnosis import LakeNotChecked, Purpose, PurposeUnknown
-from rowtide.diagnosis.result import CheckResult, Command
+from rowtide.diagnosis.result import CheckResult, ShellCommand
 from rowtide.handle import connect
 from rowtide.merge.errors.nodes import OwnerNotHeld
 
@@ -34,7 +34,7 @@ def check(url: str, purpose: Purpose | None, *tables: str) -> tuple[CheckResult,
 
 def proposed(findings: Sequence[CheckResult]) -> list[str]:
     """Return the remedies that the role of the connection would run itself."""
-    return [str(finding.remediation) for finding in findings if isinstance(finding.remediation, Command)]
+    return [str(finding.remediation) for finding in findings if isinstance(finding.remediation, ShellCommand)]
 
 
 @pytest.mark.parametrize("purpose", NO_PUBLISHERS)

@@ -16,7 +16,7 @@ from builders.replication.replication_runs import running
 from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import Bucket
 from rowtide.diagnosis import Area, CheckResult, Code, State, Unit, capture, exit_code, read_health
-from rowtide.diagnosis.result import Command
+from rowtide.diagnosis.result import ShellCommand
 from rowtide.handle import connect
 from rowtide.log.errors import SlotMissing
 from rowtide.log.store.entries import ReaderLeft
@@ -131,7 +131,7 @@ def test_a_cleanup_that_is_overdue_is_mended_by_what_is_printed(captured: Captur
     captured.execute("insert into item values (1, 'a')", "update cdc.change_tables set create_date = '2020-01-01'")
     captured.capture()
     overdue = judged(captured.url, "cleanup")
-    assert isinstance(overdue.remediation, Command)
+    assert isinstance(overdue.remediation, ShellCommand)
     run_line(overdue.remediation, captured.url)
     assert judged(captured.url, "cleanup").state is State.HEALTHY
     assert {judgement.state for judgement in connect(captured.url).health()} == {State.HEALTHY}
@@ -241,7 +241,7 @@ def test_a_paused_subscription_is_resumed_by_what_is_printed(replicated: Replica
     paused = judged_subscription(replicated)
     assert paused.state is State.WARNING
     assert paused.message.startswith("it is paused")
-    assert isinstance(paused.remediation, Command)
+    assert isinstance(paused.remediation, ShellCommand)
     run_line(paused.remediation, replicated.publisher.url)
     assert judged_subscription(replicated).state is State.HEALTHY
 
@@ -295,7 +295,7 @@ def test_a_deactivated_subscription_fails(replicated: ReplicatedDatabase) -> Non
     replicated.publisher.manifest().append(ReaderLeft(subscription.reader))
     deactivated = judged_subscription(replicated)
     assert deactivated.state is State.FAILING
-    assert isinstance(deactivated.remediation, Command)
+    assert isinstance(deactivated.remediation, ShellCommand)
     run_line(deactivated.remediation, replicated.publisher.url)
     replicated.replication.run(once=True)
     assert judged_subscription(replicated).state is State.HEALTHY

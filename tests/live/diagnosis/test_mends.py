@@ -1,4 +1,4 @@
-"""What `health` prints as a remedy helps: commands that go on for ever, too."""
+"""What `health` prints as a remedy helps: commands that continue for ever, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builders.commands.checks import run_line, run_statements, run_until
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis import CheckResult, State, capture, delivery
-from rowtide.diagnosis.result import Advice, Command, Sql
+from rowtide.diagnosis.result import Advice, ShellCommand, Sql
 from rowtide.handle import connect
 
 TABLE = "create table item (id int primary key, name text)"
@@ -35,7 +35,7 @@ def test_a_late_capture_catches_up_by_what_is_printed(
     copied.enable("item")
     copied.execute("insert into item values (1, 'a')")
     unread = judged(copied.url, "instance public_item").remediation
-    assert isinstance(unread, Command)
+    assert isinstance(unread, ShellCommand)
     copied.read_log()
     late = judged(copied.url, "capture")
     assert (late.state, late.remediation) == (State.WARNING, unread)
@@ -65,7 +65,7 @@ def test_a_late_delivery_catches_up_by_what_is_printed(
         replicated.publisher.read_log()
     late = judged(url, subject)
     assert (late.state, str(late.remediation)) == (State.WARNING, "rowtide replication run")
-    assert isinstance(late.remediation, Command)
+    assert isinstance(late.remediation, ShellCommand)
     monkeypatch.undo()
     run_until(
         late.remediation, url, lambda: bool(replicated.subscriber.execute(delivered)), what="the row is delivered"
@@ -103,7 +103,7 @@ def test_a_stopped_target_is_listed_by_what_is_printed(copied: CapturedDatabase)
     copied.capture()
     connect(copied.url).targets.apply()
     stopped = judged(copied.url, "target now")
-    assert isinstance(stopped.remediation, Command)
+    assert isinstance(stopped.remediation, ShellCommand)
     run_line(stopped.remediation, copied.url)
 
 
@@ -114,7 +114,7 @@ def test_a_log_of_publications_goes_on_by_what_is_printed(replicated: Replicated
     replicated.publisher.read_log()
     replicated.publisher.drop_slot()
     lost = judged(replicated.publisher.url, "slot")
-    assert isinstance(lost.remediation, Command)
+    assert isinstance(lost.remediation, ShellCommand)
     run_line(lost.remediation, replicated.publisher.url)
     assert is_well(replicated.publisher.url, "slot")
 
@@ -132,6 +132,6 @@ def test_a_lost_key_is_mended_by_what_is_printed(copied: CapturedDatabase) -> No
     printed = re.findall(r"`(rowtide [^`]+)`", str(lost.remediation))
     assert len(printed) == 2
     for line in printed:
-        run_line(Command(line), copied.url)
+        run_line(ShellCommand(line), copied.url)
     copied.copy_tables()
     assert is_well(copied.url, "instance")

@@ -61,7 +61,7 @@ def test_reading_goes_on_at_the_standby_that_took_over(tmp_path: Path) -> None:
         standby.keep_slot(logged)
         run_mend(only(check(logged.url), "capture can be ahead"), logged.url)
         assert matching(check(logged.url), "standby") == []
-        assert "capture goes on here after a promotion" in only(check(standby.server.url()), "is kept here").message
+        assert "capture resumes here after a promotion" in only(check(standby.server.url()), "is kept here").message
         logged.execute("insert into item values (2)")
         read = logged.read_log().position
         logged.execute("insert into item values (3)")

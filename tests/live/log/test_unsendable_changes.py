@@ -1,4 +1,4 @@
-"""A change that the server cannot send costs its table that transaction; all other tables go on by themselves."""
+"""A change that the server cannot send costs its table that transaction; all other tables continue by themselves."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.versions.changes import TombstoneType, Write
-from rowtide.merge.versions.comparison import Change, Lineage, Presence
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence
 
 pytestmark = pytest.mark.live
 
@@ -74,7 +74,7 @@ def test_only_lines_of_the_rows_asked_about_are_applied(hub: Member) -> None:
 
 
 def renaming(hub: Member, number: int) -> Write:
-    change = Change(OTHER, 1)
+    change = NodeChange(OTHER, 1)
     rowguid, lineage = str(hub.rowguid("item", number)), Lineage((change,)).encode()
     return Write(
         rowguid=rowguid,
@@ -152,7 +152,7 @@ def test_metadata_written_concurrently_make_the_node_busy(hub: Member) -> None:
         hub.execute("update item set name = 'untouched' where id = 1", 'delete from rowtide_merge."MSmerge_log"')
         hub.execute('delete from rowtide_merge."MSmerge_stored_contents"')
         rowguid = hub.rowguid("item", 1)
-        last = Change(OTHER, 3)
+        last = NodeChange(OTHER, 3)
         version = (Lineage((last,)).encode(), last.encode(), None, OTHER, frozenset[int](), TombstoneType.USER)
         write = Write(rowguid, ("1", "theirs"), True, *version)  # noqa: FBT003 - fields of a tuple
         with psycopg.connect(hub.url, autocommit=True) as other, pytest.raises(NodeBusy):

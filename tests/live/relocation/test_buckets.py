@@ -67,7 +67,7 @@ def test_a_copy_that_was_cut_off_goes_on(filled: FilledLake, bucket: Bucket, mon
             if report.files == 4:
                 cut.enter_context(proxy.cut())
 
-        with pytest.raises((CopyReadFailed, CopyWriteFailed), match="the same command goes on"):
+        with pytest.raises((CopyReadFailed, CopyWriteFailed), match="the same command continues"):
             rowtide.copy_lake(filled.path, target, on_progress=cut_off)
         cut.close()
         copied = rowtide.copy_lake(filled.path, target)
@@ -88,7 +88,7 @@ def test_an_interrupted_command_goes_on(filled: FilledLake, bucket: Bucket) -> N
             uploaded.release()
             _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "Interrupted: the same command goes on with what is missing." in errors.splitlines()
+        assert "Interrupted: the same command resumes with what is missing." in errors.splitlines()
     rowtide.copy_lake(filled.path, target)
     assert describe(target) == describe(filled.path)
 

@@ -1,4 +1,4 @@
-"""A database's lake and log store move: capture goes on at the new place, with every change exactly once."""
+"""A database's lake and log store move: capture resumes at the new place, with every change exactly once."""
 
 from __future__ import annotations
 

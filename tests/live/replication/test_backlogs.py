@@ -1,4 +1,4 @@
-"""Backlogs are delivered by Spark's tasks, a subscription each, and run goes on from there."""
+"""Backlogs are delivered by Spark's tasks, a subscription each, and run resumes from there."""
 
 from __future__ import annotations
 

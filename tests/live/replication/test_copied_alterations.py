@@ -1,4 +1,4 @@
-"""Schema changes that the log does not tell the values of: that table is copied again, the others go on."""
+"""Schema changes that the log does not tell the values of: that table is copied again, the others continue."""
 
 from __future__ import annotations
 

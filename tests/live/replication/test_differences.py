@@ -14,7 +14,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.inspection.compare_options import CompareOptions
-from rowtide.replication.inspection.comparing import Comparison, find_wanted, open_comparison
+from rowtide.replication.inspection.comparing import SubscriberComparison, find_wanted, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
 from rowtide.replication.inspection.moving import add_to_buckets
 from rowtide.replication.targets.compared_rows import WHOLE, Hashed
@@ -124,7 +124,7 @@ def test_rows_are_in_the_same_buckets_everywhere(subscribed: ReplicatedDatabase 
             _require_same_buckets(comparison, article, is_by_hash=types[article.table] == "text")
 
 
-def _require_same_buckets(comparison: Comparison, article: Article, *, is_by_hash: bool) -> None:
+def _require_same_buckets(comparison: SubscriberComparison, article: Article, *, is_by_hash: bool) -> None:
     rows = comparison.published.rows
     division = rows.divide(article)
     published, present = comparison.read_buckets(article, division, with_checksum=True)

@@ -15,7 +15,7 @@ GONE = "create table gone (id int primary key)"
 
 @pytest.fixture(params=["replicated", "replicated_16"])
 def dropped(request: pytest.FixtureRequest) -> ReplicatedDatabase:
-    """Two tables are published; one was dropped, the other goes on."""
+    """Two tables are published; one was dropped, the other continues."""
     replicated: ReplicatedDatabase = request.getfixturevalue(request.param)
     replicated.subscriber.execute(KEPT, GONE)
     replicated.publish_alone(KEPT, GONE)

@@ -1,4 +1,4 @@
-"""Idle subscriptions: the log store goes on, the subscriber is not written to, and a restart finds its place."""
+"""Idle subscriptions: the log store continues, the subscriber is not written to, and a restart finds its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Articles that are added to a publication with subscribers: copied while everything else goes on, then part of it."""
+"""Articles that are added to a publication with subscribers: copied during delivery, then part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Articles that are dropped, or copied again, while the others of their subscriptions go on."""
+"""Articles that are dropped, or copied again, while the others of their subscriptions continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run with several subscriptions: what befalls one is its own, and what is changed while it goes on is noticed."""
+"""A run with several subscriptions: what befalls one is its own, and what is changed while it continues is noticed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.handle import connect
-from rowtide.replication.articles.articles import LeftOutColumn, decode_article
+from rowtide.replication.articles.articles import OmittedColumn, decode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
@@ -358,7 +358,7 @@ def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDataba
         (1, "ada", 10, "n"),
         (2, None, 20, "n"),
     ]
-    assert list_left_out(replicated) == (LeftOutColumn(4, "felt", 'type "public.mood" does not exist'),)
+    assert list_left_out(replicated) == (OmittedColumn(4, "felt", 'type "public.mood" does not exist'),)
 
 
 def test_a_column_that_a_view_uses_is_kept(replicated: ReplicatedDatabase) -> None:
@@ -380,7 +380,7 @@ def test_a_column_that_a_view_uses_is_kept(replicated: ReplicatedDatabase) -> No
     kept, left_out = list_left_out(replicated)
     assert (kept.name, kept.is_kept) == ("customer", True)
     assert "other objects depend on it" in kept.reason
-    assert left_out == LeftOutColumn(4, "customer", "the subscriber keeps a dropped column of this name")
+    assert left_out == OmittedColumn(4, "customer", "the subscriber keeps a dropped column of this name")
     said = [one.message for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
     assert any(fact.startswith("a column was dropped from a published table, and a subscriber keeps") for fact in said)
 
@@ -410,7 +410,7 @@ def test_without_replicate_ddl_added_columns_are_left_out(replicated: Replicated
     rows = "select id, customer, total from orders order by id"
     assert replicated.subscriber.execute(rows) == replicated.publisher.execute(rows)
     reason = "the publication does not replicate schema changes"
-    assert list_left_out(replicated) == (LeftOutColumn(4, "note", reason),)
+    assert list_left_out(replicated) == (OmittedColumn(4, "note", reason),)
     said = [one.message for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
     assert f"public.orders.note to {replicated.subscriber.url}: {reason}" in said[0]
     (validated,) = replicated.replication.validate(PUBLICATION, checksum=True)

@@ -1,4 +1,4 @@
-"""Commands with listed errors are left out and reported; the rest of their transactions is applied."""
+"""Commands with listed errors are skipped and reported; the rest of their transactions is applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERS = "create table orders (id int primary key, qty int not null)"
 
 
 def run(replicated: ReplicatedDatabase | ReplicatedFile, skip_errors: str = "") -> list[SkippedCommand]:
-    """Deliver what is committed; return what was left out."""
+    """Deliver what is committed; return what was omitted."""
     skipped: list[SkippedCommand] = []
     watchers = Watchers(on_skipped=skipped.append)
     replicated.replication.run(once=True, watchers=watchers, skip_errors=skip_errors)

@@ -13,7 +13,7 @@ from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.calls.batches import BatchLimits, Call
+from rowtide.replication.distribution.calls.batches import BatchLimits, ProcedureCall
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
@@ -282,7 +282,7 @@ def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: Replic
     with closing(SqliteDelivery.open(subscription)) as delivery:
         delivery.begin()
         with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
-            delivery.run(Call(0, 1, article, Operation.INSERT, [b"1", b"caf\xe9"]))
+            delivery.run(ProcedureCall(0, 1, article, Operation.INSERT, [b"1", b"caf\xe9"]))
 
 
 def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: ReplicatedFile) -> None:

@@ -107,7 +107,7 @@ def test_column_that_alters_values_is_refused_with_a_declaration(replicated_file
         replicated_file.subscribe()
     assert str(raised.value) == (
         "RT-7144: column price of public.prices is declared decimal(10, 2) at the subscriber, "
-        "which would change numeric(10,2) values. Declare it text, or leave it out of the article with --columns."
+        "which would change numeric(10,2) values. Declare it text, or exclude it from the article with --columns."
     )
 
 

@@ -18,7 +18,7 @@ from rowtide.cdc.errors.enabling import TwoInstancesExist
 from rowtide.core import failpoints
 from rowtide.core.tables import BeforeImages
 from rowtide.diagnosis import Code
-from rowtide.diagnosis.result import Command
+from rowtide.diagnosis.result import ShellCommand
 from rowtide.handle import connect
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
 from rowtide.targets.options import TargetFormat
@@ -49,7 +49,7 @@ def test_added_columns_come_by_themselves(applied: AppliedTargets, rounds: int) 
     first = targets.apply()["now"].lsn
     for number in range(2, rounds + 2):
         captured.execute(f"alter table item add x{number} int default {number}", f"insert into item values ({number}0)")
-        # It goes on without the column until the copy is there.
+        # It continues without the column until the copy is there.
         applied.follow()
         assert instances(captured)[-1] == f"public_item_{number}"
         captured.copy_tables()
@@ -205,7 +205,7 @@ def test_what_is_not_followed_is_said_with_the_command(captured: CapturedDatabas
     assert named.subject == "target listed"
     for name in ("listed", "gated", "later"):
         (printed,) = find_runnable(found[name] or "")
-        run_line(Command(printed), captured.url)
+        run_line(ShellCommand(printed), captured.url)
     captured.capture()
     assert {name: notes(applied)[name] for name in ("listed", "gated", "later")} == dict.fromkeys(
         ("listed", "gated", "later")

@@ -58,7 +58,7 @@ def test_transactions_are_numbered_in_the_order_of_their_commits(own_server: Emb
 
 
 def test_restored_server_refuses_anchors_it_did_not_give(own_server: EmbeddedServer) -> None:
-    """It goes on with the numbers that it had; those that were lost are given to other transactions."""
+    """It continues with the numbers that it had; those that were lost are given to other transactions."""
     tracked = connect(own_server)
     tracked.run(TABLE, "insert into t (id) values (1), (2)")
     tracked.enable()

@@ -1,4 +1,4 @@
-"""`rowtide upgrade`: stores of format 1 go on in a build of format 2, which is made up, and are refused in this one."""
+"""`rowtide upgrade`: a made-up build of format 2 migrates stores of format 1; this one refuses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, Subscr
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.core.formats import MIGRATIONS, Format, FormatNewer, FormatOutdated, Migration, StoredFormat
+from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, Migration, StoredFormat, StoreFormat
 from rowtide.databases.postgres import formats
 from rowtide.databases.sqlite import formats as file_formats
 from rowtide.delta.formats import FORMAT, LAKE_TABLE
@@ -66,7 +66,7 @@ STORES = ("publisher's metadata", "log store", *["lake table"] * 4)
 def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     """Make this process a build whose stores have format 2, with the steps to it."""
     for known in KNOWN:
-        for name in Format.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
             object.__setattr__(known, name, 2)
     steps: dict[tuple[str, int], Migration] = {
         **{(own.store, 1): partial(raise_schema, schema) for schema, own in SCHEMAS.items()},
@@ -101,7 +101,7 @@ def raise_table(location: Location) -> None:
 
 def be_of_format_1() -> None:
     for known in KNOWN:
-        for name in Format.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
             object.__setattr__(known, name, 1)
 
 
@@ -276,7 +276,7 @@ def test_a_delivered_file_goes_on_in_a_build_of_format_2(
     deliver_all(publisher)
     assert file.execute("select id, name from item") == [(1, "a")]
 
-    two.setattr(delivery_to_files, "FORMAT", Format(delivery_to_files.FORMAT.store))
+    two.setattr(delivery_to_files, "FORMAT", StoreFormat(delivery_to_files.FORMAT.store))
     publisher.execute("insert into item values (2, 'b')")
     require_refusals(FormatNewer, lambda: deliver_all(publisher))
 

@@ -15,7 +15,7 @@ from builders.log.random_records import Logged, random_change, random_records, r
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
 from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import read_captured
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
@@ -92,7 +92,9 @@ def random_plans(chosen: random.Random, logged: Sequence[Logged], segments: Sequ
                     and chosen.random() < 0.9
                 ]
                 slices = (
-                    Slice(TableVersion(version, one.shape), tuple(part for part in taken if version in part.tables))
+                    VersionRows(
+                        TableVersion(version, one.shape), tuple(part for part in taken if version in part.tables)
+                    )
                     for version in (number, number + TABLES)
                 )
                 lifetime = InstanceLifetime(replace(one.instance, member_id=member_id), begin)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from builders.capture.capture_instances import instance as define
 from builders.capture.consumers import NOON, consumer
-from rowtide.cdc.cleanup.retention import Mark, find_hold
+from rowtide.cdc.cleanup.retention import LowWaterMark, find_consumer_limit
 from rowtide.cdc.consumers.consuming import find_starts
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
@@ -60,7 +60,7 @@ class Windows(RuleBasedStateMachine):
         last = self.consumer.acknowledged_lsn
         if last is None or last.value < 1:
             return
-        hold = find_hold("warehouse", Mark(last, NOON), None)
+        hold = find_consumer_limit("warehouse", LowWaterMark(last, NOON), None)
         assert hold is not None
         mark = min(wanted, self.high, hold.mark.lsn.value)
         for name, found in self.recorded.items():

@@ -10,19 +10,19 @@ from hypothesis import given, settings, strategies as st
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.bridging.bridges import logged_shape
-from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
+from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.rows.exact_values import EXACT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column
-from rowtide.log.postgres.restarting import BridgeHead
+from rowtide.log.postgres.restarting import ReconciliationPoint
 
 TABLE = source_table((("id", "integer"), ("name", "text"), ("qty", "bigint")))
 INSTANCE = instance(table=TABLE)
 COMPARED = ComparedTable(INSTANCE, TableVersion(7, logged_shape(TABLE, INSTANCE)))
-HEAD = BridgeHead(CommitLsn.of(1, 99), datetime(2026, 3, 1, tzinfo=UTC), "", 1)
+HEAD = ReconciliationPoint(CommitLsn.of(1, 99), datetime(2026, 3, 1, tzinfo=UTC), "", 1)
 
 Row = tuple[str | None, int | None]
 Rows = Mapping[int, Row]
@@ -58,7 +58,7 @@ def test_difference_of_two_tables_is_what_their_rows_differ_in(
     before: Rows, after: Rows, partial: frozenset[int]
 ) -> None:
     with open_engine() as engine:
-        comparison = Comparison(engine, COMPARED)
+        comparison = GapComparison(engine, COMPARED)
         comparison.load(as_batches(before, partial), as_batches(after))
         found = {
             operation: [row for part in comparison.read(operation, HEAD, 1) for row in part.to_pylist()]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, strategies as st
 
 from builders.log.log_messages import PlainCommits, messages
-from rowtide.log.batches import Cut, LastPart, Messages, Part, Whole, cut_batch
+from rowtide.log.batches import Cut, LastPart, Messages, TransactionPart, Whole, cut_batch
 
 COMMITS = PlainCommits()
 ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)
@@ -35,7 +35,7 @@ def cut(log: Sequence[bytes], arrivals: Sequence[tuple[int, bool]]) -> tuple[lis
         new, taken = cut_batch(buffered, COMMITS, in_parts=in_parts, is_full=is_full)
         kept = buffered[taken:]
         cuts += new
-        in_parts = isinstance(cuts[-1], Part) if cuts else False
+        in_parts = isinstance(cuts[-1], TransactionPart) if cuts else False
     return cuts, [*kept, *log[arrived:]]
 
 
@@ -56,7 +56,9 @@ def test_parts_are_followed_by_parts_until_a_last_part(log: list[bytes], arrival
     cuts, _ = cut(log, arrivals)
 
     for before, after in pairwise([None, *cuts]):
-        assert isinstance(after, Part | LastPart if isinstance(before, Part) else Part | Whole)
+        assert isinstance(
+            after, TransactionPart | LastPart if isinstance(before, TransactionPart) else TransactionPart | Whole
+        )
 
 
 @given(logs(), ARRIVALS)
@@ -65,7 +67,7 @@ def test_a_cut_ends_with_a_commit_unless_it_is_a_part(log: list[bytes], arrivals
         commits = [index for index, message in enumerate(each.messages) if COMMITS.is_commit(message)]
         last = len(each.messages) - 1
         match each:
-            case Part():
+            case TransactionPart():
                 assert commits == []
             case LastPart():
                 assert commits == [last]
@@ -82,6 +84,6 @@ def test_a_whole_and_a_first_part_begin_where_a_transaction_does(
     cuts, _ = cut(log, arrivals)
     place = 0
     for before, each in pairwise([None, *cuts]):
-        if each is not None and not isinstance(before, Part):
+        if each is not None and not isinstance(before, TransactionPart):
             assert place == 0 or COMMITS.is_commit(log[place - 1])
         place += len(each.messages) if each is not None else 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rowtide.merge.versions import stored
-from rowtide.merge.versions.comparison import Change, Lineage, Malformed, decode_columns, encode_columns
+from rowtide.merge.versions.comparison import Lineage, Malformed, NodeChange, decode_columns, encode_columns
 
 SCALARS = st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.binary(), st.binary(min_size=9, max_size=25))
 READERS: list[Callable[[object], object]] = [
@@ -54,7 +54,7 @@ def test_bytes_of_columns_are_read_as_they_are(encoded: bytes) -> None:
 @given(encoded=st.binary(max_size=30))
 def test_bytes_of_a_change_are_ten(encoded: bytes) -> None:
     try:
-        assert Change.decode(encoded).encode() == encoded
+        assert NodeChange.decode(encoded).encode() == encoded
     except Malformed:
         assert len(encoded) != 10
 

@@ -305,7 +305,7 @@ class Tracked(RuleBasedStateMachine):
     def synchronise(
         self, number: int, data: st.DataObject, before: list[tuple[int, Action]], meanwhile: list[tuple[int, Action]]
     ) -> None:
-        """Take an anchor; programs go on before the changes are read."""
+        """Take an anchor; programs continue before the changes are read."""
         self.let_programs_work(data, before)
         replica = self.replicas[number]
         expected: list[Row] = []

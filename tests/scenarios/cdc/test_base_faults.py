@@ -1,4 +1,4 @@
-"""Snapshots of captured tables killed anywhere: they go on, and each row is in the base table once."""
+"""Snapshots of captured tables killed anywhere: they continue, and each row is in the base table once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets, consumers and followers go on over gaps that were bridged: nobody begins again, and nothing counts twice."""
+"""Targets, consumers and followers continue over reconciled gaps: nothing begins again or counts twice."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_storm_over_a_bucket_loses_nothing(
 def test_a_minute_without_network_is_waited_out(
     lake: str, bucket: Bucket, logged: LoggedDatabase, tmp_path: Path
 ) -> None:
-    """The process that captures goes on by itself, and so does the log reader."""
+    """The process that captures continues by itself, and so does the log reader."""
     with FaultyProxy(bucket.endpoint) as proxy:
         storm = BucketStorm(logged, lake, proxy, tmp_path, 0, cut_s=60)
         with storm.told():

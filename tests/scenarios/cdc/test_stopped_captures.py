@@ -52,7 +52,7 @@ CHAINS = {
     for name in ("cycle_record.before", "change_table_append.before", "publication.before")
 }
 TELLING = ("change_table_append.before", "publication.before", "delta_vacuum.before")
-"""The failpoints of the default run, where the log reader goes on; a paused machine stands at one of the log reader."""
+"""The failpoints of the default run, where the log reader continues; a paused machine is at one of the log reader."""
 SESSIONS_OF = "select count(*) from pg_stat_activity where application_name like 'rowtide % pid {}'"
 HOLDS_LAKE = "select count(*) from pg_locks where locktype = 'advisory' and classid = 1919907700 and objid = 2"
 HOLDS_LOG = HOLDS_LAKE.replace("objid = 2", "objid = 1")
@@ -102,7 +102,7 @@ def table_path(logged: LoggedDatabase, name: str) -> Path:
 
 
 def require_nothing_changed(logged: LoggedDatabase, sleeper: CaptureProcess) -> None:
-    """Let a stopped process go on: it asks for its lease again, and changes no file of the lake before."""
+    """Let a stopped process continue: it asks for its lease again, and changes no file of the lake before."""
     before = lake_files(logged)
     sleeper.resume()
     wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
@@ -283,7 +283,7 @@ def test_a_stopped_process_changes_nothing_when_it_wakes(
         with AdvisoryLease.take(open_engine(logged.url), LAKE) as lease, ExitStack() as stack:
             LakeLease.take(logged.store(), lease)
             if is_paused:
-                # Where its lease is free, a log reader that wakes takes it, and goes on.
+                # Where its lease is free, a log reader that wakes takes it, and continues.
                 stack.enter_context(AdvisoryLease.take(open_engine(logged.url), "log"))
                 wait_until(lambda: logged.execute(SLOT_IN_USE) == [], what="the slot has its last confirmation")
             before = everything(logged, is_paused=is_paused)

@@ -1,4 +1,4 @@
-"""Servers that crash, connections that are cut, disks that are full: reading goes on by itself, or says what to do.
+"""Servers that crash, connections that are cut, disks that are full: reading continues by itself, or says what to do.
 
 The log reader alone shows it, but for the lake.
 """

@@ -25,7 +25,7 @@ def begin(merged: Merge) -> None:
 
 
 def require_changes_still_merged(merged: Merge) -> None:
-    """The original's members go on: what one writes comes to all."""
+    """The original's members continue: what one writes comes to all."""
     merged.hub.execute("insert into orders (id, qty) values (2, 2)")
     merged.subscribers[0].execute("insert into orders (id, qty) values (3, 3)")
     merged.settle()

@@ -180,7 +180,7 @@ class RandomDevices:
         self.merged.merge.change_subscription(PUBLICATION, self.merged.subscribers[number].url, partition=partition)
 
     def drop(self) -> None:
-        """End a subscription with nothing left to upload; the device's user goes on, and it subscribes again later."""
+        """End a subscription with nothing left to upload; the device's user continues, and subscribes again later."""
         number = self._choose()
         self._mend(number)
         self.merged.sync(number)

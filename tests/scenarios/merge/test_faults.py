@@ -1,4 +1,4 @@
-"""Everything that merging does, killed at each of its commits: what is repeated goes on, and all nodes are the same."""
+"""Merging, killed at each of its commits: a repeat resumes, and all nodes become equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Articles join and leave under load, and whatever runs is killed anywhere: each row is there once, others go on."""
+"""Articles join and leave under load, and whatever runs is killed anywhere: each row is there once, others continue."""
 
 from __future__ import annotations
 

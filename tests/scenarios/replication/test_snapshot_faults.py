@@ -1,4 +1,4 @@
-"""Snapshots killed anywhere, under load: they go on, and bring each row once."""
+"""Snapshots killed anywhere, under load: they continue, and bring each row once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rowtide cdc apply` is killed at each failpoint: the next one goes on, and every change counts once."""
+"""`rowtide cdc apply` is killed at each failpoint: the next one continues, and every change counts once."""
 
 from __future__ import annotations
 

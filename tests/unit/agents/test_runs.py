@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
+from rowtide.agents.runs import JobAction, JobRun, RunOutcome, decide
 from rowtide.databases.postgres.errors import NoReplicationRight
 
 
@@ -51,26 +51,26 @@ def test_a_fault_of_the_program_ends_the_run_and_nothing_else() -> None:
     ("is_running", "is_wanted", "was_wanted", "requested", "is_due", "found"),
     [
         # With the agent, or when it is added.
-        (False, True, False, Action.NOTHING, None, Action.START),
+        (False, True, False, JobAction.NOTHING, None, JobAction.START),
         # It has ended by itself, or was stopped.
-        (False, True, True, Action.NOTHING, None, Action.NOTHING),
-        (False, True, True, Action.START, None, Action.START),
-        (True, True, True, Action.START, None, Action.NOTHING),
-        (True, True, True, Action.STOP, None, Action.STOP),
-        (False, True, False, Action.STOP, None, Action.NOTHING),
+        (False, True, True, JobAction.NOTHING, None, JobAction.NOTHING),
+        (False, True, True, JobAction.START, None, JobAction.START),
+        (True, True, True, JobAction.START, None, JobAction.NOTHING),
+        (True, True, True, JobAction.STOP, None, JobAction.STOP),
+        (False, True, False, JobAction.STOP, None, JobAction.NOTHING),
         # It was dropped.
-        (True, False, True, Action.NOTHING, None, Action.STOP),
-        (False, False, True, Action.START, None, Action.NOTHING),
+        (True, False, True, JobAction.NOTHING, None, JobAction.STOP),
+        (False, False, True, JobAction.START, None, JobAction.NOTHING),
         # With a schedule.
-        (False, True, False, Action.NOTHING, False, Action.NOTHING),
-        (False, True, True, Action.NOTHING, True, Action.START),
-        (False, True, True, Action.STOP, True, Action.NOTHING),
-        (False, True, True, Action.START, False, Action.START),
-        (True, True, True, Action.NOTHING, True, Action.NOTHING),
+        (False, True, False, JobAction.NOTHING, False, JobAction.NOTHING),
+        (False, True, True, JobAction.NOTHING, True, JobAction.START),
+        (False, True, True, JobAction.STOP, True, JobAction.NOTHING),
+        (False, True, True, JobAction.START, False, JobAction.START),
+        (True, True, True, JobAction.NOTHING, True, JobAction.NOTHING),
     ],
 )
 def test_what_an_agent_does_about_a_job(
-    *, is_running: bool, is_wanted: bool, was_wanted: bool, requested: Action, is_due: bool | None, found: Action
+    *, is_running: bool, is_wanted: bool, was_wanted: bool, requested: JobAction, is_due: bool | None, found: JobAction
 ) -> None:
     action = decide(
         is_running=is_running, is_wanted=is_wanted, was_wanted=was_wanted, requested=requested, is_due=is_due

@@ -7,29 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from rowtide.catalogs.entries import Action, Entry, Registered, Step, plan_steps
+from rowtide.catalogs.entries import CatalogueEntry, Registered, RegistrationAction, RegistrationStep, plan_steps
 from rowtide.catalogs.errors import CatalogueNameTaken
 
 NAMES = ("a b", "a_b", "A_B", "a%b", "é", "orders_CT", "Orders_ct", "x" * 5)
 
 
-def entry(name: str, location: str = "/lake") -> Entry:
-    return Entry(f"change {name}", name, location)
+def entry(name: str, location: str = "/lake") -> CatalogueEntry:
+    return CatalogueEntry(f"change {name}", name, location)
 
 
 def hive_name(name: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name).lower()
 
 
-def carry_out(present: dict[str, Registered], steps: list[Step]) -> dict[str, Registered]:
+def carry_out(present: dict[str, Registered], steps: list[RegistrationStep]) -> dict[str, Registered]:
     """Return what a catalogue has after some steps; it refuses a name that is there."""
     after = dict(present)
     for step in steps:
-        if step.action is Action.REMOVE:
+        if step.action is RegistrationAction.REMOVE:
             del after[step.name]
             continue
         assert step.entry is not None
-        assert (step.name in after) == (step.action is not Action.ADD)
+        assert (step.name in after) == (step.action is not RegistrationAction.ADD)
         after[step.name] = Registered(step.name, step.entry.key, replace(step.entry, name=""))
     return after
 
@@ -76,4 +76,4 @@ def test_names_stay_whatever_comes_and_goes(seed: int) -> None:
         assert all(after[key] == name for key, name in named.items() if key in after)
         present["foreign"] = Registered("foreign")
         again = plan_steps(wanted, present.values(), hive_name, "lake")
-        assert {step.action for step in again} <= {Action.KEEP}
+        assert {step.action for step in again} <= {RegistrationAction.KEEP}

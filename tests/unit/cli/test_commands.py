@@ -15,7 +15,7 @@ import pytest
 from rowtide import cli
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cli.commands import COMMANDS
-from rowtide.cli.groups import CommandTable, Group
+from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.core.options import Option
 from rowtide.merge.api import MergeReplication
 from rowtide.replication.api import TransactionalReplication
@@ -86,5 +86,5 @@ def test_an_interrupt_ends_a_command_as_a_shell_expects() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as ended:
-        Group("rowtide", "Commands.", commands)(["wait"])
+        CliGroup("rowtide", "Commands.", commands)(["wait"])
     assert ended.value.code == 130

@@ -8,7 +8,6 @@ import pytest
 
 from rowtide.core.formats import (
     MIGRATIONS,
-    Format,
     FormatNewer,
     FormatNotMigrated,
     FormatOutdated,
@@ -16,9 +15,10 @@ from rowtide.core.formats import (
     MigrationMissing,
     PresentStore,
     StoredFormat,
+    StoreFormat,
 )
 
-KNOWN = Format("test store", number=3, least_reader=2, least_writer=3)
+KNOWN = StoreFormat("test store", number=3, least_reader=2, least_writer=3)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_store_says_who_may_use_it(
 
 
 def test_what_replaces_an_older_store_is_said() -> None:
-    known = Format("snapshot", 2, 2, 2, replacement="write it again")
+    known = StoreFormat("snapshot", 2, 2, 2, replacement="write it again")
     for require in (known.require_readable, known.require_writable):
         with pytest.raises(FormatNotMigrated, match=r"RT-1139: .* Nothing was changed: write it again\."):
             require("/here", StoredFormat(1, 1, 1))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.core.formats import Format, FormatNewer, FormatUnnumbered, StoredFormat
+from rowtide.core.formats import FormatNewer, FormatUnnumbered, StoredFormat, StoreFormat
 from rowtide.databases.format_views import format_row, parse_definition, removing, require
 
-OWN = Format("store", 3, 1, 2)
+OWN = StoreFormat("store", 3, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_anything_else_is_no_format(definition: str | None) -> None:
 
 
 def test_what_has_no_format_is_only_removed() -> None:
-    own = Format("store")
+    own = StoreFormat("store")
     with pytest.raises(FormatUnnumbered):
-        require(Format.require_readable, own, "here", None)
+        require(StoreFormat.require_readable, own, "here", None)
     with removing():
-        require(Format.require_writable, own, "here", None)
+        require(StoreFormat.require_writable, own, "here", None)
         with pytest.raises(FormatNewer):
-            require(Format.require_readable, own, "here", StoredFormat(2, 1, 2))
+            require(StoreFormat.require_readable, own, "here", StoredFormat(2, 1, 2))
     with pytest.raises(FormatUnnumbered):
-        require(Format.require_readable, own, "here", None)
+        require(StoreFormat.require_readable, own, "here", None)

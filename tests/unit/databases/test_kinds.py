@@ -11,7 +11,7 @@ PARTS = [
     ("rowtide.merge.nodes", "node", "open_node"),
     ("rowtide.diagnosis", "views", "check"),
     ("rowtide.diagnosis", "views", "read_health"),
-    ("rowtide.tracking", "tracking", "Tracking"),
+    ("rowtide.tracking", "tracking", "open_tracking"),
 ]
 """Every part that is loaded by its kind, with the name that its package uses."""
 

@@ -15,7 +15,7 @@ from rowtide.delta.replay import (
     DamagedLog,
     LogFiles,
     LogIncomplete,
-    State,
+    VersionState,
     checkpoint_path,
     commit_path,
 )
@@ -35,8 +35,8 @@ def remove(path: str) -> dict[str, Any]:
     return {"remove": {"path": path, "deletionTimestamp": 7, "dataChange": True}}
 
 
-def replay(*commits: bytes) -> State:
-    state = State()
+def replay(*commits: bytes) -> VersionState:
+    state = VersionState()
     for content in commits:
         state.apply_commit(content)
     return state
@@ -93,7 +93,7 @@ def test_a_malformed_commit_is_damage(content: bytes) -> None:
 
 def test_a_malformed_checkpoint_is_damage() -> None:
     with pytest.raises(DamagedLog):
-        State().apply_checkpoint(pa.BufferReader(b"no Parquet"))
+        VersionState().apply_checkpoint(pa.BufferReader(b"no Parquet"))
 
 
 def test_a_checkpoint_is_read_without_fields_that_are_not_used() -> None:
@@ -120,7 +120,7 @@ def test_a_checkpoint_is_read_without_fields_that_are_not_used() -> None:
     )
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
-    state = State()
+    state = VersionState()
     state.apply_checkpoint(pa.BufferReader(sink.getvalue()))
     assert (state.files["a"].size, state.transactions["one"].version) == (5, 4)
     assert (state.removed["b"].deleted_at, list(state.domains)) == (3, ["d"])

@@ -1,4 +1,4 @@
-"""By its statistics a file is left out only if it has no row of a range."""
+"""By its statistics a file is omitted only if it has no row of a range."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from rowtide.demo.progress import Lag, Progress, describe_run
+from rowtide.demo.progress import DemoProgress, Lag, describe_run
 from rowtide.demo.proof import Read
 
 READ = Read(lsn=0x1A2B, accounts=5, tellers=5, branches=5, history=5, transactions=1200, delay_s=0.1, read_s=0.9)
@@ -44,7 +44,7 @@ def test_run_is_described_by_transactions_lsn_lag_and_reads() -> None:
 
 def test_each_step_is_a_plain_line_where_there_is_no_terminal() -> None:
     output = io.StringIO()
-    progress = Progress(Console(file=output, width=40))
+    progress = DemoProgress(Console(file=output, width=40))
     with progress.step("Starting, with a text that is longer than the console is wide") as show:
         show("1 of 2")
         show("2 of 2, too soon after the first to be another line")

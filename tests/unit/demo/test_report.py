@@ -10,9 +10,9 @@ import pytest
 from rowtide.demo.errors import RowsDiffer
 from rowtide.demo.figures import Figures, Span
 from rowtide.demo.processes import Directory
-from rowtide.demo.proof import Comparison, Read, require_equal
+from rowtide.demo.proof import Read, TableProof, require_equal
 from rowtide.demo.report import write_report
-from rowtide.demo.run import Run
+from rowtide.demo.run import DemoRun
 from rowtide.demo.story import DemoOutcome
 
 READ = Read(lsn=1000, accounts=7, tellers=7, branches=7, history=7, transactions=3, delay_s=0.2, read_s=1.0)
@@ -20,13 +20,13 @@ COLUMNS = ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid",
 OUTCOME = DemoOutcome(
     directory=Directory(Path("/tmp/rowtide-demo-x"), is_kept=False),
     server_version="18.4",
-    run=Run(
+    run=DemoRun(
         seconds=21.3,
         transactions=3120,
         reads=[READ, replace(READ, delay_s=0.35), replace(READ, lsn=1001)],
         span=Span(900, 2000),
     ),
-    comparisons=[Comparison("pgbench_accounts", 1_000_000, 0), Comparison("pgbench_history", 3122, 0)],
+    comparisons=[TableProof("pgbench_accounts", 1_000_000, 0), TableProof("pgbench_history", 3122, 0)],
     figures=Figures(
         change_rows={"pgbench_accounts": 6244, "pgbench_history": 3122},
         cycles=7,
@@ -61,8 +61,8 @@ def test_equality_names_every_table_and_its_rows() -> None:
 
 
 def test_tables_of_targets_are_named_with_what_they_equal() -> None:
-    current = Comparison("pgbench_accounts", 1_000_000, 0, "current table")
-    slices = Comparison("pgbench_accounts", 1_000_000, 0, "history table, slices", 1001)
+    current = TableProof("pgbench_accounts", 1_000_000, 0, "current table")
+    slices = TableProof("pgbench_accounts", 1_000_000, 0, "history table, slices", 1001)
     report = write_report(replace(OUTCOME, comparisons=[*OUTCOME.comparisons, current, slices]))
     assert "pgbench_accounts, current table = source: 1,000,000 rows" in report
     assert "history table, slices = the table as of LSN 0/3E9: 1,000,000 rows" in report
@@ -93,6 +93,6 @@ def test_equal_tables_pass() -> None:
 
 def test_different_rows_are_an_error_that_names_the_tables() -> None:
     with pytest.raises(RowsDiffer, match="RT-4903: .* 2 rows of pgbench_tellers"):
-        require_equal([*OUTCOME.comparisons, Comparison("pgbench_tellers", 100, 2)])
+        require_equal([*OUTCOME.comparisons, TableProof("pgbench_tellers", 100, 2)])
     with pytest.raises(RowsDiffer, match=r"1 rows of pgbench_accounts \(current table\)"):
-        require_equal([Comparison("pgbench_accounts", 100, 1, "current table")])
+        require_equal([TableProof("pgbench_accounts", 100, 1, "current table")])

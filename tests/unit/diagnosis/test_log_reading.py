@@ -56,14 +56,14 @@ def test_a_reader_that_stopped_is_started_by_a_command() -> None:
 
 def test_a_log_that_cannot_be_read_fails_however_new() -> None:
     assert check(ago_s=0, blockers=["slot s"]).state is State.FAILING
-    assert check(reader="h", blockers=["slot s"]).message.startswith("it runs (h) and cannot go on")
+    assert check(reader="h", blockers=["slot s"]).message.startswith("it runs (h) and cannot continue")
     assert str(check(blockers=["slot s", "publication p"]).remediation) == "Mend publication p and slot s first."
 
 
 def test_what_an_unreadable_log_store_would_say_is_not_known() -> None:
     fact = check(ago_s=None, unread_bytes=None, blockers=["log store"]).message
     assert fact == (
-        "it does not run and cannot go on; how far the log is read is not known, the server keeps 2 GiB of WAL"
+        "it does not run and cannot continue; how far the log is read is not known, the server keeps 2 GiB of WAL"
     )
 
 

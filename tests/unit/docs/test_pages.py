@@ -46,7 +46,7 @@ def find_anchors(page: Path) -> set[str]:
 
 
 def find_commands(page: Path) -> Iterator[str]:
-    """Yield the rowtide commands in a page's code blocks, those that go on in the next line as one."""
+    """Yield the rowtide commands in a page's code blocks, those that continue in the next line as one."""
     for block in re.findall(r"^```.*?$(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
             if found := re.match(r"(?:\$ )?(rowtide .*?)(?:\s+#.*)?$", line.strip()):

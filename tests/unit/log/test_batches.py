@@ -7,7 +7,17 @@ import pytest
 
 from builders.log.log_messages import PlainCommits, messages
 from rowtide.log import batches
-from rowtide.log.batches import MOST_HELD_S, BatchWanted, Cut, LastPart, Messages, Part, ReadingPace, Whole, cut_batch
+from rowtide.log.batches import (
+    MOST_HELD_S,
+    BatchWanted,
+    Cut,
+    LastPart,
+    Messages,
+    ReadingPace,
+    TransactionPart,
+    Whole,
+    cut_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,8 @@ def whole(text: str, end: int) -> Whole:
     return Whole(messages(text), end)
 
 
-def part(text: str) -> Part:
-    return Part(messages(text))
+def part(text: str) -> TransactionPart:
+    return TransactionPart(messages(text))
 
 
 def last_part(text: str, end: int) -> LastPart:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from rowtide.relocation.errors import CopyDiverged
-from rowtide.relocation.planning import Existing, Kind, Portion, Steps, plan_portion
+from rowtide.relocation.planning import ExistingCopy, Portion, Steps, StoreFileKind, plan_portion
 
-NOTHING = Existing({})
+NOTHING = ExistingCopy({})
 
 
 def portion(first: int, last: int, *, base: int | None = None, data: tuple[str, ...] = ("a", "b")) -> Portion:
@@ -27,8 +27,8 @@ def portion(first: int, last: int, *, base: int | None = None, data: tuple[str, 
     )
 
 
-def existing(version: int | None, *paths: str, identity: str = "table 1") -> Existing:
-    return Existing(dict.fromkeys(paths, 10), identity if version is not None else None, version)
+def existing(version: int | None, *paths: str, identity: str = "table 1") -> ExistingCopy:
+    return ExistingCopy(dict.fromkeys(paths, 10), identity if version is not None else None, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Compared:
         return path in self.now
 
 
-def plan(copied: Portion, there: Existing, *verified: str, now: tuple[str, ...] = ()) -> Steps:
+def plan(copied: Portion, there: ExistingCopy, *verified: str, now: tuple[str, ...] = ()) -> Steps:
     return plan_portion(copied, there, "/to", "/from", Compared(verified, now))
 
 
@@ -103,8 +103,8 @@ def test_a_hint_is_copied_with_its_checkpoint() -> None:
 
 
 def test_a_file_of_another_size_is_copied_again() -> None:
-    steps = plan(portion(0, 0), Existing({"a": 9, "b": 10}), "a", "b")
-    assert [(step.path, step.kind, step.is_there) for step in steps.data] == [("a", Kind.DATA, False)]
+    steps = plan(portion(0, 0), ExistingCopy({"a": 9, "b": 10}), "a", "b")
+    assert [(step.path, step.kind, step.is_there) for step in steps.data] == [("a", StoreFileKind.DATA, False)]
 
 
 def test_a_target_that_is_ahead_is_refused() -> None:

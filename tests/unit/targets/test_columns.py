@@ -10,7 +10,7 @@ import pytest
 from builders.capture.consumers import NOON
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.columns import TargetColumns, shape_table
 from rowtide.targets.definitions import Target, require_valid
 from rowtide.targets.errors import TargetInvalid
 from rowtide.targets.options import CURRENT, HISTORY, TargetOptions
@@ -38,7 +38,7 @@ def instance(name: str = "public_item", *, supports_net_changes: bool = True) ->
     )
 
 
-def shape(*others: str, kind: str = CURRENT, keyed: bool = True, **options: Any) -> TableShape:
+def shape(*others: str, kind: str = CURRENT, keyed: bool = True, **options: Any) -> TargetColumns:
     names = ("public_item", *others)
     instances = tuple(ConsumedInstance(name, f"m-{name}") for name in names)
     consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON)
@@ -46,7 +46,7 @@ def shape(*others: str, kind: str = CURRENT, keyed: bool = True, **options: Any)
     return shape_table(target, instance(supports_net_changes=keyed), names)
 
 
-def listed(found: TableShape) -> dict[str, str]:
+def listed(found: TargetColumns) -> dict[str, str]:
     return {column.name: column.expression for column in found.columns}
 
 

@@ -114,7 +114,7 @@ def test_options_go_on_meaning_the_same_columns() -> None:
         table_names={"old": "first"},
     )
     alone, beside = translate(options, change, ()), translate(options, change, ("other",))
-    # What was left out stays left out, and what is new under its name is not.
+    # What was omitted stays omitted, and what is new under its name is not.
     assert alone.except_column_list == ("a2", "new.c")
     assert beside.except_column_list == ("new.a2", "other.a", "new.c")
     assert alone.rename == {"new.b2": "label", "c": "see"}

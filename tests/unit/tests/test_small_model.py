@@ -5,7 +5,7 @@ product's own. The reference knows of each version which changes it has seen, as
 it says of two versions is what their lineages have to say; in the end all nodes have the same row, two more rounds move
 nothing, and each change is in the row, was overwritten by somebody who knew of it, or is in a conflict's record. Where
 a resolver makes a value of two, a change counts as in the row if the row's version has seen it. Upload-only articles
-are left out: their nodes are not meant to have the same rows.
+are omitted: their nodes are not meant to have the same rows.
 """
 
 from __future__ import annotations

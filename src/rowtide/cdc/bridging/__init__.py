@@ -1,1 +1,1 @@
-"""A gap of the log bridged by a keyed difference of the captured tables: before it, and after it."""
+"""A gap of the log reconciled by a keyed difference of the captured tables: before it, and after it."""

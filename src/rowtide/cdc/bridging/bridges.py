@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
-from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
+from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
 from rowtide.cdc.capture.capture import Capture
@@ -26,7 +26,7 @@ from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
-from rowtide.cdc.lake_readers.grouping import Engine as QueryEngine, open_engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, RecordedInstance, list_table_paths, read_instances, read_publication
 from rowtide.cdc.system_tables import SystemTables
@@ -42,7 +42,7 @@ from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.restarting import BridgeHead, bridge_gap, verify_bridgeable
+from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_bridgeable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_store
@@ -81,7 +81,7 @@ _SEGMENT_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is bridged: from `after` to the server's present end, for these instances.
+    """What is reconciled: from `after` to the server's present end, for these instances.
 
     `restarted` are the others, with the reason: they begin again after the gap.
     """
@@ -106,14 +106,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class BridgedGap:
-    """A gap was bridged by a transaction with so many row changes at `lsn`."""
+    """A gap was reconciled by a transaction with `rows` row changes at `lsn`."""
 
     lsn: CommitLsn
     rows: int
 
 
 def find_gap(engine: Engine, database: str) -> Gap:
-    """Return the gap that `bridge` would bridge, without changes. Raises as that, but `LeaseHeld`."""
+    """Return the gap that `reconcile` would bridge, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_complete(connection)
@@ -132,7 +132,7 @@ def find_gap(engine: Engine, database: str) -> Gap:
         )
 
 
-def bridge(
+def reconcile(
     engine: Engine,
     url: str,
     database: str,
@@ -141,10 +141,10 @@ def bridge(
     restart: Collection[str] = (),
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> BridgedGap:
-    """Bridge the gap between what was read and the server's log as it is now. After a crash, repeat it.
+    """Reconcile the gap between what was read and the server's log as it is now. After a crash, repeat it.
 
     Publishes what the log store has first. Creating the slot waits for open transactions: `on_wait` is called with
-    them. Truncates and DDL of captured tables wait until these are read. Articles go on too, if their tables are
+    them. Truncates and DDL of captured tables wait until these are read. Articles continue too, if their tables are
     captured. Instances that cannot be compared begin again after the gap if `restart` names them.
 
     Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_bridgeable` raises.
@@ -164,7 +164,7 @@ def bridge(
         announce_others = partial(announce_instances, but=frozenset(sides.bases))
         with lock_tables(engine, url, order) as tables:
             compare = _Comparing(engine, sides, tables, order).compare
-            difference = bridge_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
+            difference = reconcile_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
     return BridgedGap(difference.lsn, sum(segment.rows for segment in difference.segments))
 
 
@@ -178,7 +178,7 @@ def _publish_rest(
     capture = Capture(system_tables, store, held)
     while capture.position < held.manifest.refresh().position:
         capture.step()
-    held.give_up()
+    held.resign()
     return _enabled(system_tables.read().instances)
 
 
@@ -190,7 +190,7 @@ def _enabled(recorded: Mapping[str, RecordedInstance]) -> Sequence[Instance]:
 class _Sides:
     """The instances' tables as of the last published LSN, by member id; and why others have none, by name.
 
-    `articles` are the member ids of those that go on.
+    `articles` are the member ids of those that continue.
     """
 
     bases: Mapping[str, ArrowChanges]
@@ -207,7 +207,7 @@ class _Sides:
 def _find_sides(connection: Connection, lake: str, instances: Sequence[Instance], members: Sequence[Member]) -> _Sides:
     """Find what can be compared, of the instances that the lake has and the members of the log.
 
-    Raises `DifferenceImpossible` for articles: all of them go on, or none.
+    Raises `DifferenceImpossible` for articles: all of them continue, or none.
     """
     known = {instance.member_id: instance for instance in instances}
     logged = {member.member_id for member in members}
@@ -215,7 +215,7 @@ def _find_sides(connection: Connection, lake: str, instances: Sequence[Instance]
     restarted: dict[str, str] = {}
     for enabled in list_enabled(connection):
         instance = known.get(enabled.member_id) if enabled.member_id in logged else None
-        reason = _find_obstacle(connection, instance, instances)
+        reason = _find_blocker(connection, instance, instances)
         if reason is None and instance is not None:
             try:
                 bases[instance.member_id] = Lake(lake).get_table_as_of(instance.capture_instance)
@@ -253,7 +253,7 @@ def _list(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 
-def _find_obstacle(connection: Connection, instance: Instance | None, instances: Sequence[Instance]) -> str | None:
+def _find_blocker(connection: Connection, instance: Instance | None, instances: Sequence[Instance]) -> str | None:
     if instance is None:
         return "it was enabled in the gap"
     if not instance.index_columns:
@@ -301,7 +301,7 @@ class _Comparing:
     tables: LockedTables
     order: Sequence[int]
 
-    def compare(self, head: BridgeHead, manifest: Manifest) -> Difference:
+    def compare(self, head: ReconciliationPoint, manifest: Manifest) -> Difference:
         self.tables.import_snapshot(head.snapshot)
         segments: list[Segment] = []
         rows = 0
@@ -318,7 +318,9 @@ class _Comparing:
         self.tables.release()
         return Difference(head.lsn, (*self.sides.bases, *self.sides.articles), tuple(segments))
 
-    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> Comparison:
+    def _compare(
+        self, engine: QueryEngine, source_id: int, head: ReconciliationPoint, manifest: Manifest
+    ) -> GapComparison:
         widest = _widest(source_id, [base.instance for base in self.sides.bases.values()])
         assert widest is not None
         with translated(), self.engine.connect() as connection:
@@ -328,7 +330,7 @@ class _Comparing:
         if (reason := _find_altered(table, widest)) is not None:
             raise DifferenceImpossible(_list({widest.capture_instance: reason}))
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))
-        comparison = Comparison(engine, ComparedTable(widest, version))
+        comparison = GapComparison(engine, ComparedTable(widest, version))
         comparison.load(self.sides.bases[widest.member_id].batches(), self.tables.read(widest))
         return comparison
 

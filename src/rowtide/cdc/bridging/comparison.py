@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.grouping import Engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase
 from rowtide.cdc.rows.exact_values import texts_by_ordinal
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.log.postgres.restarting import XID, BridgeHead
+from rowtide.log.postgres.restarting import XID, ReconciliationPoint
 
 _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)
@@ -55,10 +55,10 @@ def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
     return texts
 
 
-class Comparison:
+class GapComparison:
     """What differs in one table, in an engine's tables."""
 
-    def __init__(self, engine: Engine, table: ComparedTable) -> None:
+    def __init__(self, engine: GroupingDatabase, table: ComparedTable) -> None:
         self._engine = engine
         self._table = table
         self._suffix = table.version.table_id
@@ -75,7 +75,7 @@ class Comparison:
         for side in (_BASE, _PRESENT):
             self._engine.execute(f"drop table {side}")
 
-    def read(self, operation: Operation, head: BridgeHead, first: int) -> Iterator[pa.Table]:
+    def read(self, operation: Operation, head: ReconciliationPoint, first: int) -> Iterator[pa.Table]:
         """Yield the log records of an operation that turn the base's rows into the present ones, numbered from `first`
         on. Raises `QueryFailed`.
         """
@@ -134,7 +134,9 @@ def _row(side: str, places: Sequence[int]) -> str:
     return f"[{', '.join(f'{side}.c{ordinal}' for ordinal in places)}]::varchar[]"
 
 
-def _as_records(found: pa.RecordBatch, operation: Operation, table_id: int, head: BridgeHead, first: int) -> pa.Table:
+def _as_records(
+    found: pa.RecordBatch, operation: Operation, table_id: int, head: ReconciliationPoint, first: int
+) -> pa.Table:
     rows = found.num_rows
     values = {
         "commit_lsn": pa.repeat(pa.scalar(head.lsn.value, pa.int64()), rows),

@@ -18,6 +18,6 @@ class DifferenceImpossible(Invalid, number=4270):
 class TableRenamed(Invalid, number=4271):
     """A table was renamed or dropped while it was locked for the comparison."""
 
-    fact = "table {table} was renamed, dropped or altered while the gap was being bridged"
+    fact = "table {table} was renamed, dropped or altered while the gap was being reconciled"
     hint = "Repeat the command."
     table: str

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rowtide.cdc.capture.change_files import (
     ChangeFile,
     Destination,
-    Part,
+    SegmentGroup,
     Selection,
     convert_part,
     count_change_rows,
@@ -40,7 +40,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import LogDamaged, TableMissing
 from rowtide.delta.snapshot import Location
-from rowtide.delta.writing.commits import TableState
+from rowtide.delta.writing.commits import PriorVersion
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.lake.tables import writing
 from rowtide.storage.store import Missing, Store
@@ -63,7 +63,7 @@ def choose_engine(setting: EngineSetting, rows: int) -> Engine:
 
 
 def convert_in_process(
-    segments: SegmentReader, parts: Sequence[Part], destinations: Mapping[str, Destination], cycle: int
+    segments: SegmentReader, parts: Sequence[SegmentGroup], destinations: Mapping[str, Destination], cycle: int
 ) -> list[ChangeFile]:
     """Convert parts in this process, and return their files, which are durable.
 
@@ -89,7 +89,7 @@ def convert_in_process(
 def convert_by_spark(
     make_spark: Callable[[], SparkSession],
     store: Store,
-    parts: Sequence[Part],
+    parts: Sequence[SegmentGroup],
     destinations: Mapping[str, Destination],
     cycle: int,
 ) -> list[ChangeFile]:
@@ -130,7 +130,7 @@ def _require_here(destination: Destination, written: ChangeFile) -> None:
 
 
 def _run_task(
-    store: Store, part: Part, destinations: Mapping[str, Destination], cycle: int
+    store: Store, part: SegmentGroup, destinations: Mapping[str, Destination], cycle: int
 ) -> tuple[list[bytes], bytes | None]:
     """Convert a part in a task of Spark; return its files, or the error, whose number a task's failure would lose."""
     from pyspark import TaskContext
@@ -239,7 +239,7 @@ class ChangeAppender:
             if state is not None and state.cycles.get(instance.member_id) != number
         }
 
-    def _find_state(self, enabled: Container[str], instance: Instance, location: Location) -> TableState | None:
+    def _find_state(self, enabled: Container[str], instance: Instance, location: Location) -> PriorVersion | None:
         try:
             return self._committer.read_state(location)
         except (TableMissing, LogDamaged) as error:
@@ -265,7 +265,7 @@ class ChangeAppender:
         return by_member
 
     def _commit(self, prepared: Prepared, member_id: str, destination: Destination, tags: Mapping[str, str]) -> None:
-        def write(state: TableState) -> list[AddFile]:
+        def write(state: PriorVersion) -> list[AddFile]:
             written = prepared.files[member_id]
             if state.columns != destination.state.columns:
                 altered = {member_id: Destination(destination.location, state)}

@@ -67,7 +67,7 @@ log = logging.getLogger("rowtide.cdc")
 
 _IDLE_ADVANCE_S = 10.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
-"""From one look for entries of others in a bucket to the next: so soon after some were found, so late after none."""
+"""Seconds between looks for entries of others in a bucket: shortest after some were found, longest after none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Capture:
         `find_widened` returns an instance's setting for columns that get wider types, by its member id; `on_widened` is
         called before a table gets them.
 
-        Rows larger than `most_row_bytes` are left out; None: larger than memory allows. `find_awaited` returns an LSN
+        Rows larger than `most_row_bytes` are omitted; None: larger than memory allows. `find_awaited` returns an LSN
         up to which something is to be published, if only a heartbeat.
         """
         self._appender = ChangeAppender(system_tables, store, options.engine)
@@ -159,7 +159,7 @@ class Capture:
         return self._changed_tables
 
     def count_waiting(self) -> int:
-        """Return the rows of the log that are not published, as far as the log reader has told of them. Raises as
+        """Return the rows of the log that are not published, as far as the log reader has reported them. Raises as
         `Manifest.refresh`.
         """
         self._manifest.apply_heard()
@@ -179,7 +179,7 @@ class Capture:
         Raises `RelationChanged` once everything before it is published.
         """
         self._phase = ScanPhase.FIRST_SCAN
-        state = self._leave_out_large(self._follow())
+        state = self._omit_large(self._follow())
         segments = SegmentReader(self._store)
         plan = self._plan(state, segments)
         if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
@@ -199,7 +199,7 @@ class Capture:
 
     def _follow(self) -> ManifestState:
         """Return the log store's state. In a bucket, where each look is a request, it is looked at now and then, and at
-        once where the log reader has told of entries.
+        once where the log reader has reported entries.
         """
         before = self._manifest.state.version
         has_all = self._manifest.apply_heard()
@@ -233,7 +233,7 @@ class Capture:
             and self.is_awaited
         )
 
-    def _leave_out_large(self, state: ManifestState) -> ManifestState:
+    def _omit_large(self, state: ManifestState) -> ManifestState:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
         active, token = _active(self._lake_state), self._lease.token
         for found in find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):

@@ -22,7 +22,7 @@ from rowtide.core.tables import TableVersion
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.appends import name_data_file, write_rows
-from rowtide.delta.writing.commits import TableState
+from rowtide.delta.writing.commits import PriorVersion
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.store.entries import Segment
 
@@ -38,7 +38,7 @@ class Destination:
     """A change table as of the moment at which files are written for it."""
 
     location: Location
-    state: TableState
+    state: PriorVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentGroup:
     """Segments that are converted together, and who takes what of them."""
 
     segments: tuple[Segment, ...]
@@ -82,14 +82,14 @@ def select_records(plan: CyclePlan) -> list[Selection]:
     ]
 
 
-def divide(segments: Sequence[Segment], selections: Sequence[Selection]) -> list[Part]:
+def divide(segments: Sequence[Segment], selections: Sequence[Selection]) -> list[SegmentGroup]:
     """Divide a cycle's segments, in log order, into parts."""
     needed = frozenset[str]().union(*(selection.paths for selection in selections))
     groups = _group([segment for segment in segments if segment.path in needed])
-    return [Part(group, _selections_of(group, selections)) for group in groups]
+    return [SegmentGroup(group, _selections_of(group, selections)) for group in groups]
 
 
-def convert_part(segments: SegmentReader, part: Part) -> Mapping[str, pa.Table]:
+def convert_part(segments: SegmentReader, part: SegmentGroup) -> Mapping[str, pa.Table]:
     """Return the change rows of a part, by the instances' member ids.
 
     Raises `SegmentCorrupt`, `LogStoreReadFailed`, `Missing`.

@@ -11,17 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
+from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.instances import Instance, decode_instance
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Heartbeat, Reshaped
 from rowtide.log.store.entries import Segment, TransactionOmitted
-from rowtide.log.store.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
+from rowtide.log.store.state import (
+    LogGap,
+    ManifestState,
+    bounded_end,
+    events_between,
+    segments_between,
+    skipped_between,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class AppliedEvents:
     """The lifetimes that overlap a range, as of its end, and the schema changes of instances that are still enabled."""
 
     lifetimes: tuple[InstanceLifetime, ...]
-    history: tuple[SchemaChange, ...]
+    history: tuple[InstanceSchemaChange, ...]
 
 
 def apply_events(
@@ -60,7 +67,7 @@ def apply_events(
     of_table: dict[int, list[str]] = {}
     for member_id, lifetime in lifetimes.items():
         of_table.setdefault(lifetime.instance.source_id, []).append(member_id)
-    history: list[SchemaChange] = []
+    history: list[InstanceSchemaChange] = []
     for event in events_between(state, from_position, to_position):
         if isinstance(event, Enabled) and event.member.feature == FEATURE:
             instance = decode_instance(event.member.definition)
@@ -90,7 +97,7 @@ def _source_id(state: ManifestState, event: Altered | Reshaped) -> int:
 
 def _schema_changes(
     state: ManifestState, lifetime: InstanceLifetime, event: Altered | Reshaped
-) -> Sequence[SchemaChange]:
+) -> Sequence[InstanceSchemaChange]:
     """Return how an event of an instance's table changes the instance."""
     instance, lsn = lifetime.instance, event.commit_lsn
     if not lifetime.contains(lsn):
@@ -117,7 +124,7 @@ LONGEST_SILENCE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class VersionRows:
     """The rows of one table version that belong to an instance in a cycle."""
 
     version: TableVersion
@@ -129,7 +136,7 @@ class InstanceWork:
     """What a cycle appends to one change table: rows after `lifetime.begin`, before `lifetime.end`."""
 
     lifetime: InstanceLifetime
-    slices: tuple[Slice, ...]
+    slices: tuple[VersionRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,7 @@ class CyclePlan:
     ended: tuple[InstanceLifetime, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     altered: tuple[AlteredInstance, ...] = ()
-    history: tuple[SchemaChange, ...] = ()
+    history: tuple[InstanceSchemaChange, ...] = ()
     event_segments: tuple[Segment, ...] = ()
     heartbeat: Heartbeat | None = None
 
@@ -279,7 +286,7 @@ def plan_gap(state: ManifestState, active: Mapping[str, InstanceLifetime], from_
     return CyclePlan(from_position, gap.before, ended=tuple(ended))
 
 
-def last_gap(state: ManifestState) -> Gap:
+def last_gap(state: ManifestState) -> LogGap:
     """Return the gap before the log's epoch."""
     return next(gap for gap in reversed(state.gaps) if gap.after.epoch < gap.before.epoch == state.epoch)
 
@@ -315,12 +322,12 @@ def _slices(
     lifetime: InstanceLifetime,
     versions: Sequence[TableVersion],
     segments: Mapping[int, Sequence[Segment]],
-) -> tuple[Slice, ...]:
+) -> tuple[VersionRows, ...]:
     """Return what an instance takes of a range's segments, given by the versions that they have rows of."""
     member_id = lifetime.instance.member_id
     left_out = {lacking.lsn for lacking in state.list_omitted_by(READER) if lacking.member_id == member_id}
     slices = (
-        Slice(
+        VersionRows(
             version,
             tuple(
                 segment
@@ -417,7 +424,7 @@ def find_misfit(instance: Instance, shape: TableShape) -> str | None:
         return None
     if instance.before_images is BeforeImages.FULL:
         return "its replica identity is no longer full"
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     in_key = (places.get(column.name) for column in instance.index_columns)
     if all(place is not None and shape.columns[place].is_key for place in in_key):
         return None

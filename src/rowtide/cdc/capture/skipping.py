@@ -57,14 +57,14 @@ def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> Transa
     @contextmanager
     def open_search() -> Iterator[Agent]:
         with open_log_reader(url) as reader:
-            yield _Search(reader, lsn, target, act_and_stop)
+            yield _UnreadableChangeSearch(reader, lsn, target, act_and_stop)
 
     # More than one connection: the first may find only the transaction, the second its table.
     run_agent(open_search, stop=stop, idle_s=0)
     return found[0]
 
 
-class _Search:
+class _UnreadableChangeSearch:
     """Reads until a change cannot be read, at most to a log position after everything committed so far."""
 
     def __init__(self, reader: LogReader, lsn: CommitLsn, target: int, act: Act) -> None:

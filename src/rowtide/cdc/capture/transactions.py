@@ -59,7 +59,7 @@ def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | No
 
 
 def find_end(segments: SegmentReader, plan: CyclePlan, maxtrans: int) -> Position:
-    """Return where a plan's range must end to have at most so many transactions; its own end if it has no more."""
+    """Return where a plan's range must end to have at most a number of transactions; its own end if it has fewer."""
     found: set[int] = set()
     # Segments are in log order, and a later one has no earlier transaction: those after the end are not read.
     for _, records in _captured(segments, plan):

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, Marks, RecordedCleanup
+from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, LowWaterMarks, RecordedCleanup
 from rowtide.cdc.cleanup.orders import CleanupOrder
-from rowtide.cdc.cleanup.retention import Hold, Mark, Reference
+from rowtide.cdc.cleanup.retention import ConsumerLimit, LowWaterMark, MarkReference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
@@ -105,7 +105,7 @@ class Cleanup:
         self._lease = lease
         self._list_consumers = list_consumers
         self._vacuum = vacuum
-        self._marks = Marks(system_tables.lake)
+        self._marks = LowWaterMarks(system_tables.lake)
         self._start = start or self._run_now
         self._works: deque[_Piece | _BaseWork] = deque()
         self._running: Future[None] | None = None
@@ -212,7 +212,7 @@ class Cleanup:
 
     def _find_mark(
         self, order: CleanupOrder, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None
-    ) -> Mark | None:
+    ) -> LowWaterMark | None:
         """Return the mark to which low endpoints move, None if they stay."""
         if not order.moves:
             return None
@@ -220,34 +220,34 @@ class Cleanup:
             mark = self._marks.at(order.low_water_mark)
             for recorded in chosen if order.capture_instance is not None else ():
                 retention.require_in_interval(recorded, mark)
-            retention.require_acknowledged(mark, self._find_holds(chosen))
+            retention.require_acknowledged(mark, self._find_limits(chosen))
             return mark
         found = self._marks.by_retention(order.retention)
         reference = self._find_reference(chosen, last)
         if found is not None and reference is not None and not order.is_forced:
             retention.require_plausible(found, reference, datetime.now(UTC))
-        return self._hold_back(found, chosen) if found is not None else None
+        return self._lower_for_consumers(found, chosen) if found is not None else None
 
-    def _hold_back(self, mark: Mark, chosen: Iterable[RecordedInstance]) -> Mark:
+    def _lower_for_consumers(self, mark: LowWaterMark, chosen: Iterable[RecordedInstance]) -> LowWaterMark:
         """Return the mark, lowered so that it passes no consumer."""
-        holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
+        holding = [hold for hold in self._find_limits(chosen) if hold.mark.lsn < mark.lsn]
         self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
         return min([mark, *(hold.mark for hold in holding)], key=lambda held: held.lsn)
 
-    def _find_holds(self, chosen: Iterable[RecordedInstance]) -> Iterator[Hold]:
+    def _find_limits(self, chosen: Iterable[RecordedInstance]) -> Iterator[ConsumerLimit]:
         names = {recorded.instance.capture_instance for recorded in chosen}
         for consumer in self._list_consumers():
             if names.isdisjoint(consumer.instance_names):
                 continue
             last = consumer.acknowledged_lsn
             acknowledged = self._marks.up_to(last) if last is not None else None
-            hold = retention.find_hold(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
+            hold = retention.find_consumer_limit(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
             if hold is not None:
                 yield hold
 
-    def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> Reference | None:
+    def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> MarkReference | None:
         if last is not None and last.capture_instance is None:
-            return Reference(last.mark.time, last.began_at)
+            return MarkReference(last.mark.time, last.began_at)
         low = min((recorded.lsn for recorded in chosen), default=None)
         return self._marks.reference(low) if low is not None else None
 

@@ -175,7 +175,7 @@ def _work_off(
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():
             time.sleep(_PAUSE_S)
-    held.give_up()
+    held.resign()
 
 
 def _insert_request(connection: Connection, order: CleanupOrder) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.cleanup.retention import Mark, Reference
+from rowtide.cdc.cleanup.retention import LowWaterMark, MarkReference
 from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, LSN_TIME_MAPPING, arrow_schema, system_table_path
@@ -26,18 +26,18 @@ _LSN, _TIME = "start_lsn", "tran_end_time"
 _kernels: Any = pc
 
 
-class Marks:
+class LowWaterMarks:
     """The low-water marks of one lake's published transactions. Reads the table in parts of bounded size."""
 
     def __init__(self, lake: str) -> None:
         self._path = system_table_path(lake, "lsn_time_mapping")
 
-    def by_retention(self, retention: timedelta) -> Mark | None:
+    def by_retention(self, retention: timedelta) -> LowWaterMark | None:
         """Return the first transaction not older than `retention` before the last; None without transactions."""
         last = self._last_time()
         return self._first_from(last - retention) if last is not None else None
 
-    def at(self, lsn: CommitLsn) -> Mark:
+    def at(self, lsn: CommitLsn) -> LowWaterMark:
         """Return the mark of a transaction. Raises `LowWaterMarkUnknown` if it is not listed."""
         time = self._last_time(low=lsn.value, high=lsn.value)
         mark = self._first_from(time) if time is not None else None
@@ -45,15 +45,15 @@ class Marks:
             raise LowWaterMarkUnknown(str(lsn))
         return mark
 
-    def up_to(self, lsn: CommitLsn) -> Mark | None:
+    def up_to(self, lsn: CommitLsn) -> LowWaterMark | None:
         """Return the mark of the last transaction up to an LSN, None if there is none."""
         time = self._last_time(high=lsn.value)
         return self._first_from(time) if time is not None else None
 
-    def reference(self, low: CommitLsn) -> Reference | None:
+    def reference(self, low: CommitLsn) -> MarkReference | None:
         """Return the time of the first transaction from a low endpoint on, and when it was published."""
         first = _first(self._stream((_LSN, _TIME, "published_at"), low=low.value))
-        return Reference(first[_TIME], first["published_at"]) if first is not None else None
+        return MarkReference(first[_TIME], first["published_at"]) if first is not None else None
 
     def cycle_of(self, lsn: CommitLsn) -> int | None:
         """Return the cycle that published a transaction, None if it is not listed."""
@@ -65,11 +65,11 @@ class Marks:
         times = (_kernels.max(rows[_TIME]).as_py() for rows in self._stream((_LSN, _TIME), low=low, high=high))
         return max((time for time in times if time is not None), default=None)
 
-    def _first_from(self, time: datetime) -> Mark | None:
+    def _first_from(self, time: datetime) -> LowWaterMark | None:
         since = pa.scalar(time, pa.timestamp("us", tz="UTC"))
         later = (rows.filter(_kernels.greater_equal(rows[_TIME], since)) for rows in self._stream((_LSN, _TIME)))
         first = _first(later)
-        return Mark(CommitLsn(first[_LSN]), first[_TIME]) if first is not None else None
+        return LowWaterMark(CommitLsn(first[_LSN]), first[_TIME]) if first is not None else None
 
     def _stream(self, names: tuple[str, ...], *, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
         """Yield columns of the transactions in a range, both ends inclusive."""
@@ -110,7 +110,7 @@ class RecordedCleanup:
     number: int
     cycle: int
     capture_instance: str | None
-    mark: Mark
+    mark: LowWaterMark
     began_at: datetime
 
 
@@ -130,7 +130,7 @@ class CleanupsTable:
         last = max(rows, key=lambda row: int(row["cleanup"]), default=None)
         if last is None:
             return None
-        mark = Mark(CommitLsn(last["low_water_mark"]), last["mark_time"])
+        mark = LowWaterMark(CommitLsn(last["low_water_mark"]), last["mark_time"])
         return RecordedCleanup(last["cleanup"], last["cycle"], last["capture_instance"], mark, last["began_at"])
 
     def record(self, cleanup: RecordedCleanup, token: int) -> bool:

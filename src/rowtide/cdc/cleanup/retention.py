@@ -21,7 +21,7 @@ SLACK = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LowWaterMark:
     """A low-water mark: the first transaction that is kept, and its `tran_end_time`."""
 
     lsn: CommitLsn
@@ -29,7 +29,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class MarkReference:
     """The origin of a mark: the time of the transaction at the previous mark, and when that was set."""
 
     time: datetime
@@ -43,43 +43,45 @@ def choose(instances: Iterable[RecordedInstance], order: CleanupOrder) -> tuple[
     return tuple(found for found in enabled if wanted in (None, found.instance.capture_instance))
 
 
-def below(instances: Iterable[RecordedInstance], mark: Mark) -> tuple[RecordedInstance, ...]:
+def below(instances: Iterable[RecordedInstance], mark: LowWaterMark) -> tuple[RecordedInstance, ...]:
     """Return the instances whose low endpoint is below the mark."""
     return tuple(recorded for recorded in instances if recorded.lsn < mark.lsn)
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class ConsumerLimit:
     """A consumer for which cleanup waits, and the mark up to which cleanup does not pass it."""
 
     consumer: str
-    mark: Mark
+    mark: LowWaterMark
 
 
-def find_hold(consumer: str, acknowledged: Mark | None, limit: Mark | None) -> Hold | None:
+def find_consumer_limit(
+    consumer: str, acknowledged: LowWaterMark | None, limit: LowWaterMark | None
+) -> ConsumerLimit | None:
     """Return the furthest mark that a consumer allows: what it acknowledged, and whatever is older than its limit.
 
     `acknowledged` is the mark of the last transaction that it acknowledged, `limit` that of its limit counted back from
     the last captured commit; None for either if there is no such transaction. Without both nothing is held.
     """
     marks = [mark for mark in (acknowledged, limit) if mark is not None]
-    return Hold(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
+    return ConsumerLimit(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
 
 
-def require_acknowledged(mark: Mark, holds: Iterable[Hold]) -> None:
+def require_acknowledged(mark: LowWaterMark, holds: Iterable[ConsumerLimit]) -> None:
     """Raise `ConsumersBehind` if a mark would pass a consumer."""
     passed = [f"consumer {hold.consumer} holds it at {hold.mark.lsn}" for hold in holds if hold.mark.lsn < mark.lsn]
     if passed:
         raise ConsumersBehind(str(mark.lsn), "; ".join(passed))
 
 
-def require_in_interval(recorded: RecordedInstance, mark: Mark) -> None:
+def require_in_interval(recorded: RecordedInstance, mark: LowWaterMark) -> None:
     """Raise `LowWaterMarkOutOfRange` if the mark is below the low endpoint; published transactions are never above."""
     if mark.lsn < recorded.lsn:
         raise LowWaterMarkOutOfRange(str(mark.lsn), recorded.instance.capture_instance, str(recorded.lsn))
 
 
-def require_plausible(mark: Mark, last: Reference, now: datetime) -> None:
+def require_plausible(mark: LowWaterMark, last: MarkReference, now: datetime) -> None:
     """Raise `CleanupImplausible` if the mark moves by more than the clock did: the source's time has jumped."""
     moved, elapsed = mark.time - last.time, now - last.set_at
     if moved > elapsed + SLACK:

@@ -43,8 +43,8 @@ from rowtide.delta.formats import IDENTITY
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
-from rowtide.delta.writing.changes import Change, commit_change
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 
@@ -92,7 +92,7 @@ class Base:
         first = first if rolled_to is None else max(first, rolled_to)
         part = TablePart(ChangeTable(changes), first, end.decrement())
 
-        def write(state: TableState) -> Sequence[AddFile]:
+        def write(state: PriorVersion) -> Sequence[AddFile]:
             self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
@@ -134,7 +134,7 @@ class Base:
         last = self.low.decrement()
         is_settled = newest == find_base(snapshots, last) and not any(_is_pending(one, last) for one in snapshots)
         if is_settled:
-            commit_change(locate(self.path), lambda base: self._fold(base, newest, snapshots, before_commit))
+            commit_change(locate(self.path), lambda base: self._merge_layers(base, newest, snapshots, before_commit))
             failpoint("fold.after")
 
     @property
@@ -152,19 +152,19 @@ class Base:
         recorded = read_snapshots(self.lake).get(self.instance.member_id, ())
         return [one for one in recorded if one.state is not SnapshotState.CANCELLED]
 
-    def _fold(
+    def _merge_layers(
         self,
         base: Snapshot,
         newest: RecordedSnapshot,
         snapshots: Sequence[RecordedSnapshot],
         before_commit: BeforeCommit,
-    ) -> Change | None:
+    ) -> CommitChange | None:
         """Return the change that makes one layer of all, as of the last LSN below the low endpoint."""
         last, table = self.low.decrement(), ChangeTable(base)
         member_id = self.instance.member_id
         layers, excluded = read_layers(base, member_id), excluded_begins(snapshots, last)
         as_of = AsOf(self.instance, last, newest, table, table, layers, excluded)
-        if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_fold_due(as_of):
+        if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_merge_due(as_of):
             return None
         found = table_as_of(self.lake, as_of, as_of_columns(self.instance))
         rows = (_as_layer(batch, last, base.columns) for batch in found.read())
@@ -172,14 +172,14 @@ class Base:
         failpoint("fold.before")
         before_commit()
         transactions = {folded_application(member_id): last.value}
-        return Change("OPTIMIZE", removed=list(base.files.values()), added=files, transactions=transactions)
+        return CommitChange("OPTIMIZE", removed=list(base.files.values()), added=files, transactions=transactions)
 
 
 def _is_pending(snapshot: RecordedSnapshot, at: CommitLsn) -> bool:
     return snapshot.covered is None or snapshot.covered > at
 
 
-def _is_fold_due(as_of: AsOf[ChangeTable]) -> bool:
+def _is_merge_due(as_of: AsOf[ChangeTable]) -> bool:
     files = as_of.base.snapshot.files.values()
     rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
     (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields

@@ -40,7 +40,7 @@ from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_changes import Changes
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.databases.postgres.errors import translated
@@ -79,7 +79,7 @@ def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
             instance=recorded.instance.capture_instance,
             low=str(recorded.lsn),
             before=str(recorded.lsn.decrement()),
-            reason=recorded.note or "capture has yet to go on behind a gap",
+            reason=recorded.note or "capture has yet to resume after a gap",
         )
     return max(start, recorded.lsn)
 
@@ -178,7 +178,7 @@ class Consuming(ChangeFunctions):
         from rowtide.log.store.ownership import open_own_manifest
 
         with translated(), self._engine.connect() as connection:
-            manifest = open_own_manifest(read_source(connection, self._name, Format.require_readable))
+            manifest = open_own_manifest(read_source(connection, self._name, StoreFormat.require_readable))
             reader = manifest.state.readers.get(READER)
             published_as_of = reader.as_of if reader is not None else None
             return list_lags(connection, published_as_of)

@@ -10,7 +10,7 @@ from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option
 
 ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
-_LIMIT = Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
+_LIMIT = Option(help="How long cleanup waits for what it has not acknowledged.", max=MOST_HOURS)
 
 
 @dataclass(frozen=True, slots=True)

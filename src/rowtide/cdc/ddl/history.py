@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 
 if TYPE_CHECKING:
-    from rowtide.cdc.ddl.schema_changes import SchemaChange
+    from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ListedChange:
     rewrites_values: bool
 
 
-def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.Table) -> pa.Table:
+def history_rows(cycle: int, history: Sequence[InstanceSchemaChange], transactions: pa.Table) -> pa.Table:
     """Return a cycle's rows of `ddl_history`, in log order; times are those of its `transactions`."""
     times = dict(zip(*(transactions[name].to_pylist() for name in ("start_lsn", "tran_commit_time")), strict=True))
     rows = [

@@ -59,7 +59,7 @@ def convert(values: Column, old: str, new: LakeType) -> Column:
     return texts if new.is_text else _FROM_TEXT.get(new.name, lambda texts: typed_values(texts, new))(texts)
 
 
-def is_misfit(values: Column, old: str, new: LakeType) -> Column:
+def find_misfits(values: Column, old: str, new: LakeType) -> Column:
     """Return which values change in another type; of a text only whether it cannot be read."""
     converted = convert(values, old, new)
     if not _is_kin(old, new.name):
@@ -188,7 +188,7 @@ def _require_fit(snapshot: Snapshot, instance: Instance) -> None:
     misfits: Counter[int] = Counter()
     for batch in snapshot.stream([retyped.column.lake_name for retyped in narrowed]) if narrowed else ():
         for retyped, values in zip(narrowed, batch.columns, strict=True):
-            misfits[retyped.ordinal] += is_misfit(values, retyped.old, retyped.new).true_count
+            misfits[retyped.ordinal] += find_misfits(values, retyped.old, retyped.new).true_count
     for retyped in narrowed:
         if count := misfits[retyped.ordinal]:
             raise ValuesDoNotFit(count, retyped.column.name, instance.capture_instance, retyped.column.type_text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
@@ -44,7 +44,7 @@ _TYPES_BY_CODE = {"postgres": codes.describe_code}
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange:
+class InstanceSchemaChange:
     """What one statement did to an instance, which is `instance` from then on.
 
     `required_column_update`: a column of the change table changes its type. `is_inferred`: no event trigger recorded
@@ -59,7 +59,7 @@ class SchemaChange:
     rewrites_values: bool = False
 
 
-def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange | None:
+def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> InstanceSchemaChange | None:
     """Return the effect of a recorded statement on an instance of its table.
 
     None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name; and
@@ -72,13 +72,13 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         if key_lost_at == instance.key_lost_at:
             return None
         after = replace(instance, key_lost_at=key_lost_at)
-        return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
+        return InstanceSchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,
         source_schema=alteration.schema,
         source_table=alteration.table,
-        columns=tuple(_told(column, by_number.get(column.column_id), lsn) for column in instance.columns),
+        columns=tuple(_recorded(column, by_number.get(column.column_id), lsn) for column in instance.columns),
         seen_columns=tuple(
             SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
             for column in alteration.columns
@@ -87,7 +87,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
     )
     if alteration.is_inherited and after == instance and not (alteration.rewrites_values or alteration.moves_rows):
         return None
-    return SchemaChange(
+    return InstanceSchemaChange(
         instance=after,
         lsn=lsn,
         command=alteration.statement,
@@ -99,7 +99,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 def _find_key_loss(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> int | None:
     """Return the LSN from which on rows may be alike in the key.
 
-    What was lost stays lost: rows in between are told apart by nothing. But in one transaction a key may be replaced.
+    What was lost stays lost: nothing distinguishes the rows in between. But in one transaction a key may be replaced.
     """
     key = {column.column_id for column in instance.index_columns}
     if alteration.keys is None or not key or instance.key_lost_at not in (None, lsn.value):
@@ -116,7 +116,7 @@ def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) 
 def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:
     """Return whether a captured column of a table without a key is dropped.
 
-    Its values become null without change rows; rows that are told apart by all of their values are no longer found.
+    Its values become null without change rows; rows that only all of their values identify are no longer found.
     """
     if before.index_columns:
         return False
@@ -127,23 +127,23 @@ def _empties_column(before: Instance, after: Instance, alteration: Alteration) -
     return bool(missing) and (is_fewer or any(column.name in remaining for column in missing))
 
 
-def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
+def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> InstanceSchemaChange:
     """Only names are known to have changed; other changes follow from the next rows."""
     names = dict(alteration.renames)
     seen = tuple(replace(column, name=names.get(column.name, column.name)) for column in instance.seen_columns)
     after = replace(instance, seen_columns=seen)
-    return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
+    return InstanceSchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
 
 
-def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:
+def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[InstanceSchemaChange]:
     """Return the differences of an instance's table from a description of it; none if all statements were recorded."""
-    changes: list[SchemaChange] = []
+    changes: list[InstanceSchemaChange] = []
     instance = _drop_missing(instance, lsn, shape)
     for command, after in _differences(instance, shape):
         before = changes[-1].instance if changes else instance
         is_dropped = not instance.index_columns and len(after.seen_columns) < len(before.seen_columns)
         changes.append(
-            SchemaChange(
+            InstanceSchemaChange(
                 after, lsn, command, changes_types(before, after), is_inferred=True, rewrites_values=is_dropped
             )
         )
@@ -154,7 +154,7 @@ def _drop_missing(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Inst
     """Return an instance with the columns marked that a description of its table has not any more."""
     if not instance.seen_columns or shape.others is None:
         return instance
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     columns = (
         column
         if column.is_computed or column.name in places or column.dropped_at is not None
@@ -171,7 +171,7 @@ def changes_types(before: Instance, after: Instance) -> bool:
     ]
 
 
-def _told(captured: CapturedColumn, column: AlteredColumn | None, lsn: CommitLsn) -> CapturedColumn:
+def _recorded(captured: CapturedColumn, column: AlteredColumn | None, lsn: CommitLsn) -> CapturedColumn:
     if column is None:
         return captured if captured.dropped_at is not None else replace(captured, dropped_at=lsn.value)
     return replace(
@@ -222,7 +222,7 @@ def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> In
 
 
 def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_text: str) -> Instance:
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     columns = (
         replace(
             captured,

@@ -38,7 +38,7 @@ from rowtide.log.postgres.ddl_triggers import Triggers
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
-from rowtide.log.postgres.provision import Place
+from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_store
@@ -110,7 +110,7 @@ def rehearse_enabling(
     was_made = alterations.transact(_find_made)
     if not was_made:
         require_not_nested(lake)
-    source = provision.rehearse_source(alterations, FEATURE, Place(absolute_lake(lake), log_store))
+    source = provision.rehearse_source(alterations, FEATURE, StoragePlaces(absolute_lake(lake), log_store))
     place = source.lake if was_made else absolute_lake(lake)
     alterations.transact(partial(_add_definitions, source=source, lake=place, widened=widened, was_made=was_made))
 
@@ -165,9 +165,9 @@ def require_alone(connection: Connection) -> None:
         raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
 
 
-def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> Place:
+def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> StoragePlaces:
     require_not_nested(lake, log_store)
-    return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
+    return StoragePlaces(prepare_lake(lake, for_group=for_group), log_store, for_group)
 
 
 def _prepare_alone(lake: str, *, for_group: bool) -> str:

@@ -130,4 +130,4 @@ where c.relkind in ('r', 'p') and c.relpersistence = 'p'
                      where within.nspname || E'\\n' || above.relname ~ r.included_expression)))
 order by c.oid
 """  # noqa: S608 - of constants
-"""A partition is enabled, or left out, with the table above it."""
+"""A partition is enabled, or excluded, with the table above it."""

@@ -10,7 +10,7 @@ from rowtide.cdc.errors.enabling import BeforeImagesUnknown, WidenedUnknown
 from rowtide.core.options import MOST_ROWS, ForGroup, Option, values_of
 from rowtide.core.tables import BeforeImages, Widened
 
-RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")]
+RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Rate limit of the copy.")]
 
 
 def parse_widened(setting: str | None) -> Widened | None:
@@ -54,7 +54,7 @@ class SharedRequest:
         str | None,
         Option(
             "--role",
-            help="Gating role: only its members may read the changes; made if it is not there.",
+            help="Gating role: only its members may read the changes; created if it does not exist.",
             sql_server="@role_name",
         ),
     ] = None
@@ -64,7 +64,7 @@ class SharedRequest:
     ] = BeforeImages.FULL
     rows_per_second: RowsPerSecond = None
     widened: Annotated[
-        Widened | None, Option(help="As of enable-db, for this table; default: as the database says.")
+        Widened | None, Option(help="As in enable-db, for this table; default: the database's setting.")
     ] = None
     supports_net_changes: Annotated[
         bool | None,
@@ -74,9 +74,7 @@ class SharedRequest:
             sql_server="@supports_net_changes",
         ),
     ] = None
-    snapshot: Annotated[
-        bool, Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
-    ] = True
+    snapshot: Annotated[bool, Option("--snapshot/--no-snapshot", help="Whether existing rows are copied.")] = True
 
     def __post_init__(self) -> None:
         """Take before images and settings by their names too. Raises `BeforeImagesUnknown`, `WidenedUnknown`."""

@@ -22,7 +22,7 @@ from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 class RowKey:
     """The columns that identify a row, in the order of their index; without an index, no columns and no name.
 
-    `problem` is why the primary key does not identify rows at every moment, and is left out; None if it does.
+    `problem` is why the primary key does not identify rows at every moment, and is omitted; None if it does.
     """
 
     index_name: str | None

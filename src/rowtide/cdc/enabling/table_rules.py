@@ -19,7 +19,7 @@ from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_sets import TablePattern, TableSet, as_expression, is_pattern, parse_pattern
 from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
@@ -125,14 +125,14 @@ def drop_rule(engine: Engine, database: str, name: str) -> None:
 def find_rules(engine: Engine, database: str) -> tuple[TableRule, ...]:
     """Return the rules, oldest first. Raises `DatabaseNotEnabled`, `DefinitionsIncomplete`."""
     with translated(), engine.connect() as connection:
-        read_source(connection, database, Format.require_readable)
+        read_source(connection, database, StoreFormat.require_readable)
         return list_rules(connection)
 
 
 def find_considered(engine: Engine, database: str, name: str) -> tuple[RuledTable, ...]:
     """Return the tables that a rule considered, by schema and name. Raises as `find_rules`, and `TableRuleUnknown`."""
     with translated(), engine.connect() as connection:
-        read_source(connection, database, Format.require_readable)
+        read_source(connection, database, StoreFormat.require_readable)
         if all(rule.rule_name != name for rule in list_rules(connection)):
             raise TableRuleUnknown(name)
         return _list_considered(connection, ruled_tables.c.rule_name == name)

@@ -32,7 +32,7 @@ from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.rounds import Rounds
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
-from rowtide.log.postgres.membership import TableChange
+from rowtide.log.postgres.membership import MembershipChange
 
 _TOKEN = re.compile(r'"((?:[^"]|"")+)"|\[[^\]."]+\]|[^".]|(\.)')
 _BEFORE_COMMENT = re.compile(r'(?:"(?:[^"]|"")*"|[^"#])*')
@@ -193,7 +193,7 @@ def enable_tables(
 ) -> tuple[TableOutcome, ...]:
     """Enable all tables of a set that are not enabled yet; return what became of each, by schema and name.
 
-    A table that cannot be enabled has its error, and the others go on. Raises as `plan_tables`, and errors of the
+    A table that cannot be enabled has its error, and the others continue. Raises as `plan_tables`, and errors of the
     server as a whole; what was enabled before stays so.
     """
     planned = plan_tables(engine, database, tables, request)
@@ -237,7 +237,7 @@ def _choose(connection: Connection, tables: TableSet, enabled: Sequence[EnabledT
         (by_pattern if is_pattern(pattern) else wanted).update(found)
     unwanted = {found for pattern in tables.excluding for found in _find(connection, pattern, named)}
     roots = wanted | by_pattern | unwanted
-    # A partition is captured with the table above it, and left out with it.
+    # A partition is captured with the table above it, and omitted with it.
     parts = {one.source_id for one in named if not roots.isdisjoint(one.ancestors)}
     return sorted((wanted | by_pattern - parts) - unwanted)
 
@@ -285,7 +285,7 @@ def _change(
     table: SourceTable,
     request: InstanceRequest,
     note: Callable[[SourceTable], Sequence[Executable]],
-) -> TableChange:
+) -> MembershipChange:
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
         present = read_table(connection, table.source_id)
@@ -296,7 +296,7 @@ def _change(
 
     key_index = request.index_name if request.index_name != table.key_name else None
     mode = membership.find_lock_mode(table, request.before_images, key_index)
-    return TableChange(table.source_id, table.qualified_name, mode, plan)
+    return MembershipChange(table.source_id, table.qualified_name, mode, plan)
 
 
 def _conclude(planned: TableOutcome, errors: dict[int, RowtideError | None]) -> TableOutcome:

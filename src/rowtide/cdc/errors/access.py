@@ -20,7 +20,7 @@ class RoleNameEmpty(Invalid, number=22907):
     """The gating role's name is empty (SQL Server: 22907)."""
 
     fact = "the gating role has no name"
-    hint = "Name a role with --role, or leave the option out."
+    hint = "Name a role with --role, or omit the option."
 
 
 class RoleNameInvalid(Invalid, number=22938):

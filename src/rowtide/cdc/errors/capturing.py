@@ -94,7 +94,7 @@ class MendingFailed(RowtideError, number=8164):
     """The process that has the lake could not take type widening out of a table."""
 
     fact = "the tables of {instance} could not be mended: {reason}"
-    hint = "What was done stays, and no row is missing. Mend the reason and run the command again: it goes on."
+    hint = "What was done stays, and no row is missing. Remove the cause and run the command again: it resumes."
     instance: str
     reason: Said
 
@@ -144,7 +144,7 @@ class MaxLatencyInvalid(Invalid, number=8173):
 
 
 class RequestPricesInvalid(Invalid, number=8174):
-    """The variable that says what requests to the bucket cost has no two prices."""
+    """The variable for the prices of requests to the bucket does not hold two prices."""
 
     fact = 'ROWTIDE_REQUEST_PRICES is "{text}"'
     hint = "Give the prices of a thousand PUT or LIST and of a thousand GET, as 0.005,0.0004."

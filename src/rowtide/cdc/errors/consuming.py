@@ -92,10 +92,10 @@ class AcknowledgementDenied(Denied, number=4138):
 
 
 class NotOfConsumer(Invalid, number=4151):
-    """A follower names instances that its consumer does not read: one position is over all of a consumer's."""
+    """A follower names instances that its consumer does not read: a consumer has one position for all its instances."""
 
     fact = "consumer {consumer} reads {instances}, not {asked}"
-    hint = """Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer} --instances
+    hint = """Omit the instances, or name all of them; `rowtide cdc change-consumer {consumer} --instances
         INSTANCES` changes them."""
     consumer: str
     instances: str
@@ -116,8 +116,8 @@ class EventsRefused(RowtideError, number=4152):
 class ReceiverFails(Retryable, number=4153):
     """A receiver cannot be reached, or asks for another try; events are sent again."""
 
-    fact = "{receiver} takes no events: {reason}"
-    hint = "They are sent again until it does."
+    fact = "{receiver} does not accept events: {reason}"
+    hint = "They are sent again until it accepts them."
     receiver: str
     reason: str
 
@@ -126,7 +126,7 @@ class ReceiverUntrusted(Denied, number=4154):
     """A receiver's certificate is not valid."""
 
     fact = "the certificate of {receiver} is not valid: {reason}"
-    hint = "Name the certificates to be trusted in SSL_CERT_FILE, or mend the receiver's."
+    hint = "Name the certificates to be trusted in SSL_CERT_FILE, or replace the receiver's certificate."
     receiver: str
     reason: str
 
@@ -135,7 +135,7 @@ class EventsNotWritten(RowtideError, number=4155):
     """A folder for files of events cannot be written to."""
 
     fact = "files of events cannot be written to {folder}: {reason}"
-    hint = "Name a folder that is there, with free space, and that this user may write."
+    hint = "Name an existing folder, with free space, that this user may write to."
     folder: str
     reason: str
 

@@ -42,7 +42,7 @@ class ColumnUnknown(NotFound, number=22930):
 class KeyColumnMissing(Invalid, number=22943):
     """All columns of the key must be captured (SQL Server: 22943)."""
 
-    fact = "the column list of {table} leaves out key column {column}"
+    fact = "the column list of {table} excludes key column {column}"
     hint = "Add it to --columns."
     table: str
     column: str
@@ -80,7 +80,7 @@ class IndexInvalid(Invalid, number=22980):
     """The named index is not valid (SQL Server: 22980, disabled)."""
 
     fact = "index {index} of table {table} is not valid: it is being built, or building it failed"
-    hint = """Wait until it is built; or remove what keeps it from being built, such as equal values, and run `reindex
+    hint = """Wait until it is built; or remove what prevents building it, such as equal values, and run `reindex
         index {quoted}`."""
     table: str
     index: str
@@ -119,7 +119,7 @@ class ColumnNameReserved(Invalid, number=22975):
     """Change tables have a metadata column of this name (SQL Server: 22975)."""
 
     fact = "column {column} of {table} has the name of a metadata column of change tables"
-    hint = "Leave it out with --columns, or rename it."
+    hint = "Exclude it with --columns, or rename it."
     table: str
     column: str
 
@@ -162,7 +162,7 @@ class RuleWithoutPattern(Invalid, number=4161):
     """A rule for new tables needs a pattern: new tables have no names yet."""
 
     fact = "no new table can match {names}"
-    hint = "Name a pattern such as 'public.*', or a --schema; or leave --with-new-tables out."
+    hint = "Name a pattern such as 'public.*', or a --schema; or omit --with-new-tables."
     names: str
 
 
@@ -214,7 +214,7 @@ class VirtualColumnUnloggable(Invalid, number=4108):
 class BeforeImagesUnknown(Invalid, number=22863):
     """Before images are full or key."""
 
-    fact = "{before_images} names no before images"
+    fact = "{before_images} is not a kind of before images"
     hint = "Choose full or key, or a member of rowtide.cdc.BeforeImages."
     before_images: str
 

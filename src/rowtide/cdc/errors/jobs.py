@@ -126,7 +126,7 @@ class PollingNotContinuous(Invalid, number=22999):
     """A job that scans once has no polling interval (SQL Server: 22999)."""
 
     fact = "a job that is not continuous has no pollinginterval of {value} s"
-    hint = "Leave it out, or set continuous=1."
+    hint = "Omit it, or set continuous=1."
     value: int
 
 

@@ -93,7 +93,7 @@ class KeyLost(DataLoss, number=22862):
     fact = "the key ({columns}) of {instance} no longer identifies its rows: {table} was altered at {lost_at}"
     hint = """Up to {before} it can be read, and all changes later too. Give the table a key again, that is not
         deferrable, of columns that are not null; then run `rowtide cdc disable-table {table} --capture-instance
-        {instance}` and `rowtide cdc enable-table {table}`. A target goes on after it is dropped and added."""
+        {instance}` and `rowtide cdc enable-table {table}`. A target continues after it is dropped and added again."""
     instance: str
     columns: str
     lost_at: str
@@ -140,4 +140,4 @@ class WrapperListsNeedInstance(Invalid, number=22921):
     """A list of columns applies to one instance (SQL Server: 22921)."""
 
     fact = "lists of columns were given for the wrapper functions of every instance"
-    hint = "Name the instance, or leave --column-list and --update-flag-list out."
+    hint = "Name the instance, or omit --column-list and --update-flag-list."

@@ -21,13 +21,13 @@ import pyarrow as pa
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.querying import InstanceUnknown
-from rowtide.cdc.following.formats import NOTHING, EventFormat, Making, format_events
-from rowtide.cdc.following.positions import Position
+from rowtide.cdc.following.formats import NOTHING, EventFormat, ProducerInfo, format_events
+from rowtide.cdc.following.positions import StreamPosition
 from rowtide.cdc.following.row_events import Origin, as_row_events
 from rowtide.cdc.following.sinks import Interrupted, Sink
-from rowtide.cdc.following.transactions import Transactions, read_transactions
+from rowtide.cdc.following.transactions import TransactionRange, read_transactions
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.lake_readers.ordering import ORDER, Source, merge
+from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
 from rowtide.cdc.published import Publication, RecordedInstance, read_visible_publication
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -43,20 +43,20 @@ _OPENED_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PollPauses:
     """Pauses between looks while nothing is published: from `first_s`, growing by half to `longest_s`."""
 
     first_s: float
     longest_s: float
 
 
-LOCAL, REMOTE = Pace(0.2, 1.0), Pace(1.0, 10.0)
+LOCAL, REMOTE = PollPauses(0.2, 1.0), PollPauses(1.0, 10.0)
 """Of lakes in a folder; and on an object store, where each look is a paid request."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """A lake with what it publishes, and where reading goes on in each instance that capture has met.
+class _OpenedLake:
+    """A lake with what it publishes, and where reading resumes in each instance that capture has met.
 
     `end`: reading stops there, before a transaction whose changes are missing, else at the last published LSN.
     """
@@ -79,7 +79,7 @@ class Follower:
     def __init__(
         self,
         url: str,
-        position: Position,
+        position: StreamPosition,
         sink: Sink,
         form: EventFormat,
         stop: threading.Event,
@@ -89,7 +89,7 @@ class Follower:
         self._engine, self._name, self._database = open_engine(url), parsed.name, parsed.database or ""
         self._position, self._sink, self._form = position, sink, form
         self._stop, self._idle_timeout_s = stop, idle_timeout_s
-        self._opened: _Opened | None = None
+        self._opened: _OpenedLake | None = None
         self._read_to: CommitLsn | None = None
         self._durable: CommitLsn | None = None
         self._ends: list[tuple[CommitLsn, datetime | None]] = []
@@ -123,7 +123,7 @@ class Follower:
             self._pause()
         return False
 
-    def _look(self) -> _Opened | None:
+    def _look(self) -> _OpenedLake | None:
         """Return the lake if something was published behind what was read."""
         opened = self._opened
         assert opened is not None, "the follower is opened before its steps"
@@ -153,7 +153,7 @@ class Follower:
                     raise
             raise LakeReadFailed(lake, "its database has another lake now") from error
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenedLake:
         with translated(), self._engine.connect() as connection:
             source, reader = read_source(connection, self._name), read_role_access(connection)
             names = self._position.read_instances(connection)
@@ -167,9 +167,9 @@ class Follower:
         if self._read_to is not None:
             starts = {name: max(start, self._read_to.increment()) for name, start in starts.items()}
         end = _find_end(published.lsn, starts, recorded)
-        return _Opened(lake, source.source_id, published, starts, end, time.monotonic())
+        return _OpenedLake(lake, source.source_id, published, starts, end, time.monotonic())
 
-    def _deliver(self, opened: _Opened) -> None:
+    def _deliver(self, opened: _OpenedLake) -> None:
         """Deliver what is published, some transactions at a time."""
         assert opened.end is not None
         read_to = self._read_to or self._position.after
@@ -186,7 +186,7 @@ class Follower:
             self._read_to = part.high
             self._acknowledge()
 
-    def _read(self, opened: _Opened, part: Transactions) -> Iterator[tuple[pa.RecordBatch, CommitLsn]]:
+    def _read(self, opened: _OpenedLake, part: TransactionRange) -> Iterator[tuple[pa.RecordBatch, CommitLsn]]:
         """Yield the events of some transactions, with the LSN up to which these are complete."""
         sources = [self._open_source(opened, name, part) for name in sorted(opened.starts)]
         rows = merge(source for source in sources if source is not None)
@@ -194,14 +194,14 @@ class Follower:
             yield events, CommitLsn(events.column(ORDER[0])[-1].as_py()).decrement()
         yield NOTHING, part.high
 
-    def _open_source(self, opened: _Opened, name: str, part: Transactions) -> Source | None:
+    def _open_source(self, opened: _OpenedLake, name: str, part: TransactionRange) -> OrderedRows | None:
         """Return an instance's events; None if there are none."""
         start = max(opened.starts[name], part.low)
         if start > part.high:
             return None
         changes = opened.lake.get_all_changes(name, start, part.high, "all update old")
         origin = Origin(opened.source_id, self._database, changes.instance)
-        making = Making(version("rowtide"), time.time_ns() // 1_000_000)
+        making = ProducerInfo(version("rowtide"), time.time_ns() // 1_000_000)
         found = (
             format_events(self._form, origin, events, making)
             for events in as_row_events(changes.batches(), changes.instance, part)
@@ -209,9 +209,9 @@ class Follower:
         first = next(found, None)
         if first is None:
             return None
-        return Source(first.column(ORDER[0])[0].as_py(), part.high.value, lambda: chain([first], found))
+        return OrderedRows(first.column(ORDER[0])[0].as_py(), part.high.value, lambda: chain([first], found))
 
-    def _note_durable(self, lsn: CommitLsn | None, part: Transactions | None = None) -> None:
+    def _note_durable(self, lsn: CommitLsn | None, part: TransactionRange | None = None) -> None:
         if lsn is None or not self._is_ahead(lsn):
             return
         self._durable = lsn

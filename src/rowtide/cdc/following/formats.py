@@ -53,14 +53,14 @@ class EventFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class ProducerInfo:
     """What formats say of their maker: rowtide's version, and the time, in milliseconds since 1970."""
 
     version: str
     time_ms: int
 
 
-def format_events(form: EventFormat, origin: Origin, events: RowEvents, making: Making) -> pa.RecordBatch:
+def format_events(form: EventFormat, origin: Origin, events: RowEvents, making: ProducerInfo) -> pa.RecordBatch:
     """Return events as lines of JSON, each with a line end: `EVENT`, with `EVENT_ID` and the columns of `ORDER`."""
     ids = _make_ids(origin, events)
     lines = _FORMATS[form](origin, events, ids, making)
@@ -75,12 +75,12 @@ def _make_ids(origin: Origin, events: RowEvents) -> Any:
     return kernels.binary_join_element_wise(origin.source_id, epochs, name, *parts, ":")
 
 
-def _as_jsonl(origin: Origin, events: RowEvents, ids: Any, _making: Making) -> Any:
+def _as_jsonl(origin: Origin, events: RowEvents, ids: Any, _making: ProducerInfo) -> Any:
     images, more = _partial_images(origin, events)
     return make_object({"id": quoted(ids), **_facts(origin, events, images)}, more, end="}\n")
 
 
-def _as_cloudevents(origin: Origin, events: RowEvents, ids: Any, _making: Making) -> Any:
+def _as_cloudevents(origin: Origin, events: RowEvents, ids: Any, _making: ProducerInfo) -> Any:
     images, more = _partial_images(origin, events)
     members: dict[str, Texts] = {
         "specversion": constant("1.0"),
@@ -95,7 +95,7 @@ def _as_cloudevents(origin: Origin, events: RowEvents, ids: Any, _making: Making
     return make_object(members, end="}\n")
 
 
-def _as_debezium(origin: Origin, events: RowEvents, ids: Any, making: Making) -> Any:
+def _as_debezium(origin: Origin, events: RowEvents, ids: Any, making: ProducerInfo) -> Any:
     images = _debezium_images(origin, events)
     members: dict[str, Texts] = {
         "before": take(images, events.before),
@@ -108,7 +108,7 @@ def _as_debezium(origin: Origin, events: RowEvents, ids: Any, making: Making) ->
     return make_object(members, end="}\n")
 
 
-_FORMATS: Mapping[EventFormat, Callable[[Origin, RowEvents, Any, Making], Any]] = {
+_FORMATS: Mapping[EventFormat, Callable[[Origin, RowEvents, Any, ProducerInfo], Any]] = {
     EventFormat.JSONL: _as_jsonl,
     EventFormat.DEBEZIUM: _as_debezium,
     EventFormat.CLOUDEVENTS: _as_cloudevents,
@@ -159,7 +159,7 @@ def _debezium_value(column: PresentedColumn, *, is_time: bool) -> Any:
     return as_json(column)
 
 
-def _debezium_source(origin: Origin, events: RowEvents, ids: Any, making: Making) -> dict[str, Texts]:
+def _debezium_source(origin: Origin, events: RowEvents, ids: Any, making: ProducerInfo) -> dict[str, Texts]:
     lsns = _numbers(events.lsns)
     return {
         "version": constant(making.version),

@@ -19,8 +19,8 @@ from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.core.lsn import CommitLsn
 
 
-class Position(Protocol):
-    """Where the stream goes on: behind `after`; None before the first event."""
+class StreamPosition(Protocol):
+    """Where the stream resumes: behind `after`; None before the first event."""
 
     @property
     def after(self) -> CommitLsn | None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.following.transactions import Integers, Transactions
+from rowtide.cdc.following.transactions import Integers, TransactionRange
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import Bits
 from rowtide.cdc.lake_readers.ordering import ORDER, join
@@ -59,7 +59,7 @@ class RowEvents:
 
 
 def as_row_events(
-    batches: Iterable[pa.RecordBatch], instance: Instance, transactions: Transactions
+    batches: Iterable[pa.RecordBatch], instance: Instance, transactions: TransactionRange
 ) -> Iterator[RowEvents]:
     """Yield the events of an instance's change rows, all of a range, in order.
 
@@ -83,7 +83,7 @@ def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield from held
 
 
-def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: Transactions) -> RowEvents:
+def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: TransactionRange) -> RowEvents:
     lsns, seqvals, operations = (rows.column(name).to_numpy(zero_copy_only=False) for name in ORDER)
     places = np.arange(rows.num_rows)
     # The row before an update comes directly before the row after it.

@@ -194,7 +194,7 @@ _CONTENT_TYPES: Mapping[EventFormat, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Receiver:
+class EventEndpoint:
     """Where events are posted to; `headers` may hold secrets, and are never shown."""
 
     url: str
@@ -226,7 +226,7 @@ class Receiver:
 class Posting:
     """Posts events. Raises `EventsRefused`, `ReceiverUntrusted`; what may pass is reported and tried again."""
 
-    def __init__(self, receiver: Receiver, form: EventFormat, stop: threading.Event, on_retry: OnRetry) -> None:
+    def __init__(self, receiver: EventEndpoint, form: EventFormat, stop: threading.Event, on_retry: OnRetry) -> None:
         self._receiver, self._form, self._stop, self._on_retry = receiver, form, stop, on_retry
         self._connection: HTTPConnection | None = None
 

@@ -19,7 +19,7 @@ from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 
 MOST_TRANSACTIONS = 50_000
-"""About so many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""
+"""About how many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""
 
 _COLUMNS = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "cycle")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,7 +28,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class TransactionRange:
     """The transactions of [low, high], by LSN: their ends in microseconds since 1970, and their numbers."""
 
     low: CommitLsn
@@ -54,7 +54,7 @@ class Transactions:
 
 def read_transactions(
     lake: str, cycle: int, low: CommitLsn, high: CommitLsn, most: int = MOST_TRANSACTIONS
-) -> Iterator[Transactions]:
+) -> Iterator[TransactionRange]:
     """Yield the transactions in [low, high] that are published up to a cycle, some at a time; the parts are seamless.
 
     Each part is read when it is asked for. Raises `LakeUnknown`, `LakeReadFailed`, `TableUnreadable`.
@@ -69,7 +69,7 @@ def read_transactions(
         low = last.increment()
 
 
-def _read(table: SmallTable, cycle: int, low: CommitLsn, high: CommitLsn) -> Transactions:
+def _read(table: SmallTable, cycle: int, low: CommitLsn, high: CommitLsn) -> TransactionRange:
     parts = [[np.zeros(0, np.int64)] * 3]
     for rows in table.stream(_COLUMNS, Between("start_lsn", low.value, high.value)):
         lsns, cycles = (rows[name].to_numpy() for name in ("start_lsn", "cycle"))
@@ -79,4 +79,4 @@ def _read(table: SmallTable, cycle: int, low: CommitLsn, high: CommitLsn) -> Tra
         parts.append([column[is_part] for column in (lsns, ends, numbers)])
     lsns, ends, numbers = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(lsns, kind="stable")
-    return Transactions(low, high, lsns[order], ends[order], numbers[order])
+    return TransactionRange(low, high, lsns[order], ends[order], numbers[order])

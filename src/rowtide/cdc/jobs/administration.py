@@ -30,7 +30,7 @@ from rowtide.cdc.jobs.parameters import (
     changed_parameters,
     new_parameters,
 )
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import is_read_beside
 from rowtide.log.postgres.lease import find_holder
@@ -128,7 +128,7 @@ def read_parameters(connection: Connection, job_type: JobType) -> JobParameters:
 def read_retention(engine: Engine, database: str) -> timedelta:
     """Return the retention of change rows: the cleanup job's, or three days. Raises `DatabaseNotEnabled`."""
     with translated(), engine.connect() as connection:
-        read_source(connection, database, Format.require_readable)
+        read_source(connection, database, StoreFormat.require_readable)
         parameters = read_parameters(connection, JobType.CLEANUP)
     return timedelta(minutes=parameters.retention or RETENTION_MINUTES)
 

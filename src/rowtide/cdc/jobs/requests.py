@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
-from rowtide.agents.runs import Action, RunOutcome
+from rowtide.agents.runs import JobAction, RunOutcome
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobNotRunning, JobRunning
@@ -34,7 +34,7 @@ def start_job(engine: Engine, database: str, job_type: JobType) -> None:
         last = _require_agent(connection, database, job_type)
         if last is not None and last.outcome is RunOutcome.RUNNING:
             raise JobRunning(job_type, last.started_at.isoformat(" ", "seconds"))
-        request_id = _insert(connection, job_type, Action.START)
+        request_id = _insert(connection, job_type, JobAction.START)
         _wait(connection, database, lambda: not _is_there(connection, request_id))
 
 
@@ -47,15 +47,15 @@ def stop_job(engine: Engine, database: str, job_type: JobType) -> None:
         last = _require_agent(connection, database, job_type)
         if last is None or last.outcome is not RunOutcome.RUNNING:
             raise JobNotRunning(job_type)
-        _insert(connection, job_type, Action.STOP)
+        _insert(connection, job_type, JobAction.STOP)
         _wait(connection, database, lambda: _has_ended(connection, last))
 
 
-def take_requests(connection: Connection) -> dict[JobType, Action]:
+def take_requests(connection: Connection) -> dict[JobType, JobAction]:
     """Take all requests; of several for a job the last one counts."""
     columns = job_requests.c
     rows = connection.execute(delete(job_requests).returning(columns.request_id, columns.job_type, columns.action))
-    return {JobType(row.job_type): Action(row.action) for row in sorted(rows, key=lambda row: row.request_id)}
+    return {JobType(row.job_type): JobAction(row.action) for row in sorted(rows, key=lambda row: row.request_id)}
 
 
 def _require_agent(connection: Connection, database: str, job_type: JobType) -> HistoricRun | None:
@@ -68,7 +68,7 @@ def _require_agent(connection: Connection, database: str, job_type: JobType) -> 
     return find_last_run(connection, job_type)
 
 
-def _insert(connection: Connection, job_type: JobType, action: Action) -> int:
+def _insert(connection: Connection, job_type: JobType, action: JobAction) -> int:
     values = {"job_type": job_type.value, "action": action.value}
     statement = insert(job_requests).values(**values).returning(job_requests.c.request_id)
     return int(connection.execute(statement).scalar_one())

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rowtide.core.mask import mask_length
 
 MOST_KEYS = 1 << 29
-"""A range of so many keys takes 64 MB."""
+"""The number of keys of a range that takes 64 MB."""
 
 _POSITION_BITS = 31
 _POSITION = (1 << _POSITION_BITS) - 1
@@ -43,9 +43,9 @@ class KeyBits:
         """Return an empty set of the same range."""
         return KeyBits(self._least, self._least + self._size - 1)
 
-    def has(self, keys: npt.NDArray[Any]) -> Flags:
+    def find_known(self, keys: npt.NDArray[Any]) -> Flags:
         """Return which keys are in the set."""
-        return self._has(self._places(keys))
+        return self._find(self._places(keys))
 
     def add(self, keys: npt.NDArray[Any]) -> None:
         """Add keys of the range."""
@@ -58,7 +58,7 @@ class KeyBits:
         places = packed >> _POSITION_BITS
         is_last = np.append(places[1:] != places[:-1], np.ones(min(len(keys), 1), np.bool_))
         packed, places = packed[is_last], places[is_last]
-        is_new = ~self._has(places)
+        is_new = ~self._find(places)
         self._add(places[is_new])
         taken = np.zeros(len(keys), np.bool_)
         taken[packed[is_new] & _POSITION] = True
@@ -69,7 +69,7 @@ class KeyBits:
         offsets = (keys.astype(np.int64, copy=False) - self._least).view(np.uint64)
         return np.minimum(offsets, np.uint64(self._size)).view(np.int64)
 
-    def _has(self, places: Numbers) -> Flags:
+    def _find(self, places: Numbers) -> Flags:
         found: Flags = (self._bits[places >> 3] >> (places & 7).astype(np.uint8) & 1).view(np.bool_)
         return found
 

@@ -15,7 +15,7 @@ from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
     BATCH_ROWS,
     ORDER,
-    Source,
+    OrderedRows,
     are_ordered,
     drain,
     gather,
@@ -42,7 +42,7 @@ _COMPRESSION = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangeTablePart:
     """The rows of a change table in [low, high] that have one of these operations, but for those at some LSNs."""
 
     low: CommitLsn
@@ -50,7 +50,7 @@ class Part:
     operations: tuple[int, ...]
     without: tuple[int, ...] = ()
 
-    def has(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def find_rows(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which of a table's rows, of which there are `ORDER`'s columns, are the part's."""
         lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
         is_part: npt.NDArray[np.bool_] = np.isin(np.arange(_OPERATIONS), self.operations)[operations]
@@ -81,12 +81,12 @@ class ChangeTable:
         rows = sum(file.statistics.get("numRecords") or 0 for file in files)
         return _COMPRESSION * sum(file.size for file in files) // max(rows, 1)
 
-    def may_have(self, part: Part, operation: int) -> bool:
+    def may_have(self, part: ChangeTablePart, operation: int) -> bool:
         """Return whether, by the files' statistics, an operation may be among the part's."""
         wanted = Between(_OPERATION, operation, operation)
         return bool(self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value), wanted))
 
-    def stream(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def stream(self, part: ChangeTablePart, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield columns, `ORDER` among them, of the part's rows in order, in batches of about `BATCH_BYTES`.
 
         Memory is bounded, whatever the part's size: what overlaps and is large passes through temporary files. Raises
@@ -94,7 +94,7 @@ class ChangeTable:
         """
         yield from stream_parts([(self, part)], columns)
 
-    def sources(self, part: Part, columns: Sequence[str] | None) -> Iterator[Source]:
+    def sources(self, part: ChangeTablePart, columns: Sequence[str] | None) -> Iterator[OrderedRows]:
         """Yield the part's rows by file, each in order. Raises as `stream`."""
         if part.low > part.high:
             return
@@ -103,7 +103,7 @@ class ChangeTable:
         for file in self._list_files(part):
             yield self._source(file, physical, part, columns)
 
-    def list_files(self, part: Part) -> list[AddFile]:
+    def list_files(self, part: ChangeTablePart) -> list[AddFile]:
         """Return the files that may have rows of the part. Raises `TableUnreadable`."""
         self.snapshot.require_readable()
         return self._list_files(part) if part.low <= part.high else []
@@ -128,7 +128,7 @@ class ChangeTable:
             file, columns, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES, row_groups=row_groups, on_all_cores=True
         )
 
-    def cut(self, part: Part, most_bytes: int) -> Iterator[tuple[ChangeTable, int]]:
+    def cut(self, part: ChangeTablePart, most_bytes: int) -> Iterator[tuple[ChangeTable, int]]:
         """Yield tables of some of the files that may have the part's rows, and the files' sizes together.
 
         Neighbours by LSN are together, up to `most_bytes`.
@@ -150,19 +150,23 @@ class ChangeTable:
         least = (file.statistics.get("minValues") or {}).get(physical)
         return least if isinstance(least, int) else _LEAST
 
-    def _list_files(self, part: Part) -> list[AddFile]:
+    def _list_files(self, part: ChangeTablePart) -> list[AddFile]:
         return self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value))
 
-    def _source(self, file: AddFile, physical: str, part: Part, columns: Sequence[str] | None) -> Source:
+    def _source(
+        self, file: AddFile, physical: str, part: ChangeTablePart, columns: Sequence[str] | None
+    ) -> OrderedRows:
         bounds = (file.statistics.get(which) or {} for which in ("minValues", "maxValues"))
         low, high = (found.get(physical) for found in bounds)
-        return Source(
+        return OrderedRows(
             max(low if isinstance(low, int) else _LEAST, part.low.value),
             min(high if isinstance(high, int) else _MOST, part.high.value),
             lambda: self._in_order(file, part, columns),
         )
 
-    def _in_order(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _in_order(
+        self, file: AddFile, part: ChangeTablePart, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         rows = gather(self._read(file, part, columns))
         head = list(islice(rows, 2))
         if len(head) < 2:
@@ -172,13 +176,13 @@ class ChangeTable:
         else:
             yield from sort(drain(head, rows))
 
-    def _read(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: AddFile, part: ChangeTablePart, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         batches = self.snapshot.stream_file(file, columns, batch_rows=_BATCH_ROWS, batch_bytes=BATCH_BYTES)
         return (_only(part, batch) for batch in batches)
 
 
 def stream_parts(
-    parts: Iterable[tuple[ChangeTable, Part]], columns: Sequence[str] | None = None
+    parts: Iterable[tuple[ChangeTable, ChangeTablePart]], columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of parts of several tables with the same columns as one; see `ChangeTable.stream`."""
     yield from gather(merge(source for table, part in parts for source in table.sources(part, columns)))
@@ -195,6 +199,6 @@ def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
     return ChangeTable(replace(snapshot, renamed=instance.reader_names))
 
 
-def _only(part: Part, rows: pa.RecordBatch) -> pa.RecordBatch:
-    is_part = part.has(rows)
+def _only(part: ChangeTablePart, rows: pa.RecordBatch) -> pa.RecordBatch:
+    is_part = part.find_rows(rows)
     return rows if is_part.all() else rows.filter(pa.array(is_part))

@@ -1,4 +1,4 @@
-"""Rows that came by a change of their key, with the values that the log left out: put into streams of change rows.
+"""Rows that came by a change of their key, with the values that the log omitted: put into streams of change rows.
 
 With key images such a row is an insert that lacks unchanged TOASTed values; only there the change table's inserts lack
 any. Who finds the values is `as_of.moved_rows`.

@@ -30,7 +30,7 @@ _Settings = dict[str, str | bool | int | float | list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KeyGroup:
     """Keys in the order of their last rows: places of these, the operations of the first rows, parts of the masks.
 
     `has_insert`: a row of the key is an insert. `sources` has, for each fillable column, the place of the last row that
@@ -48,17 +48,17 @@ class Group:
         """The operations of the last rows."""
         return self.last & _OPERATION
 
-    def slice(self, begin: int, end: int | None = None) -> Group:
+    def slice(self, begin: int, end: int | None = None) -> KeyGroup:
         """Return some of the keys."""
         taken = slice(begin, end)
         last, first, has_insert = (one[taken] for one in (self.last, self.first, self.has_insert))
         masks, sources = (tuple(one[taken] for one in many) for many in (self.masks, self.sources))
-        return Group(last, first, has_insert, masks, sources)
+        return KeyGroup(last, first, has_insert, masks, sources)
 
 
 def group_rows(
     batches: Iterator[list[Any]], keys: Sequence[str], masks: int, fillable: Sequence[int]
-) -> Iterator[Group]:
+) -> Iterator[KeyGroup]:
     """Yield the keys of rows with a net effect, in the order of their last rows.
 
     Each batch has the rows' places, then the keys' columns, the parts of masks, and whether a row carries the value of
@@ -78,13 +78,13 @@ class KeyGroups:
     Calls raise `QueryFailed`, and what the batches raise.
     """
 
-    def __init__(self, engine: Engine, keys: Sequence[str]) -> None:
+    def __init__(self, engine: GroupingDatabase, keys: Sequence[str]) -> None:
         self._engine = engine
         self._keys = keys
 
     @classmethod
     def of(
-        cls, engine: Engine, batches: Iterator[list[Any]], keys: Sequence[str], fillable: Sequence[int]
+        cls, engine: GroupingDatabase, batches: Iterator[list[Any]], keys: Sequence[str], fillable: Sequence[int]
     ) -> KeyGroups | None:
         """Group batches, which are as those of `group_rows` without masks; None if they have no rows."""
         if not engine.register("change_rows", _names(keys, 0, fillable), batches):
@@ -93,7 +93,7 @@ class KeyGroups:
         engine.execute(f"create table groups as select {selected}{_grouped(keys, 0, fillable)}")
         return cls(engine, keys)
 
-    def read(self) -> Iterator[Group]:
+    def read(self) -> Iterator[KeyGroup]:
         """Yield the keys in the order of their last rows."""
         found = self._engine.read(f"select * exclude ({', '.join(self._keys)}) from groups order by last")
         return (_as_group(batch, 0) for batch in found)
@@ -118,7 +118,7 @@ class KeyGroups:
 
 
 @contextmanager
-def open_engine() -> Iterator[Engine]:
+def open_engine() -> Iterator[GroupingDatabase]:
     """Open an engine, and remove what it has written to temporary files."""
     import duckdb
 
@@ -129,22 +129,22 @@ def open_engine() -> Iterator[Engine]:
             connection.execute("set enable_progress_bar = false")
             # The side that a query names last is the small one; DuckDB cannot know it of a stream.
             connection.execute("set disabled_optimizers = 'join_order,build_side_probe_side'")
-            yield Engine(connection)
+            yield GroupingDatabase(connection)
 
 
-class Engine:
+class GroupingDatabase:
     """A DuckDB of its own, whose memory is bounded."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._registered: list[_Rows] = []
+        self._registered: list[_BatchRows] = []
 
     def register(self, name: str, columns: Sequence[str], batches: Iterator[list[Any]]) -> bool:
         """Let statements read batches of columns, once, as a relation of a name; return False if there are none."""
         first = next(batches, None)
         if first is None:
             return False
-        rows = _Rows(columns, first, batches)
+        rows = _BatchRows(columns, first, batches)
         self._registered.append(rows)
         self._connection.register(name, rows.as_reader())
         return True
@@ -182,7 +182,7 @@ class Engine:
             raise QueryFailed(str(error).splitlines()[0]) from error
 
 
-class _Rows:
+class _BatchRows:
     """Batches for DuckDB, which would wrap an error of theirs into one of its own."""
 
     def __init__(self, names: Sequence[str], first: list[Any], more: Iterator[list[Any]]) -> None:
@@ -217,6 +217,6 @@ def _grouped(keys: Sequence[str], masks: int, fillable: Sequence[int]) -> str:
     return f"{', '.join(found)} from change_rows{grouped}"
 
 
-def _as_group(batch: pa.RecordBatch, masks: int) -> Group:
+def _as_group(batch: pa.RecordBatch, masks: int) -> KeyGroup:
     last, first, has_insert, *others = (np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns)
-    return Group(last, first, has_insert, tuple(others[:masks]), tuple(others[masks:]))
+    return KeyGroup(last, first, has_insert, tuple(others[:masks]), tuple(others[masks:]))

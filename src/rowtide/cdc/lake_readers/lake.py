@@ -10,7 +10,7 @@ import pyarrow as pa
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges, as_united, united_schema
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
@@ -18,7 +18,7 @@ from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite
-from rowtide.cdc.queries.windows import Asked, Window, choose_option, open_window, require_net_changes
+from rowtide.cdc.queries.windows import InstanceWindow, RequestedRange, choose_option, open_window, require_net_changes
 from rowtide.cdc.rows.change_columns import ROW_FILTERS, shown_columns
 from rowtide.core.lsn import CommitLsn
 
@@ -57,7 +57,7 @@ class Lake(PublishedLake):
         """
         operations = ROW_FILTERS[choose_option(row_filter_option, ROW_FILTERS)]
         window = self._open(capture_instance, from_lsn, to_lsn)
-        table, part = window.table, Part(window.low, window.high, operations)
+        table, part = window.table, ChangeTablePart(window.low, window.high, operations)
         columns = [name for name, _ in shown_columns(window.instance)]
         moved = find_moved(self.lake, window)
 
@@ -126,6 +126,6 @@ class Lake(PublishedLake):
         table = table_as_of(self.lake, as_of, as_of_columns(as_of.instance, columns))
         return ArrowChanges(table.schema, as_of.instance, table.read)
 
-    def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> Window[ChangeTable]:
-        asked = Asked(capture_instance, *LsnTimes(self.lake).find_window(capture_instance, start, end))
+    def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> InstanceWindow[ChangeTable]:
+        asked = RequestedRange(capture_instance, *LsnTimes(self.lake).find_window(capture_instance, start, end))
         return open_window(self, asked, open_change_table)

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.bits import Bits, KeyBits, pack_rows
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, stream_parts
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, stream_parts
 from rowtide.cdc.lake_readers.completions import Completions
-from rowtide.cdc.lake_readers.grouping import Group
+from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.value_texts import EXACT, kernels, read_exact_texts
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
@@ -49,9 +49,9 @@ class TablePart:
     high: CommitLsn
     without: tuple[int, ...] = ()
 
-    def of(self, *operations: int) -> Part:
+    def of(self, *operations: int) -> ChangeTablePart:
         """Return the rows that have one of some operations."""
-        return Part(self.low, self.high, operations, self.without)
+        return ChangeTablePart(self.low, self.high, operations, self.without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class OnlyKeys:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of those of the rows that `read` yields, given columns."""
         for batch in read(list(dict.fromkeys([*columns, self.column]))):
-            is_chosen = self.keys.has(batch.column(self.column).to_numpy())
+            is_chosen = self.keys.find_known(batch.column(self.column).to_numpy())
             yield batch.filter(pa.array(is_chosen)).select(list(columns))
 
 
@@ -135,7 +135,7 @@ def take_numbered(rows: Iterator[pa.RecordBatch], numbers: Places) -> pa.RecordB
 class Completed:
     """Last rows and their keys; `values` are the columns that are not as in the rows."""
 
-    group: Group
+    group: KeyGroup
     last: pa.RecordBatch
     values: Mapping[str, Any]
 
@@ -181,7 +181,7 @@ class LastRows:
                 columns += [pa.array((operations == INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
             yield columns
 
-    def read(self, groups: Iterator[Group]) -> Iterator[Completed]:
+    def read(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
         """Yield the last rows of groups, in the order of the rows, with values from the rows before that carry them."""
         yield from self._filled(groups) if self.fillable else self._last_rows(groups)
 
@@ -191,8 +191,8 @@ class LastRows:
         if self.fillable:
             yield ABSENT
 
-    def _last_rows(self, groups: Iterator[Group]) -> Iterator[Completed]:
-        following = _Following(groups)
+    def _last_rows(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
+        following = _FollowingGroups(groups)
         begin = 0
         for batch in self.rows.stream(self.columns):
             end = begin + batch.num_rows
@@ -202,7 +202,7 @@ class LastRows:
             if following.is_at_end():
                 return
 
-    def _filled(self, groups: Iterator[Group]) -> Iterator[Completed]:
+    def _filled(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
         for group in _cut(groups, max(1, _SLICE_BYTES // max(self.rows.row_bytes(), 1))):
             sources = [group.last, *group.sources]
             numbers = np.unique(np.concatenate([found[found >= 0] for found in sources]) >> _OPERATION_BITS)
@@ -213,7 +213,7 @@ class LastRows:
     def _columns_to_fill(self) -> list[str]:
         return list(dict.fromkeys([*self.columns, ABSENT, EXACT]))
 
-    def _taken(self, needed: pa.RecordBatch, numbers: Places, last: pa.RecordBatch, group: Group) -> dict[str, Any]:
+    def _taken(self, needed: pa.RecordBatch, numbers: Places, last: pa.RecordBatch, group: KeyGroup) -> dict[str, Any]:
         """Return values, absent masks and exact texts from the rows that each column's values are taken from."""
         instance, count = self.instance, len(group.last)
         is_absent = Bits(needed.column(ABSENT), len(instance.columns))
@@ -288,13 +288,13 @@ def _only_after(truncate: tuple[int, int], batch: pa.RecordBatch) -> pa.RecordBa
 
 
 @dataclass(slots=True)
-class _Following:
+class _FollowingGroups:
     """Groups in the order of their last rows, taken up to a place at a time."""
 
-    groups: Iterator[Group]
-    held: Group | None = field(default=None)
+    groups: Iterator[KeyGroup]
+    held: KeyGroup | None = field(default=None)
 
-    def take(self, end: int) -> Iterator[Group]:
+    def take(self, end: int) -> Iterator[KeyGroup]:
         """Yield the groups whose last row is before a place."""
         while not self.is_at_end():
             assert self.held is not None
@@ -315,7 +315,7 @@ class _Following:
         return False
 
 
-def _cut(groups: Iterator[Group], most: int) -> Iterator[Group]:
+def _cut(groups: Iterator[KeyGroup], most: int) -> Iterator[KeyGroup]:
     for group in groups:
         for begin in range(0, len(group.last), most):
             yield group.slice(begin, min(begin + most, len(group.last)))

@@ -14,7 +14,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.completions import Completions, FindsValues
-from rowtide.cdc.lake_readers.grouping import Group, group_rows
+from rowtide.cdc.lake_readers.grouping import KeyGroup, group_rows
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,
     LSN,
@@ -29,7 +29,7 @@ from rowtide.cdc.lake_readers.last_rows import (
 )
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.queries.net_changes import MERGE, WITH_MASK, WITH_MERGE, net_columns
-from rowtide.cdc.queries.windows import Window
+from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.cdc.rows.exact_values import as_binary
 from rowtide.core.mask import mask_length
@@ -42,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 class NetChanges:
     """The net changes of a window; `option` is one of `NET_ROW_FILTERS`."""
 
-    window: Window[ChangeTable]
+    window: InstanceWindow[ChangeTable]
     option: str
     moved: FindsValues | None = None
     """Finds the values that moved rows lack."""
@@ -82,12 +82,12 @@ class NetChanges:
         columns = [values[name] if name in values else completed.last.column(name) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _operations(self, group: Group, is_replaced: Flags) -> pa.Array[Any]:
+    def _operations(self, group: KeyGroup, is_replaced: Flags) -> pa.Array[Any]:
         other = MERGE if self.option == WITH_MERGE else np.where(group.first == INSERT, INSERT, UPDATE_AFTER)
         other = np.where(is_replaced, INSERT, other)
         return pa.array(np.where(group.last_operation == DELETE, DELETE, other).astype(np.int32))
 
-    def _masks(self, group: Group) -> pa.Array[Any]:
+    def _masks(self, group: KeyGroup) -> pa.Array[Any]:
         """Return the columns that any row of the key changed; null for what is not an update."""
         count = len(group.last)
         if self.option != WITH_MASK:

@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OrderedRows:
     """Rows in order; `low` and `high` are bounds of their LSNs."""
 
     low: int
@@ -43,7 +43,7 @@ class Source:
     open: Callable[[], Batches]
 
 
-def merge(sources: Iterable[Source]) -> Batches:
+def merge(sources: Iterable[OrderedRows]) -> Batches:
     """Yield the rows of all sources in order."""
     with ExitStack() as opened:
         waiting = sorted(sources, key=lambda source: (source.low, source.high))
@@ -162,7 +162,7 @@ class _Open:
         return taken
 
 
-def _merge(waiting: Sequence[Source]) -> Batches:
+def _merge(waiting: Sequence[OrderedRows]) -> Batches:
     following = list(reversed(waiting))
     opened: list[_Open] = []
     while following or opened:
@@ -191,7 +191,7 @@ def _begin(batches: Batches) -> Iterator[_Open]:
         yield _Open(rows, batches)
 
 
-def _merge_to_files(sources: Sequence[Source], folder: Path) -> list[Source]:
+def _merge_to_files(sources: Sequence[OrderedRows], folder: Path) -> list[OrderedRows]:
     """Merge sources to fewer, in files."""
     while _count_overlapping(sources) > MOST_OPEN:
         parts = [sources[begin : begin + MOST_OPEN] for begin in range(0, len(sources), MOST_OPEN)]
@@ -202,7 +202,7 @@ def _merge_to_files(sources: Sequence[Source], folder: Path) -> list[Source]:
     return list(sources)
 
 
-def _count_overlapping(sources: Iterable[Source]) -> int:
+def _count_overlapping(sources: Iterable[OrderedRows]) -> int:
     """Return how many sources may have rows of one LSN, at most."""
     ends = [(source.low, 1) for source in sources] + [(source.high + 1, -1) for source in sources]
     depth = most = 0
@@ -212,7 +212,7 @@ def _count_overlapping(sources: Iterable[Source]) -> int:
     return most
 
 
-def _spill(rows: Iterable[pa.RecordBatch], path: Path) -> Source:
+def _spill(rows: Iterable[pa.RecordBatch], path: Path) -> OrderedRows:
     """Write rows that are in order to a file."""
     low = high = None
     writer = None
@@ -227,7 +227,7 @@ def _spill(rows: Iterable[pa.RecordBatch], path: Path) -> Source:
                 writer.write_batch(piece)
         if writer is not None:
             writer.close()
-    return Source(low or 0, high or 0, lambda: _read(path))
+    return OrderedRows(low or 0, high or 0, lambda: _read(path))
 
 
 def _pieces(batch: pa.RecordBatch) -> Batches:

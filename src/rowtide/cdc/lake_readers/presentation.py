@@ -38,7 +38,7 @@ _GROUP_BYTES = 32 * 1024 * 1024
 Row = tuple[object, ...]
 
 
-class Kind(Enum):
+class JsonKind(Enum):
     """What a column's values are to a program that reads JSON."""
 
     NUMBER = "number"
@@ -54,14 +54,14 @@ class PresentedColumn:
     """
 
     name: str
-    kind: Kind
+    kind: JsonKind
     texts: Any
     is_text: Any
 
     def values(self) -> list[object]:
         """Return the values: numbers, flags, and texts."""
         texts = self.texts.to_pylist()
-        if self.kind is Kind.TEXT:
+        if self.kind is JsonKind.TEXT:
             return list(texts)
         marks = self.is_text.to_pylist() if self.is_text is not None else repeat(object=False, times=len(texts))
         return [text if marked or text is None else json.loads(text) for text, marked in zip(texts, marks, strict=True)]
@@ -143,13 +143,13 @@ def _present_column(name: str, values: Any, exact: ExactTexts | None) -> Present
         if pa.types.is_integer(values.type):
             is_integer = kernels.fill_null(kernels.match_substring_regex(texts, _INTEGER), False)  # noqa: FBT003 - Arrow's
             is_text = kernels.and_(is_text, kernels.invert(is_integer))
-    return PresentedColumn(name, kind, texts, is_text if kind is not Kind.TEXT else None)
+    return PresentedColumn(name, kind, texts, is_text if kind is not JsonKind.TEXT else None)
 
 
-def _kind(values: pa.DataType) -> Kind:
+def _kind(values: pa.DataType) -> JsonKind:
     if pa.types.is_boolean(values):
-        return Kind.FLAG
-    return Kind.NUMBER if pa.types.is_integer(values) or pa.types.is_floating(values) else Kind.TEXT
+        return JsonKind.FLAG
+    return JsonKind.NUMBER if pa.types.is_integer(values) or pa.types.is_floating(values) else JsonKind.TEXT
 
 
 def _find_endless(values: Any) -> Any:
@@ -164,7 +164,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 def as_json(column: PresentedColumn) -> Any:
     """Return a column's values as JSON: numbers and flags as they are, other values quoted, `null` where it is null."""
     texts = column.texts
-    if column.kind is Kind.TEXT:
+    if column.kind is JsonKind.TEXT:
         texts = quoted(texts)
     elif column.is_text is not None:
         texts = kernels.if_else(column.is_text, quoted(texts), texts)

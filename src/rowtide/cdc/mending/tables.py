@@ -47,7 +47,7 @@ def mend_instance(
     before_commit: BeforeCommit,
     on_progress: Callable[[MendedTable], None] = lambda _mended: None,
 ) -> tuple[MendedTable, ...]:
-    """Take type widening out of an instance's change table and base; idempotent, and goes on after a kill.
+    """Take type widening out of an instance's change table and base; idempotent, and resumes after a kill.
 
     Readers of earlier versions keep the old files until a vacuum. Raises `LakeWriteFailed`, `LakeReadFailed`,
     `TableUnreadable`, `TableUnwritable`.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rowtide.core.mask import mask_length
 
 
-def is_marked(mask: str, ordinal: int, columns: int) -> str:
+def mark_condition(mask: str, ordinal: int, columns: int) -> str:
     """Return whether a mask has an ordinal's bit; a null mask has none."""
     byte = f"substring({mask}, {mask_length(columns) - (ordinal - 1) // 8}, 1)"
     bit = f"shiftright(cast(conv(hex({byte}), 16, 10) as int), {(ordinal - 1) % 8}) % 2 = 1"

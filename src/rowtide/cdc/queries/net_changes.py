@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
+from rowtide.cdc.queries.mask_expressions import mark_condition, mask_of, null_if_empty
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.mask import mask_length
 from rowtide.lake.sql_text import quote
@@ -34,7 +34,7 @@ NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
 _ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
 _CHUNK = 7
-"""So many bytes of a mask fit a bigint whatever they hold."""
+"""Number of a mask's bytes that fit a bigint."""
 
 
 def net_columns(instance: Instance) -> list[tuple[str, str]]:
@@ -142,7 +142,7 @@ def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
 
 def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
     """Return what a row says of a value: unknown, if the row begins with that; null, if nothing."""
-    is_absent = is_marked("`__$absent_mask`", ordinal, len(instance.columns))
+    is_absent = mark_condition("`__$absent_mask`", ordinal, len(instance.columns))
     values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
     return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"
 

@@ -123,9 +123,10 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
         f"where `__$start_lsn` between {asked_from} and {asked_to} and ({shown})"
     )
     high = f"(select max(start_lsn) as high from {visible})"
-    low = f"(select {latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
+    low = f"(select {latest_value('lsn')} as low from {recorded} where {_instance_condition(instance)})"
     missing = (
-        f"(select min_by(concat(lsn, ': ', note), lsn) as missing from {recorded} where {_is_of(instance)} "
+        f"(select min_by(concat(lsn, ': ', note), lsn) as missing from {recorded} "
+        f"where {_instance_condition(instance)} "
         f"and state = '{SKIPPED}' and lsn between {asked_from} and {asked_to})"
     )
     interval = (
@@ -177,7 +178,7 @@ def _latest(recorded: str, column: str, name: str) -> str:
     return f"(select {latest_value(column)} from {recorded} as recorded where recorded.capture_instance = {name})"
 
 
-def _is_of(instance: Instance) -> str:
+def _instance_condition(instance: Instance) -> str:
     return f"capture_instance = {literal(instance.capture_instance)}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
-from rowtide.cdc.queries.mask_expressions import is_marked, mask_of
+from rowtide.cdc.queries.mask_expressions import mark_condition, mask_of
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
@@ -95,7 +95,7 @@ def _value(column: CapturedColumn, united: Instance, own: dict[int, tuple[int, C
 
 
 def _mask(mask: str, ordinals: Sequence[int | None], columns: int) -> str:
-    bits = [is_marked(mask, ordinal, columns) if ordinal is not None else "false" for ordinal in ordinals]
+    bits = [mark_condition(mask, ordinal, columns) if ordinal is not None else "false" for ordinal in ordinals]
     return f"if({mask} is null, null, {mask_of(bits)})"
 
 

@@ -31,7 +31,7 @@ Table = TypeVar("Table")
 
 
 @dataclass(frozen=True, slots=True)
-class Window(Generic[Table]):
+class InstanceWindow(Generic[Table]):
     """The rows of a version of an instance's change table in [low, high]."""
 
     instance: Instance
@@ -41,7 +41,7 @@ class Window(Generic[Table]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedRange:
     """A range of an instance's changes as a reader asks for it; None: the validity interval's own end."""
 
     capture_instance: str
@@ -50,8 +50,8 @@ class Asked:
 
 
 def open_window(
-    lake: PublishedLake, asked: Asked, open_table: Callable[[str, Instance], Table | None]
-) -> Window[Table]:
+    lake: PublishedLake, asked: RequestedRange, open_table: Callable[[str, Instance], Table | None]
+) -> InstanceWindow[Table]:
     """Return the window that is asked for.
 
     `open_table` returns the current version of an instance's table at a path, its columns under the readers' names, or
@@ -66,7 +66,7 @@ def open_window(
         require_table(change_table_path(lake.lake, name))
         # Disabled since it was read.
         raise InstanceUnknown(name)
-    return Window(recorded.instance.for_readers(), table, *_require_valid(recorded, asked, high))
+    return InstanceWindow(recorded.instance.for_readers(), table, *_require_valid(recorded, asked, high))
 
 
 def require_table(path: str) -> None:
@@ -101,7 +101,7 @@ def require_key(instance: Instance, at: CommitLsn) -> None:
         raise KeyLost(instance.capture_instance, names, str(lost_at), table, str(lost_at.decrement()))
 
 
-def _require_valid(recorded: RecordedInstance, asked: Asked, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
+def _require_valid(recorded: RecordedInstance, asked: RequestedRange, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
     """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
     from_lsn, to_lsn = asked.from_lsn or recorded.lsn, asked.to_lsn or high
     is_next_window = from_lsn == high.increment() and asked.to_lsn in (None, high, from_lsn)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rowtide.cdc.instances import Instance
 from rowtide.core.tables import TableShape
 
-NO_PLACE = -1
+NO_INDEX = -1
 """The place of a column that the log does not have."""
 
 
-def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
+def find_indexes(instance: Instance, shape: TableShape) -> dict[str, int]:
     """Return the places of captured columns, by their captured names.
 
     A dropped column has none, nor has a generated one, whatever the log carries of it. A column whose number the log
@@ -25,13 +25,13 @@ def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
     return {name: place for name, place in found.items() if place is not None}
 
 
-def column_places(instance: Instance, shape: TableShape) -> list[int]:
-    """Return the places of the captured columns, by ordinal; `NO_PLACE` for columns that the log lacks."""
-    places = find_places(instance, shape)
-    return [places.get(column.name, NO_PLACE) for column in instance.columns]
+def column_indexes(instance: Instance, shape: TableShape) -> list[int]:
+    """Return the places of the captured columns, by ordinal; `NO_INDEX` for columns that the log lacks."""
+    places = find_indexes(instance, shape)
+    return [places.get(column.name, NO_INDEX) for column in instance.columns]
 
 
-def key_places(instance: Instance, shape: TableShape) -> list[int]:
+def key_indexes(instance: Instance, shape: TableShape) -> list[int]:
     """Return the places of the key's columns."""
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     return [places[column.name] for column in instance.index_columns if column.name in places]

@@ -28,7 +28,7 @@ from rowtide.cdc.rows.change_columns import (
     change_columns,
     column_type,
 )
-from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places
+from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes
 from rowtide.cdc.rows.exact_values import ExactValues, Masks, as_binary, empty_masks, full_masks, set_bits
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
@@ -114,7 +114,7 @@ def _convert_batch(
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
-    places = column_places(instance, shape)
+    places = column_indexes(instance, shape)
     masks, is_null = _update_masks(images, operations, moves, places)
     *values, exact = _values(images, versions, instance, shape)
     columns = [
@@ -160,7 +160,7 @@ def _moves(images: RowImages, updates: Integers) -> Booleans:
     """Return which updates changed the key; a key that was not carried did not change."""
     moves = np.zeros(len(updates), np.bool_)
     for place in images.keys if len(updates) else ():
-        moves |= images.is_key_changed(place, updates)
+        moves |= images.find_changed_keys(place, updates)
     return moves
 
 
@@ -176,8 +176,8 @@ def _update_masks(
     if len(updates):
         changed = empty_masks(len(updates), len(places))
         for ordinal, place in enumerate(places, 1):
-            if place != NO_PLACE:
-                set_bits(changed, ordinal, images.may_have_changed(place, updates))
+            if place != NO_INDEX:
+                set_bits(changed, ordinal, images.find_possibly_changed(place, updates))
         masks[updates] = changed
     return masks, operations == Operation.TRUNCATE
 
@@ -188,8 +188,8 @@ def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[in
         return pa.nulls(len(versions.record), pa.binary())
     masks = empty_masks(len(versions.record), len(places))
     for ordinal, place in enumerate(places, 1):
-        if place != NO_PLACE:
-            known = versions.choose(images.is_known_before(place), images.is_known_after(place))
+        if place != NO_INDEX:
+            known = versions.choose(images.find_known_before(place), images.find_known_after(place))
             set_bits(masks, ordinal, ~known)
     is_known: Booleans = np.logical_not(masks.any(axis=1))
     return as_binary(masks, is_known)
@@ -197,7 +197,7 @@ def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[in
 
 def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
-    places = find_places(instance, shape)
+    places = find_indexes(instance, shape)
     typed_values = TYPED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
     columns: list[Column] = []

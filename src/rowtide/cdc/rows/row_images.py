@@ -1,6 +1,6 @@
 """The old and the new row of log records, place by place, each completed from the other.
 
-A log record's old row may be its key alone, or be left out if the key did not change (replica identity); its new row
+A log record's old row may be its key alone, or be omitted if the key did not change (replica identity); its new row
 lacks unchanged TOAST values. A value missing in one image may be in the other; one missing in both is null, and is not
 known. Values stay where the log has them: a row image is the index of its first text, until a column's are taken.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.column_places import key_places
+from rowtide.cdc.rows.column_places import key_indexes
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
@@ -51,14 +51,14 @@ class LoggedImages:
     def after_at(self, place: int) -> Integers:
         return _at(self.after, place)
 
-    def is_absent(self, place: int) -> Booleans | None:
+    def find_absent(self, place: int) -> Booleans | None:
         """Return whose new row lacks the value of a place; None if nobody's."""
         if self.absent is None:
             return None
         is_absent: Booleans = (self.absent[:, place // 8] >> (place % 8) & 1).astype(np.bool_)
         return is_absent
 
-    def has_value(self, index: Integers) -> Booleans:
+    def find_values(self, index: Integers) -> Booleans:
         """Return which indexes lead to a text that is not null."""
         is_there: Booleans = index != NOWHERE
         return is_there if self.is_null is None else is_there & ~self.is_null[index]
@@ -141,7 +141,7 @@ class RowImages:
 
     def after_at(self, place: int) -> Integers:
         """Return where the new value of a place is."""
-        after, is_absent = self.logged.after_at(place), self.logged.is_absent(place)
+        after, is_absent = self.logged.after_at(place), self.logged.find_absent(place)
         if is_absent is None:
             return after
         return np.where(is_absent & (after != NOWHERE), self.logged.before_at(place), after)
@@ -151,39 +151,39 @@ class RowImages:
         """Return whether a value may be in neither image."""
         return self.lacks_before is not None
 
-    def is_known_before(self, place: int) -> Booleans:
+    def find_known_before(self, place: int) -> Booleans:
         """Return whose old value of a place is known."""
-        logged = self.logged.has_value(self.logged.before_at(place))
+        logged = self.logged.find_values(self.logged.before_at(place))
         if self.lacks_before is None or self.keeps_key is None:
             return np.ones(len(logged), np.bool_)
         # A key has no null, and a null in other columns of an old row that is known in part proves nothing.
         known = ~self.lacks_before | logged
         if place not in self.keys:
             return known
-        is_absent = self.logged.is_absent(place)
+        is_absent = self.logged.find_absent(place)
         return known | (self.keeps_key if is_absent is None else self.keeps_key & ~is_absent)
 
-    def is_known_after(self, place: int) -> Booleans:
+    def find_known_after(self, place: int) -> Booleans:
         """Return whose new value of a place is known."""
-        logged, is_absent = self.logged.has_value(self.logged.before_at(place)), self.logged.is_absent(place)
+        logged, is_absent = self.logged.find_values(self.logged.before_at(place)), self.logged.find_absent(place)
         if self.lacks_after is None or is_absent is None:
             return np.ones(len(logged), np.bool_)
         return ~self.lacks_after | ~is_absent | logged
 
-    def may_have_changed(self, place: int, chosen: Integers) -> Booleans:
+    def find_possibly_changed(self, place: int, chosen: Integers) -> Booleans:
         """Return whose value of a place may have changed: it is known, and the old one is not known to equal it."""
         differs = self._differs(place, chosen)
         if not self.may_lack_values:
             return differs
-        return self.is_known_after(place)[chosen] & (differs | ~self.is_known_before(place)[chosen])
+        return self.find_known_after(place)[chosen] & (differs | ~self.find_known_before(place)[chosen])
 
-    def is_key_changed(self, place: int, chosen: Integers) -> Booleans:
+    def find_changed_keys(self, place: int, chosen: Integers) -> Booleans:
         """Return whose value of a place of the key changed; a value that is not known did not."""
         differs = self._differs(place, chosen)
         if not self.may_lack_values:
             return differs
         before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
-        return differs & self.logged.has_value(before) & self.logged.has_value(after)
+        return differs & self.logged.find_values(before) & self.logged.find_values(after)
 
     def _differs(self, place: int, chosen: Integers) -> Booleans:
         """Return whose old and new value of a place differ; null differs from every value."""
@@ -191,7 +191,7 @@ class RowImages:
         equal = kernels.equal(self.logged.take(before), self.logged.take(after))
         is_equal: Booleans = equal.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
         if equal.null_count:
-            is_equal = is_equal | ~(self.logged.has_value(before) | self.logged.has_value(after))
+            is_equal = is_equal | ~(self.logged.find_values(before) | self.logged.find_values(after))
         return ~is_equal
 
 
@@ -203,10 +203,10 @@ def complete_images(
     shape: TableShape,
 ) -> RowImages:
     """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
-    keys = tuple(key_places(instance, shape))
+    keys = tuple(key_indexes(instance, shape))
     if shape.identity is ImageKind.FULL and not instance.is_partitioned:
         return RowImages(logged, keys)
-    is_full = _is_full(logged, images, keys, instance, shape)
+    is_full = _find_full(logged, images, keys, instance, shape)
     is_update = operations == Operation.UPDATE
     return RowImages(
         logged,
@@ -217,7 +217,7 @@ def complete_images(
     )
 
 
-def _is_full(
+def _find_full(
     logged: LoggedImages,
     images: npt.NDArray[np.int8],
     keys: tuple[int, ...],
@@ -235,5 +235,5 @@ def _is_full(
         return is_full
     has_more = np.zeros(len(images), np.bool_)
     for place in others:
-        has_more |= logged.has_value(logged.before_at(place))
+        has_more |= logged.find_values(logged.before_at(place))
     return is_full & has_more

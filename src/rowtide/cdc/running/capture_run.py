@@ -30,7 +30,7 @@ from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.table_joining import joining
-from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Pace, Scan, ScanLimits
+from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.threads import SnapshotThread
@@ -56,7 +56,7 @@ from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.traffic import read_traffic
 
 IDLE_S = 0.1
-ROUND_IDLE_S = 0.02
+POLL_IDLE_S = 0.02
 """One round only waits until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
 """So long a run that ends by itself pauses for errors that may pass, without a cycle in between."""
@@ -80,7 +80,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
         run.begin()
     try:
         with spark_loss_named():
-            idle_s = IDLE_S if is_continuous else ROUND_IDLE_S
+            idle_s = IDLE_S if is_continuous else POLL_IDLE_S
             run_agent(run.open, stop=context.stop, idle_s=idle_s, has_run=context.has_run, on_retry=run.retry)
     except RowtideError as error:
         run.recorder.fail(error)
@@ -115,7 +115,7 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 
 ASK_AHEAD_S = 0.3
 """So long a batch takes at most to be in a bucket, with what it waits for in the log reader."""
-_ASK_AGAIN_S = 1.0
+_RETRY_S = 1.0
 """What was asked for may have had nothing for capture, or nobody have heard."""
 
 
@@ -130,7 +130,7 @@ class _Run:
         self._choose_limits = choose_limits
         self._engine = open_engine(context.url, application_name=f"rowtide capture on {describe_holder()}")
         self._has_captured = False
-        self._begun: tuple[ScanLimits, Pace] | None = None
+        self._begun: tuple[ScanLimits, ScanPace] | None = None
         self.recorder = ScanRecorder()
 
     @contextmanager
@@ -148,7 +148,7 @@ class _Run:
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease, source.lake, list_table_paths)
             held.manifest.attach(reader.exchange)
-            stack.push(partial(_give_up, held))
+            stack.push(partial(_resign, held))
             upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
@@ -219,7 +219,7 @@ class _Run:
         self._context.watchers.on_cycle(report)
 
     @keeping_sessions()
-    def begin(self) -> tuple[ScanLimits, Pace]:
+    def begin(self) -> tuple[ScanLimits, ScanPace]:
         """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
@@ -233,7 +233,7 @@ class _Run:
                 target = None if limits.is_continuous else mark_target(connection)
             at_bucket = any(map(is_object_url, (source.lake, source.log_store)))
             latency_s = self._context.options.max_latency_s if at_bucket else None
-            self._begun = limits, Pace(limits, target, latency_s)
+            self._begun = limits, ScanPace(limits, target, latency_s)
         return self._begun
 
 
@@ -247,7 +247,7 @@ class _Supervisor:
         mending: Mending,
         reader: LogReaderProcess,
         recorder: ScanRecorder,
-        pace: Pace,
+        pace: ScanPace,
         snapshots: SnapshotThread | None,
         stop: threading.Event,
         mark_end: Callable[[], int],
@@ -293,7 +293,7 @@ class _Supervisor:
             return
         if now < self._next_scan - ASK_AHEAD_S and not self._capture.is_awaited:
             return
-        is_first, self._next_ask = not self._next_ask, now + _ASK_AGAIN_S
+        is_first, self._next_ask = not self._next_ask, now + _RETRY_S
         if is_first or not self._capture.count_waiting():
             self._reader.ask(READER)
 
@@ -339,7 +339,7 @@ class _Supervisor:
 
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
-        was disabled since, or whose table was dropped, blocks it no more.
+        was disabled since, or whose table was dropped, no longer blocks it.
 
         Disabling is the way on from a reduced replica identity (RT-4105) and a lost change table (RT-4115), and is in
         the log behind what blocks: a run that stopped at once never met it. A lost table is not made again, empty,
@@ -357,10 +357,10 @@ class _Supervisor:
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
-def _give_up(held: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+def _resign(held: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
     """Give the lake up; after an error the next holder makes sure of it."""
     if kind is None:
-        held.give_up()
+        held.resign()
 
 
 def find_widened(connection: Connection, member_id: str) -> Widened:

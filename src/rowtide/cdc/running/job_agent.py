@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine
 
 from rowtide.agents.loop import OnRetry, ignore, run_agent
-from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
+from rowtide.agents.runs import JobAction, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
@@ -191,7 +191,7 @@ class JobAgent:
             for job_type, state in self._jobs.items():
                 job = jobs.get(job_type)
                 is_wanted = job is not None or (job_type is JobType.CAPTURE and reads_on)
-                requested = requests.get(job_type, Action.NOTHING)
+                requested = requests.get(job_type, JobAction.NOTHING)
                 self._update(self._connection, job_type, job, requested, is_wanted=is_wanted)
                 state.was_wanted = is_wanted
         if self._lost is not None:
@@ -221,7 +221,7 @@ class JobAgent:
             self._jobs[job_type] = _JobState(last_begun=last.started_at if last is not None else None)
 
     def _update(
-        self, connection: Connection, job_type: JobType, job: Job | None, requested: Action, *, is_wanted: bool
+        self, connection: Connection, job_type: JobType, job: Job | None, requested: JobAction, *, is_wanted: bool
     ) -> None:
         self._record(connection, job_type)
         state = self._jobs[job_type]
@@ -230,11 +230,11 @@ class JobAgent:
             is_wanted=is_wanted,
             was_wanted=state.was_wanted,
             requested=requested,
-            is_due=_is_due(job, state.last_begun, datetime.now(UTC)),
+            is_due=_find_due(job, state.last_begun, datetime.now(UTC)),
         )
-        if action is Action.START:
+        if action is JobAction.START:
             self._start(connection, job_type, job)
-        elif action is Action.STOP and state.run is not None:
+        elif action is JobAction.STOP and state.run is not None:
             state.run.request_stop()
 
     def _start(self, connection: Connection, job_type: JobType, job: Job | None) -> None:
@@ -257,14 +257,14 @@ class JobAgent:
             state.run = None
             self._on_event(f"{job_type}: {outcome}{f', {run.message}' if run.message else ''}")
             if isinstance(run.error, SparkLost):
-                # No job can go on in this process.
+                # No job can continue in this process.
                 self._lost = run.error
         elif run.retries > state.recorded_retries:
             job_history.record_retries(connection, state.run_id, run.retries, run.message)
             state.recorded_retries = run.retries
 
 
-def _is_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
+def _find_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
     """Tell whether a job's time has come since its last run, or since it was added; None without a schedule."""
     if job is None or job.parameters.schedule is None:
         return None

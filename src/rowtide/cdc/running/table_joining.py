@@ -51,7 +51,7 @@ def _run(engine: Engine, database: str, ended: threading.Event) -> None:
                     keys.announce()
             reported = ""
         except RowtideError as error:
-            # Capture goes on: what is enabled already does not depend on it.
+            # Capture continues: what is enabled already does not depend on it.
             if str(error) != reported:
                 log.warning("joining_failed: %s", error)
             reported = str(error)

@@ -44,7 +44,7 @@ class Scan:
     """Change tables to which it added rows."""
 
 
-class Pace:
+class ScanPace:
     """Counts the scans of a round."""
 
     def __init__(self, limits: ScanLimits, target: int | None, max_latency_s: float | None = None) -> None:

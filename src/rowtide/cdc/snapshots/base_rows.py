@@ -56,7 +56,7 @@ class BaseRows:
     def convert(self, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
         """Return the rows of whole lines of CSV, with the instance's `change_schema`.
 
-        Captured columns that are `lacking` have been left out, and are marked as absent.
+        Captured columns that are `lacking` have been omitted, and are marked as absent.
         """
         copied = self._read(lines)
         rows = len(next(iter(copied.values())))

@@ -27,8 +27,8 @@ from rowtide.delta.actions import AddFile
 from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_stream
-from rowtide.delta.writing.changes import Change, commit_change
-from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.lake import tables
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate
@@ -38,7 +38,7 @@ SNAPSHOT_TAG = "rowtide.snapshot"
 LACKING_TAG = "rowtide.lacking"
 """Tag of data files: how many of their rows lack values that could not be copied."""
 FILE_BYTES = 512 * 1024 * 1024
-"""A file ends after rows of so many bytes in memory, which are about a quarter of that in Parquet."""
+"""Bytes of rows in memory after which a file ends; in Parquet they are about a quarter of that."""
 _BATCH_BYTES = 4 * 1024 * 1024
 _COMMITTED = 1
 
@@ -130,14 +130,14 @@ def remove_void(lake: str, void: Sequence[RecordedSnapshot], lease: SharedLease)
     if open_snapshot(location) is None:
         return
 
-    def plan(base: Snapshot) -> Change | None:
+    def plan(base: Snapshot) -> CommitChange | None:
         if base.properties.get(IDENTITY) != void[0].member_id:
             return None
         removed = [file for file in base.files.values() if _snapshot_of(file) in tags]
         if not removed:
             return None
         lease.require()
-        return Change("DELETE", removed=removed)
+        return CommitChange("DELETE", removed=removed)
 
     failpoint("snapshot_removal.before")
     commit_change(location, plan)
@@ -161,7 +161,7 @@ class ChunkCopier:
     def copy(self, number: int, opened: OpenTable, partial: Sequence[PartialRow] = ()) -> ChunkReport:
         """Copy a chunk from an open table; its rows are in the base table when this returns.
 
-        Of `partial` rows some values are left out. Raises `RowRefused`: there are others that cannot be copied whole;
+        Of `partial` rows some values are omitted. Raises `RowRefused`: there are others that cannot be copied whole;
         `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
         if opened.present.generation != self.snapshot.definition.generation:
@@ -198,8 +198,8 @@ class ChunkCopier:
             lacking = [captured[name] for name in row.lacking]
             yield from batches.of(opened.read_partial(table, row, self.most_row_bytes), lacking)
 
-    def _commit(self, location: Location, state: TableState, identity: str, files: Sequence[AddFile]) -> None:
-        def write(present: TableState) -> Sequence[AddFile]:
+    def _commit(self, location: Location, state: PriorVersion, identity: str, files: Sequence[AddFile]) -> None:
+        def write(present: PriorVersion) -> Sequence[AddFile]:
             if self._require_own(present).columns != state.columns:
                 raise BaseAltered("its columns in the lake have other types now")
             return files
@@ -215,12 +215,12 @@ class ChunkCopier:
         )
         failpoint("base_chunk.after")
 
-    def _require_own(self, state: TableState) -> TableState:
+    def _require_own(self, state: PriorVersion) -> PriorVersion:
         if state.metadata.properties.get(IDENTITY) != self.instance.member_id:
             raise CopyOutdated
         return state
 
-    def _converter(self, opened: OpenTable, state: TableState) -> BaseRows:
+    def _converter(self, opened: OpenTable, state: PriorVersion) -> BaseRows:
         """Return what converts rows into those of a version of the base, whose types capture changes at any moment."""
         present, copied = opened.present, set(_copied_numbers(self.instance, opened.present))
         columns = [column for column in self.instance.columns if column.column_id in copied and not column.is_computed]
@@ -246,7 +246,7 @@ class ChunkCopier:
         return cut(self.instance.member_id, self.snapshot.definition.bounds)[number]
 
     def _write(
-        self, location: Location, state: TableState, rows: Iterator[pa.RecordBatch], batches: _Batches
+        self, location: Location, state: PriorVersion, rows: Iterator[pa.RecordBatch], batches: _Batches
     ) -> Iterator[AddFile]:
         """Write rows, which `batches` counts."""
         before = 0

@@ -173,7 +173,7 @@ LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
 CHUNKS_PER_WORKER = 8
 """Of a table that allows it: the last ones end at about the same time."""
 CHUNK_S = 10
-"""At a limited rate, a chunk takes about so long: a transaction snapshot that lives long holds back vacuum."""
+"""Seconds that a chunk takes at a limited rate: a transaction snapshot that lives long holds back vacuum."""
 LOCK_TIMEOUT_S = 2
 """A thread that waits for a lock does not notice that it is to end."""
 

@@ -23,18 +23,18 @@ class SnapshotNotOpen(NotFound, number=4211):
 
 
 class SnapshotNeedsKey(Invalid, number=4212):
-    """Only of tables with a key some rows can be copied again."""
+    """Some rows of a table can be copied again only if it has a key."""
 
     fact = "capture instance {instance} has no key by which copied rows replace others"
-    hint = "Leave --where out: the whole table is copied again."
+    hint = "Omit --where: the whole table is copied again."
     instance: str
 
 
 class SnapshotConditionInvalid(Invalid, number=4213):
-    """The server does not take the condition of a snapshot."""
+    """The server refuses the condition of a snapshot."""
 
     fact = "the server refuses the condition {condition}: {reason}"
-    hint = "Write it as SQL has it after `where`, of columns of the table alone."
+    hint = "Write it as after `where` in SQL, with columns of this table only."
     condition: str
     reason: str
 
@@ -42,15 +42,15 @@ class SnapshotConditionInvalid(Invalid, number=4213):
 class SnapshotRateInvalid(Invalid, number=4214):
     """The rate of a snapshot is at least one row a second."""
 
-    fact = "{rows_per_second} rows a second is no rate of a snapshot"
+    fact = "{rows_per_second} rows a second is not a rate of a snapshot"
     hint = "Name at least 1; to stop for a while, pause the snapshot."
     rows_per_second: int
 
 
 class CopyBroken(RowtideError, number=22861):
-    """The copy of a table met what rowtide does not know; capture and other copies go on."""
+    """The copy of a table met an unknown error; capture and other copies continue."""
 
     fact = "the copy of {instance} has ended: {reason}"
-    hint = "Capture goes on. `rowtide cdc resnapshot {instance}` copies the table again; the process has logged where."
+    hint = "Capture continues. `rowtide cdc resnapshot {instance}` copies the table again; the process logged where."
     instance: str
     reason: Said

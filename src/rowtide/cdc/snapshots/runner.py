@@ -47,7 +47,7 @@ from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.request_reports import RequestReports
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
-from rowtide.copying.refused_rows import RowRefused
+from rowtide.copying.refused_rows import RowNotCopied
 from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -135,7 +135,7 @@ class SnapshotRunner:
         return is_working
 
     def wait(self, seconds: float) -> None:
-        """Wait until a chunk is copied, at most so long."""
+        """Wait until a chunk is copied, or for a timeout."""
         running = [future for copy in self._copies.values() for future in copy.running.values()]
         if running:
             wait(running, timeout=seconds, return_when=FIRST_COMPLETED)
@@ -173,7 +173,7 @@ class SnapshotRunner:
         self._is_open = True
 
     def _follow(self, requests: Sequence[SnapshotRequest]) -> None:
-        """Do as requests say by now: go on at a rate, pause, or end."""
+        """Do as requests say by now: continue at a rate, pause, or end."""
         present = {request.request_id: request for request in requests}
         for request_id, copy in list(self._copies.items()):
             request = present.get(request_id)
@@ -283,7 +283,7 @@ class SnapshotRunner:
         if copy.opened is not None:
             return copier.copy(number, copy.opened)
         open_present = partial(self._source.open_present, copy.instance.source_id, captured_numbers(copy.instance))
-        with open_present() as opened, suppress(RowRefused):
+        with open_present() as opened, suppress(RowNotCopied):
             return copier.copy(number, opened, copy.partial.get(number, ()))
         with open_present() as opened:
             raise PartialRowsFound(copier.find_partial_rows(number, opened))
@@ -311,7 +311,7 @@ class SnapshotRunner:
             self._endings.begin_again(copy, "the table was altered")
         except PartialRowsFound as found:
             self._note_partial(copy, number, found)
-        except RowRefused as refused:
+        except RowNotCopied as refused:
             # Of a table without a key, by which the row would be found.
             table = f"{copy.instance.source_schema}.{copy.instance.source_table}"
             self._endings.fail(copy, CopiedTableUnreadable(table, str(refused)))

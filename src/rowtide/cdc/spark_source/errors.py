@@ -18,7 +18,7 @@ class SourceOptionInvalid(Invalid, number=4300):
 class StreamOvertaken(DataLoss, number=4301):
     """Changes that a streaming query has not read were removed by a cleanup, or are lost in a gap."""
 
-    fact = "the query goes on at LSN {at}, but {instance} begins at {low} now: {reason}"
+    fact = "the query resumes at LSN {at}, but {instance} begins at {low} now: {reason}"
     hint = """The changes between are gone. Load the table's rows as of LSN {before} or later, then start the query with
         another checkpointLocation and startingLsn={low}."""
     at: str
@@ -31,7 +31,7 @@ class StreamOvertaken(DataLoss, number=4301):
 class StreamAhead(Invalid, number=4302):
     """A query's checkpoint is ahead of the lake: it is another lake's, or the lake was restored to an earlier state."""
 
-    fact = "the query goes on behind LSN {at}, but the lake {lake} ends at {high}"
+    fact = "the query resumes after LSN {at}, but the lake {lake} ends at {high}"
     hint = """If the path is that of another lake, name the one of the checkpoint. If the lake was restored, load the
         tables' rows again, and start the query with another checkpointLocation."""
     at: str
@@ -54,12 +54,12 @@ class StreamColumnsChanged(Invalid, number=4304):
     """The columns of the changes are no longer those that the query was planned with."""
 
     fact = "the changes have other columns than the query: {difference}"
-    hint = "Start the query again with the same checkpointLocation, and without .schema(): it takes the columns of now."
+    hint = "Start the query again with the same checkpointLocation, and without .schema(): it uses the current columns."
     difference: str
 
 
 class StreamOffsetUnknown(Invalid, number=4305):
-    """A checkpoint has an offset that is none of this source's."""
+    """A checkpoint has an offset that is not one of this source's."""
 
     fact = "the checkpoint has the offset {offset}, which is not one of rowtide's"
     hint = "Give each query a checkpointLocation of its own; it belongs to the query's sources."
@@ -70,7 +70,7 @@ class StreamedTransactionMissing(DataLoss, number=4306):
     """The next transaction of a streaming query is one whose changes are missing."""
 
     fact = "everything before LSN {missing} was read, whose changes {instance} lacks: {note}"
-    hint = "To go on without them, start the query with another checkpointLocation and startingLsn={after}."
+    hint = "To continue without them, start the query with another checkpointLocation and startingLsn={after}."
     missing: str
     instance: str
     note: str
@@ -78,9 +78,9 @@ class StreamedTransactionMissing(DataLoss, number=4306):
 
 
 class StreamedInstanceNeeded(Invalid, number=4307):
-    """An instance was left out before the query was past the first LSN of the one that takes over its table."""
+    """An instance was omitted before the query was past the first LSN of the one that takes over its table."""
 
-    fact = "{left} is left out, which the query has read up to LSN {at}, and {instance} begins at {begin} only"
+    fact = "{left} is omitted, which the query has read up to LSN {at}, and {instance} begins only at {begin}"
     hint = """Name both, the older first, until the query is past {begin}. If {left} is disabled already, load the
         table's rows as of LSN {before} or later, and start the query with another checkpointLocation."""
     left: str

@@ -35,7 +35,7 @@ _ALL, _NET = "all", "net"
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read: `start` and `end` are None where the option is left out.
+    """What is read: `start` and `end` are None where the option is omitted.
 
     With `are_several` rows name their instance, however many there are.
     """

@@ -21,8 +21,8 @@ import pyarrow as pa
 from rowtide.cdc.following.row_events import RowValues, find_absent, make_partial_images
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import as_united
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
-from rowtide.cdc.lake_readers.ordering import ORDER, Source, gather, merge
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
+from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, gather, merge
 from rowtide.cdc.lake_readers.presentation import as_json, pieces, present_values
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN, unite
@@ -36,7 +36,7 @@ Columns = list[tuple[str, str]]
 """Names and types in the lake."""
 
 
-class Shape(Protocol):
+class SourceShape(Protocol):
     """The columns of the source's rows, and how an instance's change rows come to have them."""
 
     @property
@@ -93,7 +93,7 @@ class JsonValues:
         return [*position, *masks, (INSTANCE_COLUMN, "string"), (VALUES_COLUMN, "string")]
 
     def present(self, rows: pa.RecordBatch, instance: Instance) -> pa.RecordBatch:
-        """Return the rows with their values as JSON: null for a truncate; absent values are left out."""
+        """Return the rows with their values as JSON: null for a truncate; absent values are omitted."""
         schema = arrow_schema(self.columns)
         values: Any = pa.chunked_array([_as_objects(piece, instance) for piece in pieces(rows)], pa.string())
         found = {
@@ -104,7 +104,7 @@ class JsonValues:
         return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
-def choose_shape(instances: Sequence[Instance], *, are_several: bool) -> Shape:
+def choose_shape(instances: Sequence[Instance], *, are_several: bool) -> SourceShape:
     """Return the shape of the rows of instances, as readers know them; of one table's, the older comes first."""
     if not are_several:
         return OwnColumns(instances[0])
@@ -139,14 +139,14 @@ _TASK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class FileSelection:
     """Some files of an instance's change table, and the rows that are read of them."""
 
     instance: Instance
     table: ChangeTable
-    part: Part
+    part: ChangeTablePart
 
-    def read(self, shape: Shape) -> Iterator[pa.RecordBatch]:
+    def read(self, shape: SourceShape) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order. Raises as `ChangeTable.stream`."""
         columns = [name for name, _ in shown_columns(self.instance)]
         return (shape.present(rows, self.instance) for rows in self.table.stream(self.part, columns))
@@ -156,29 +156,29 @@ class Slice:
 class Planned:
     """What is read: slices by task, and what their rows look like."""
 
-    shape: Shape
-    tasks: list[tuple[Slice, ...]]
+    shape: SourceShape
+    tasks: list[tuple[FileSelection, ...]]
 
 
-def cut(slices: Iterable[Slice]) -> list[tuple[Slice, ...]]:
+def cut(slices: Iterable[FileSelection]) -> list[tuple[FileSelection, ...]]:
     """Divide slices into the tasks that read them: a large one among several, small ones together."""
-    tasks: list[tuple[Slice, ...]] = []
-    held: list[Slice] = []
+    tasks: list[tuple[FileSelection, ...]] = []
+    held: list[FileSelection] = []
     held_bytes = 0
     for whole in slices:
         for table, size in whole.table.cut(whole.part, _TASK_BYTES):
             if held and held_bytes + size > _TASK_BYTES:
                 tasks.append(tuple(held))
                 held, held_bytes = [], 0
-            held.append(Slice(whole.instance, table, whole.part))
+            held.append(FileSelection(whole.instance, table, whole.part))
             held_bytes += size
     return [*tasks, tuple(held)] if held else tasks
 
 
-def read_slices(slices: Iterable[Slice], shape: Shape) -> Iterator[pa.RecordBatch]:
+def read_slices(slices: Iterable[FileSelection], shape: SourceShape) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's slices in one order over all of them, in batches of some megabytes."""
     schema = arrow_schema(shape.columns)
-    sources = [Source(one.part.low.value, one.part.high.value, partial(one.read, shape)) for one in slices]
+    sources = [OrderedRows(one.part.low.value, one.part.high.value, partial(one.read, shape)) for one in slices]
     for rows in gather(merge(sources)):
         columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

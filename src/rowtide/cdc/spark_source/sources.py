@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_source.options import SourceOptions, parse_options
-from rowtide.cdc.spark_source.shapes import Columns, Planned, Shape, Slice, read_slices
+from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, SourceShape, read_slices
 from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.core.lsn import CommitLsn
@@ -29,7 +29,7 @@ from rowtide.storage.object_urls import VARIABLES
 class AllChanges(InputPartition):
     """Slices of change tables, read by one task."""
 
-    def __init__(self, shape: Shape, slices: tuple[Slice, ...]) -> None:
+    def __init__(self, shape: SourceShape, slices: tuple[FileSelection, ...]) -> None:
         self.shape, self.slices = shape, slices
 
     def read(self) -> Iterator[pa.RecordBatch]:

@@ -18,13 +18,13 @@ from datetime import datetime
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.transactions import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import Publication, RecordedInstance, read_publication, read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
 from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cdc.queries.windows import Asked, Window, open_window, require_net_changes
+from rowtide.cdc.queries.windows import InstanceWindow, RequestedRange, open_window, require_net_changes
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamedInstanceNeeded,
@@ -33,7 +33,7 @@ from rowtide.cdc.spark_source.errors import (
     StreamOvertaken,
 )
 from rowtide.cdc.spark_source.options import LATEST, SourceOptions
-from rowtide.cdc.spark_source.shapes import Columns, Planned, Slice, cut, require_columns
+from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, cut, require_columns
 from rowtide.cdc.spark_source.windows import (
     Bounds,
     Recorded,
@@ -91,7 +91,7 @@ class ChangeStream:
             return position
         _, recorded = self._lake.get_published_instances()
         following = self._carry_on(position, recorded)
-        _require_taken_over(recorded, position, following)
+        _require_followed(recorded, position, following)
         require_columns(self._columns, find_shape(recorded, self._options).columns)
         high = self._cap(published, position.read_to, high)
         bounds = share(recorded, _find_begins(position, following), high)
@@ -109,7 +109,7 @@ class ChangeStream:
         shape = find_shape(recorded, self._options)
         require_columns(self._columns, shape.columns)
         following = self._carry_on(end, recorded)
-        _require_taken_over(recorded, replace(end, lsn=start.lsn), following)
+        _require_followed(recorded, replace(end, lsn=start.lsn), following)
         bounds = share(recorded, _find_begins(start, following), end.lsn)
         slices = open_slices(self._lake, recorded, bounds, self._options.operations, _require_whole)
         return Planned(shape, cut(slices))
@@ -176,8 +176,8 @@ def _reaches(published: Publication, lsn: CommitLsn) -> bool:
     return published.lsn is not None and published.lsn >= lsn
 
 
-def _require_taken_over(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
-    """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was left out."""
+def _require_followed(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
+    """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was omitted."""
     gone = [name for name in position.instances if name not in following.instances and name in recorded]
     tables = {recorded[name].instance.source_id: name for name in gone}
     for name, one in following.instances.items():
@@ -188,7 +188,7 @@ def _require_taken_over(recorded: Recorded, position: StreamOffset, following: S
 
 
 def _find_begins(after: StreamOffset, following: StreamOffset) -> dict[str, CommitLsn]:
-    """Return the first LSN of each instance in the batch that goes on behind an offset."""
+    """Return the first LSN of each instance in the batch that resumes after an offset."""
     if after.lsn is None:
         return {name: one.begin for name, one in following.instances.items()}
     following_lsn = after.lsn.increment()
@@ -244,7 +244,9 @@ class ChangeBatch:
         shape = find_shape(recorded, self._options)
         require_columns(columns, shape.columns)
         slices = [
-            Slice(window.instance, window.table, Part(window.low, window.high, self._options.operations))
+            FileSelection(
+                window.instance, window.table, ChangeTablePart(window.low, window.high, self._options.operations)
+            )
             for window in self._open(recorded)
         ]
         return Planned(shape, cut(slices))
@@ -260,7 +262,7 @@ class ChangeBatch:
         moved = find_moved(self._lake.lake, windows[0])
         return NetChanges(windows[0], self._options.row_filter_option, moved)
 
-    def _open(self, recorded: Recorded) -> list[Window[ChangeTable]]:
+    def _open(self, recorded: Recorded) -> list[InstanceWindow[ChangeTable]]:
         begins, end = {}, self._high
         for name in order_instances(recorded, self._options.instances):
             begins[name], end = self._find_ends(recorded[name])
@@ -269,7 +271,9 @@ class ChangeBatch:
         if not bounds and (self._options.start, self._options.end) != (None, None):
             # The oldest refuses it, unless it is the window that comes next.
             bounds = {name: (begin, end) for name, begin in list(begins.items())[:1]}
-        return [open_window(self._lake, Asked(name, *ends), open_change_table) for name, ends in bounds.items()]
+        return [
+            open_window(self._lake, RequestedRange(name, *ends), open_change_table) for name, ends in bounds.items()
+        ]
 
     def _find_ends(self, found: RecordedInstance) -> tuple[CommitLsn, CommitLsn]:
         start, end = self._options.start, self._options.end

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
 from rowtide.cdc.spark_source.options import SourceOptions
-from rowtide.cdc.spark_source.shapes import Shape, Slice, choose_shape
+from rowtide.cdc.spark_source.shapes import FileSelection, SourceShape, choose_shape
 from rowtide.core.errors import InvalidLsn
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn
 
 Recorded = Mapping[str, RecordedInstance]
@@ -42,7 +42,7 @@ def order_instances(recorded: Recorded, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: require_enabled(recorded, name).lsn)
 
 
-def find_shape(recorded: Recorded, options: SourceOptions) -> Shape:
+def find_shape(recorded: Recorded, options: SourceOptions) -> SourceShape:
     """Return what all changes look like. Raises `InstanceUnknown`."""
     names = order_instances(recorded, options.instances)
     instances = [recorded[name].instance.for_readers() for name in names]
@@ -71,7 +71,7 @@ def find_begin(found: RecordedInstance, wanted: CommitLsn | None, high: CommitLs
 def share(recorded: Recorded, begins: Mapping[str, CommitLsn], high: CommitLsn) -> Bounds:
     """Return what is read of each instance up to an LSN; of a table's, the newer one's begin ends the older.
 
-    Instances of which nothing is read are left out.
+    Instances of which nothing is read are omitted.
     """
     names, bounds = list(begins), {}
     tables = {name: recorded[name].instance.source_id for name in names}
@@ -89,7 +89,7 @@ def open_slices(
     bounds: Bounds,
     operations: tuple[int, ...],
     require_whole: Callable[[RecordedInstance, CommitLsn, CommitLsn], None],
-) -> Iterator[Slice]:
+) -> Iterator[FileSelection]:
     """Return the rows in bounds, of the tables' current versions.
 
     The instances are read again after the tables were opened, and `require_whole` raises for those of which a cleanup
@@ -104,10 +104,10 @@ def open_slices(
         if table is None or found.instance.member_id != recorded[name].instance.member_id:
             raise InstanceUnknown(name)
         require_whole(found, low, high)
-        yield Slice(found.instance.for_readers(), table, Part(low, high, operations))
+        yield FileSelection(found.instance.for_readers(), table, ChangeTablePart(low, high, operations))
 
 
-STREAM_OFFSET = Format("offset", replacement="start the query with another checkpoint, from an LSN that it has")
+STREAM_OFFSET = StoreFormat("offset", replacement="start the query with another checkpoint, from an LSN that it has")
 _PLACE = "the stream's checkpoint"
 _KEYS = {"format", "lsn", "instances"}
 
@@ -129,7 +129,7 @@ class StreamOffset:
 
     @property
     def read_to(self) -> CommitLsn:
-        """The LSN behind which the stream goes on."""
+        """The LSN after which the stream resumes."""
         return self.lsn or min(one.begin for one in self.instances.values()).decrement()
 
     def as_json(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from rowtide.cdc.errors.capturing import RequestPricesInvalid
 from rowtide.cdc.scans.tables import log_scan_sessions
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.backlog import Backlog, describe_reading, read_backlog, seconds_between
@@ -149,8 +149,8 @@ class Status:
 def read_status(engine: Engine, database: str) -> Status:
     """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, Format.require_readable)
-        # First the manifest: a log reader that goes on meanwhile is never seen ahead of the server.
+        source = read_source(connection, database, StoreFormat.require_readable)
+        # First the manifest: a log reader that continues meanwhile is never seen ahead of the server.
         manifest = open_own_manifest(source)
         return describe(
             database,

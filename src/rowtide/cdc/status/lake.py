@@ -51,7 +51,7 @@ class LakeStatus:
     def find_outdated(self) -> tuple[ListedChange, ...]:
         """Return the last statement that left no change rows of what it changed, of each instance copied before it.
 
-        An instance that is copied again meanwhile is left out.
+        An instance that is copied again meanwhile is omitted.
         """
         return tuple(self._find_outdated())
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
@@ -33,8 +33,8 @@ def register_catalog(
             "http://host:8181#WAREHOUSE.",
         ),
     ],
-    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which is there.")],
-    form: ListingFormat = Format.TABLE,
+    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which has to exist.")],
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     master: Master = None,

@@ -14,7 +14,7 @@ from rowtide.cli.bounds import parse_bound
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
-from rowtide.cli.output.rows import Format, whole_file
+from rowtide.cli.output.rows import OutputFormat, whole_file
 from rowtide.cli.output.tables import show_as_is
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
@@ -99,10 +99,10 @@ def _write(found: ArrowChanges, form: ChangesFormat, out: Path | None) -> None:
             write_parquet(found, partial)
             return
         with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
-            print_found(found, Format(form), file)
+            print_found(found, OutputFormat(form), file)
 
 
-def print_found(found: ArrowChanges, form: Format, out: TextIO) -> None:
+def print_found(found: ArrowChanges, form: OutputFormat, out: TextIO) -> None:
     """Print changes with the names that their columns have in the source."""
     from rowtide.cdc.lake_readers.presentation import present
     from rowtide.cli.output.changes import print_changes

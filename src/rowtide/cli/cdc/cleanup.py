@@ -9,7 +9,7 @@ from typing import Annotated
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import MOST_MINUTES, Option
 from rowtide.handle import connect
@@ -29,7 +29,7 @@ def cleanup(
             help="Minutes before the last captured commit that stay; default: the cleanup job's.",
         ),
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """Remove old change rows, after raising low endpoints (SQL Server: cleanup job, sp_cdc_cleanup_change_table).
 

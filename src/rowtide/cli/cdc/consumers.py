@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cdc.consumers.requests import ConsumerChange, ConsumerName, NewConsumer
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument
 from rowtide.handle import connect
@@ -25,7 +25,7 @@ _LISTED_CONSUMER = {
 
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
-def consumers(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def consumers(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the named consumers: what they acknowledged, their lag, and how long cleanup waits for them."""
     from rowtide.cdc.consumers.consumers import ListedConsumer
 

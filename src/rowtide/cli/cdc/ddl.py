@@ -10,7 +10,7 @@ from rowtide.cli.cdc.changes import print_found
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.cli.output.rows import OutputFormat, as_json, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Option, TableName
 from rowtide.handle import connect
@@ -32,13 +32,15 @@ _COLUMNS = (
 
 
 @app.command(epilog="Example: rowtide cdc ddl-history public_orders --format jsonl --db postgresql://localhost/shop")
-def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def ddl_history(
+    db: Db, instance: InstanceName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
+) -> None:
     """List the DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
 
     Includes what is published. An inferred row describes a difference that no event trigger reported. The change table
     has no rows for values rewritten by DDL.
     """
-    columns = _BRIEF if form is Format.TABLE and not wide else _COLUMNS
+    columns = _BRIEF if form is OutputFormat.TABLE and not wide else _COLUMNS
     found = open_lake_of(db).get_ddl_history(instance)
     rows = ([as_json(getattr(change, name), form) for name in columns] for change in found)
     print_rows(columns, rows, form, show=show_fact)
@@ -50,12 +52,12 @@ def table_changes(
     table: TableName,
     row_filter: Annotated[str, Option(help='"all" or "all update old".')] = "all",
     start: Annotated[
-        str | None, Option("--from", metavar="LSN|TIME", help="As of `changes`; default: the oldest LSN.")
+        str | None, Option("--from", metavar="LSN|TIME", help="As in `changes`; default: the oldest LSN.")
     ] = None,
     end: Annotated[
-        str | None, Option("--to", metavar="LSN|TIME", help="As of `changes`; default: last published.")
+        str | None, Option("--to", metavar="LSN|TIME", help="As in `changes`; default: last published.")
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """Print a table's changes across both of its instances, in commit order.
 

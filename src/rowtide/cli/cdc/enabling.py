@@ -14,7 +14,7 @@ from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, New
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.options import Argument, Option, TableName
@@ -93,15 +93,13 @@ def enable_table(
     truncate: Annotated[
         Truncate, Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
-    wait: Annotated[
-        float, Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
-    ] = 900,
-    form: ListingFormat = Format.TABLE,
+    wait: Annotated[float, Option("--wait-seconds", min=0, help="How long to wait for tables that are in use.")] = 900,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     instance: InstanceRequest,
     with_new_tables: Annotated[
         bool,
-        Option("--with-new-tables", help="Also those of the patterns that are created later: see table-rules."),
+        Option("--with-new-tables", help="Also tables of these patterns that are created later: see table-rules."),
     ] = False,
     dry_run: DryRun = False,
 ) -> None:

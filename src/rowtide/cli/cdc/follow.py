@@ -21,7 +21,7 @@ from rowtide.cli.output.watching import stopping
 from rowtide.core.options import Argument, Option
 
 if TYPE_CHECKING:
-    from rowtide.cdc.following.positions import Position
+    from rowtide.cdc.following.positions import StreamPosition
     from rowtide.cdc.following.sinks import Sink
     from rowtide.core.errors import RowtideError
 
@@ -48,7 +48,7 @@ def follow(
         list[str] | None, Argument(metavar="INSTANCE", help="capture instances; default: all of the consumer")
     ] = None,
     consumer: Annotated[
-        str | None, Option(metavar="NAME", help="Go on from what this consumer acknowledged, and acknowledge.")
+        str | None, Option(metavar="NAME", help="Resume after what this consumer acknowledged, and acknowledge.")
     ] = None,
     form: Annotated[FollowFormat, Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
     start: Annotated[
@@ -66,7 +66,7 @@ def follow(
     file_mb: Annotated[int, Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
     file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60,
     idle_timeout: Annotated[
-        float | None, Option(min=0, help="End when nothing came for so many seconds; default: never.")
+        float | None, Option(min=0, help="End after this many seconds without an event; default: never.")
     ] = None,
 ) -> None:
     """Print changes of several instances as they are published, in commit order, until stopped.
@@ -130,7 +130,7 @@ def _read_headers(given: list[str]) -> dict[str, str]:
     return headers
 
 
-def _open_position(db: str, instances: list[str], consumer: str | None, start: str | None) -> Position:
+def _open_position(db: str, instances: list[str], consumer: str | None, start: str | None) -> StreamPosition:
     from rowtide.cdc.following.positions import ConsumerPosition, OwnPosition
     from rowtide.databases.postgres.connect import open_engine
 
@@ -147,9 +147,9 @@ def _open_output(out: Path | None, file_mb: int, file_seconds: int) -> Sink:
 
 def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, stop: threading.Event) -> Sink:
     from rowtide.cdc.following.formats import EventFormat
-    from rowtide.cdc.following.sinks import Posting, Receiver
+    from rowtide.cdc.following.sinks import EventEndpoint, Posting
 
-    return Posting(Receiver(url, headers), EventFormat(form), stop, _print_retry)
+    return Posting(EventEndpoint(url, headers), EventFormat(form), stop, _print_retry)
 
 
 def _print_retry(error: RowtideError, pause_s: float) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
 
@@ -40,7 +40,7 @@ Parameters = Annotated[
 
 
 @app.command(epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop")
-def jobs(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def jobs(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
     from rowtide.cdc.jobs.administration import ListedJob
 
@@ -51,7 +51,7 @@ def jobs(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> N
 def job_history(
     db: Db,
     job: Annotated[str | None, Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

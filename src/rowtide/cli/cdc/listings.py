@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, print_listed, print_rows
+from rowtide.cli.output.rows import OutputFormat, print_listed, print_rows
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
@@ -37,7 +37,7 @@ def instances(
     db: Db,
     source_schema: Annotated[str | None, Option(help="Only of a table, with --source-name.")] = None,
     source_name: Annotated[str | None, Option(help="Only of a table, with --source-schema.")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:
@@ -54,7 +54,7 @@ def instances(
 
 
 @app.command(epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop")
-def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def columns(db: Db, instance: InstanceName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List an instance's captured columns, by ordinal (SQL Server: sp_cdc_get_captured_columns)."""
     from rowtide.cdc.introspection import ListedColumn
 
@@ -72,7 +72,7 @@ def generate_wrapper(
         str | None, Option(help="Columns with a flag, <name>_uflag: whether an update changed it.")
     ] = None,
     form: Annotated[
-        Format | None, Option("--format", help="As rows (function_name, create_script); default: scripts alone.")
+        OutputFormat | None, Option("--format", help="As rows (function_name, create_script); default: scripts alone.")
     ] = None,
     *,
     closed: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.bounds import parse_time
-from rowtide.cli.groups import CommandTable, Group
+from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
 from rowtide.core.lsn import CommitLsn
@@ -13,7 +13,7 @@ from rowtide.core.options import Argument
 
 app = CommandTable()
 lsn = CommandTable()
-app["lsn"] = Group("lsn", "LSNs: the validity interval's ends, neighbours, and times.", lsn)
+app["lsn"] = CliGroup("lsn", "LSNs: the validity interval's ends, neighbours, and times.", lsn)
 
 GivenLsn = Annotated[str, Argument(metavar="LSN", help="X/Y, epoch:X/Y or the integer")]
 

@@ -31,7 +31,7 @@ RewriteWidened = Annotated[
     bool,
     Option(
         "--rewrite-widened",
-        help="In this run, rewrite tables whose columns get wider types, and mend those with Delta's type widening: "
+        help="In this run, rewrite tables whose columns get wider types, and those with Delta's type widening: "
         "see enable-db --widened, which lasts.",
     ),
 ]
@@ -112,7 +112,7 @@ def reinitialize(
         Option(
             "--difference",
             help="Compare the captured tables with what was read, and capture what differs as one transaction: "
-            "consumers go on, and ranges over the gap stay complete. For instances with a key and a snapshot.",
+            "consumers continue, and ranges over the gap stay complete. For instances with a key and a snapshot.",
         ),
     ] = False,
     yes: Yes = False,
@@ -124,7 +124,7 @@ def reinitialize(
         gap = cdc.find_gap()
         confirm_loss(gap, yes=yes)
         bridged = cdc.bridge_gap(reason, restart=gap.restarted, on_wait=print_wait)
-        notes.print(f"Bridged: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
+        notes.print(f"Reconciled: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
         return
     confirm_loss(cdc.find_loss(), yes=yes)
     cdc.reinitialize(reason, on_wait=print_wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, print_listed
+from rowtide.cli.output.rows import OutputFormat, print_listed
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -21,7 +21,7 @@ _SCAN_ERROR = {"session": "session_id", "entry_time": "entry_time", "number": "e
 
 
 @app.command(epilog="Example: rowtide cdc sessions --format csv --db postgresql://localhost/shop")
-def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def sessions(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the last 32 scans, newest first, after their total (SQL Server: sys.dm_cdc_log_scan_sessions).
 
     Capture writes them at most every ten seconds.
@@ -32,7 +32,7 @@ def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) 
 
 
 @app.command(epilog="Example: rowtide cdc errors --db postgresql://localhost/shop")
-def errors(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def errors(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the errors of the last 32 scans, newest first (SQL Server: sys.dm_cdc_errors)."""
     from rowtide.cdc.scans.sessions import ScanError
 

@@ -10,7 +10,7 @@ from rowtide.cdc.enabling.requests import RowsPerSecond
 from rowtide.cdc.snapshots.requests import AnotherSnapshot
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.handle import connect
 
@@ -32,7 +32,7 @@ Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or c
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
 def resnapshot(db: Db, wanted: AnotherSnapshot) -> None:
-    """Copy a captured table again: after a gap, after DDL that changed values, or to mend some rows.
+    """Copy a captured table again: after a gap, after DDL that changed values, or to repair some rows.
 
     `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.
     """
@@ -50,7 +50,7 @@ def snapshots(
         str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output.rows import Format, print_facts
+from rowtide.cli.output.rows import OutputFormat, print_facts
 
 app = CommandTable()
 
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
-def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def status(db: Db, form: ListingFormat = OutputFormat.TABLE) -> None:
     """Print the progress of reading and capture, and what the server retains for them: a line per fact, or one object.
 
     Problems are printed on stderr with their remedies, as by `rowtide health`.

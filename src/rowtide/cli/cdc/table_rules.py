@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument
 from rowtide.handle import connect
 
@@ -37,7 +37,7 @@ _LISTED_TABLE = {
 def table_rules(
     db: Db,
     rule: Annotated[str | None, Argument(metavar="RULE", help="Its tables; default: list the rules.")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

@@ -9,7 +9,7 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.options import Argument, Option
@@ -37,7 +37,7 @@ TargetName = Annotated[str, Argument(metavar="NAME", help="a target")]
 
 
 @app.command(epilog="Example: rowtide cdc targets --format jsonl --db postgresql://localhost/shop")
-def targets(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def targets(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List the tables of all targets: how far each is, how far behind, and why one has stopped."""
     from rowtide.targets.listing import ListedTarget
 
@@ -80,7 +80,7 @@ def apply(
             applied = database.targets.apply(name)
             for target, version in applied.items():
                 notes.print(describe_version(target, version), soft_wrap=True)
-            _tell_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
+            _report_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
             return
         with stopping() as stop:
             database.run_targets(name, stop=stop, on_event=lambda event: notes.print(event, soft_wrap=True))
@@ -93,7 +93,7 @@ def drop_target(db: Db, name: TargetName) -> None:
     notes.print(f"Dropped: target {name}. Its tables stay.")
 
 
-def _tell_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
+def _report_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
     """Tell which tables are not made yet, and end with an error if one has stopped."""
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import NEW

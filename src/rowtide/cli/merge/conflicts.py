@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
@@ -31,7 +31,7 @@ def conflicts(
     db: AnyDb,
     publication: PublicationName,
     article: Annotated[str | None, Argument(metavar="TABLE", help="default: all")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

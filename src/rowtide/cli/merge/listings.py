@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, print_listed
+from rowtide.cli.output.rows import OutputFormat, print_listed
 from rowtide.handle import connect
 
 app = CommandTable()
@@ -29,7 +29,7 @@ _SUBSCRIPTION = {
 
 
 @app.command(epilog="Example: rowtide merge publications --db postgresql://localhost/shop")
-def publications(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
+def publications(db: AnyDb, form: ListingFormat = OutputFormat.TABLE) -> None:
     """List the publications that a node takes part in (SQL Server: sp_helpmergepublication)."""
     listed = connect(db).merge.list_publications()
 
@@ -40,7 +40,7 @@ def publications(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
 
 @app.command(epilog="Example: rowtide merge articles shop --wide --db postgresql://localhost/shop")
 def articles(
-    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List merged tables with their resolvers (SQL Server: sp_helpmergearticle)."""
     listed = connect(db).merge.list_articles(publication)
@@ -51,7 +51,7 @@ def articles(
 
 
 @app.command(epilog="Example: rowtide merge identity-ranges shop --db postgresql://localhost/shop")
-def identity_ranges(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def identity_ranges(db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE) -> None:
     """List the numbers that nodes have for new rows (SQL Server: MSmerge_identity_range).
 
     NULL stands for the publisher, whose max_used is the last number given to any node.
@@ -64,7 +64,7 @@ def identity_ranges(db: AnyDb, publication: SomePublication = None, form: Listin
 
 
 @app.command(epilog="Example: rowtide merge filters shop --db postgresql://localhost/shop")
-def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE) -> None:
     """List row filters, and join filters with their parents (SQL Server: sp_helpmergefilter)."""
     listed = connect(db).merge.list_filters(publication)
 
@@ -75,7 +75,7 @@ def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat 
 
 @app.command(epilog="Example: rowtide merge subscriptions shop --db postgresql://localhost/shop")
 def subscriptions(
-    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the subscriptions that a node knows, without connecting to others (SQL Server: sp_helpmergesubscription)."""
     listed = [row for row in connect(db).merge.status(publication) if row.subscriber is not None]

@@ -10,7 +10,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.options import DryRun
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.statements import printed, tell
+from rowtide.cli.output.statements import printed, report
 from rowtide.cli.parameters import require_given
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
@@ -34,7 +34,7 @@ def add_publication(db: HubDb, publication: NewMergePublication, *, dry_run: Dry
     """Create a publication without articles (SQL Server: sp_addmergepublication)."""
     with altering(db, dry_run=dry_run) as merge:
         merge.add_publication(publication)
-    tell(f"Added: publication {publication.name}.", dry_run=dry_run)
+    report(f"Added: publication {publication.name}.", dry_run=dry_run)
 
 
 @app.command(
@@ -45,7 +45,7 @@ def change_publication(db: HubDb, changes: MergePublicationChanges, *, dry_run: 
     require_given(changes)
     with altering(db, dry_run=dry_run) as merge:
         merge.change_publication(changes)
-    tell("Changed.", dry_run=dry_run)
+    report("Changed.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge drop-publication shop --db postgresql://localhost/shop")
@@ -56,7 +56,7 @@ def drop_publication(db: HubDb, publication: PublicationName, *, dry_run: DryRun
     """
     with altering(db, dry_run=dry_run) as merge:
         merge.drop_publication(publication)
-    tell("Dropped.", dry_run=dry_run)
+    report("Dropped.", dry_run=dry_run)
 
 
 @app.command(
@@ -70,7 +70,7 @@ def add_article(db: HubDb, article: NewMergeArticle, *, dry_run: DryRun = False)
     """
     with notes.status(f"Adding {article.table} ..."), altering(db, dry_run=dry_run) as merge:
         added = merge.add_article(article)
-    tell(f"Added: article {added.name}.", dry_run=dry_run)
+    report(f"Added: article {added.name}.", dry_run=dry_run)
 
 
 @app.command(
@@ -112,7 +112,7 @@ def change_article(db: HubDb, changes: MergeArticleChanges, *, dry_run: DryRun =
     follows = "; subscribers follow when they synchronise."
     if changes.upload_options is not None:
         follows = "; `rowtide merge reinitialize --upload-first` each subscriber."
-    tell(f"Changed{follows}", dry_run=dry_run)
+    report(f"Changed{follows}", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")
@@ -139,7 +139,7 @@ def restore_identity_range(
     publication: PublicationName,
     article: ArticleName,
 ) -> None:
-    """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
+    """Continue after all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
 
     For a publisher that was restored from a backup: numbers given since then are unknown to it.
     """
@@ -161,7 +161,7 @@ def drop_article(
     """
     with altering(db, dry_run=dry_run) as merge:
         merge.drop_article(publication, article)
-    tell("Dropped.", dry_run=dry_run)
+    report("Dropped.", dry_run=dry_run)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
-from rowtide.cli.output.statements import tell
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.output.statements import report
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.publishing.requests import PublicationName
@@ -43,12 +43,12 @@ def alter_article(
     """
     with altering(db, dry_run=dry_run) as merge:
         merge.alter_article(publication, article, clause)
-    tell("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
+    report("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop")
 def schema_changes(
-    db: HubDb, publication: PublicationName, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: HubDb, publication: PublicationName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges)."""
     listed = connect(db).merge.list_schema_changes(publication)

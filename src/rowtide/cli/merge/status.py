@@ -8,7 +8,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument
 from rowtide.handle import connect
 
@@ -43,7 +43,7 @@ _ROW_REPLICA = {
 
 @app.command(epilog="Example: rowtide merge status --db postgresql://localhost/shop")
 def status(
-    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List publications and subscriptions as a node knows them, without connecting to others.
 
@@ -59,7 +59,7 @@ def status(
 
 @app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")
 def history(
-    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List past synchronisations by article, newest first (SQL Server: MSmerge_sessions)."""
     listed = connect(db).merge.list_history(publication)
@@ -74,7 +74,7 @@ def row(
     db: AnyDb,
     table: Annotated[str, Argument(metavar="TABLE", help="a merged table")],
     rowguid: Annotated[str, Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

@@ -14,7 +14,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import HideKeys, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -55,7 +55,7 @@ def add_subscription(
     existing: Annotated[
         Existing | None,
         Option(
-            help="Take over tables that are there. keep: the subscriber's rows are uploaded where they differ; "
+            help="Take over existing tables. keep: the subscriber's rows are uploaded where they differ; "
             "overwrite: they get the publisher's version, and rows that only the subscriber has are deleted.",
             show_default=False,
         ),
@@ -229,7 +229,7 @@ def reinitialize(
 def validate(
     db: HubDb,
     wanted: MergeValidation,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

@@ -15,7 +15,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
 from rowtide.cli.options import HideKeys, ListingFormat, Wide
 from rowtide.cli.output.progress import progress
-from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
@@ -67,7 +67,7 @@ def sync(
     db: HubDb,
     publication: SomePublication = None,
     subscriber: SomeSubscriber = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     all_subscribers: Annotated[
         bool, Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
@@ -125,7 +125,7 @@ def resync(
     db: HubDb,
     wanted: RepeatedDownload,
     since: Annotated[str, Option(metavar="start|validation|TIME", help="Since when.")] = "start",
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
@@ -149,7 +149,7 @@ def resync(
 def change_subscription(
     db: HubDb,
     change: PartitionChange,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
@@ -190,7 +190,7 @@ def _sync_all(
         )
 
 
-def _print_outcomes(outcomes: Sequence[SyncOutcome], form: Format) -> None:
+def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
 
     print_listed(SyncOutcome, outcomes, form, _OUTCOME)
@@ -208,7 +208,7 @@ def pending(
     db: HubDb,
     publication: PublicationName,
     subscriber: SomeSubscriber = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     rows: Annotated[bool, Option("--rows", help="List the rows instead of counting them.")] = False,
     conflicts: Annotated[
@@ -239,13 +239,13 @@ def _ask_pending(
         )
 
 
-def _print_pending(listed: Sequence[PendingChanges], form: Format, *, wide: bool = False) -> None:
+def _print_pending(listed: Sequence[PendingChanges], form: OutputFormat, *, wide: bool = False) -> None:
     from rowtide.merge.session.pending import PendingChanges
 
     print_listed(PendingChanges, listed, form, _PENDING, wide=wide)
 
 
-def _print_rows(listed: Sequence[PendingChanges], form: Format) -> None:
+def _print_rows(listed: Sequence[PendingChanges], form: OutputFormat) -> None:
     names = ["subscriber", "direction", "article", "rowguid", "is_delete", "conflict", "refusal"]
     rows = (
         [each.subscriber, each.direction, row.article, row.rowguid, row.is_delete, row.conflict, row.refusal]
@@ -270,7 +270,7 @@ def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
         yield on_progress
 
 
-def _print_exchanged(summary: Summary, form: Format) -> None:
+def _print_exchanged(summary: Summary, form: OutputFormat) -> None:
     """Print the result as Replication Monitor lists it: a line for each article and direction, and the total.
 
     The command ends with exit code 2 if rows were refused.
@@ -301,7 +301,7 @@ def _print_exchanged(summary: Summary, form: Format) -> None:
         for direction, phase in (("upload", summary.upload), ("download", summary.download))
         for article, counts in phase.articles.items()
     ]
-    if rows or form is not Format.TABLE:
+    if rows or form is not OutputFormat.TABLE:
         print_rows(columns, rows, form)
     notes.print(f"Synchronised in {summary.seconds:.2f} s: {summary}.", soft_wrap=True)
     for refused in summary.upload.refused + summary.download.refused:

@@ -7,7 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output.rows import Format, as_json, notes, print_facts, print_listed, print_rows
+from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
@@ -20,7 +20,7 @@ app = CommandTable()
 def table(
     db: AnyDb,
     name: Annotated[str, Argument(metavar="TABLE", help="MSmerge_contents, sysmergesubscriptions, …")],
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
 ) -> None:
     """Print a table that SQL Server documents, as a node is now: without an agent, with all changes so far.
 
@@ -28,7 +28,7 @@ def table(
     """
     found = connect(db).merge.read_table(name)
     rows = [[_hexadecimal(value) for value in row.values()] for row in found.rows]
-    if form is Format.TABLE:
+    if form is OutputFormat.TABLE:
         print_rows(found.columns, rows, form, show=show_fact)
     else:
         print_rows(found.columns, [[as_json(value, form) for value in row] for row in rows], form)
@@ -38,7 +38,7 @@ Upload = Annotated[bool, Option("--upload", help="From the subscriber to the pub
 
 
 @app.command(epilog="Example: rowtide merge make-generation --db sqlite:///field.db")
-def make_generation(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
+def make_generation(db: AnyDb, form: ListingFormat = OutputFormat.TABLE) -> None:
     """Close the open generation of a node, if it has changes (SQL Server: sp_MSmakegeneration).
 
     Prints the last closed one, a row of MSmerge_genhistory. Synchronisations do this themselves.
@@ -57,7 +57,7 @@ def enum_changes(
     db: HubDb,
     publication: PublicationName,
     subscriber: SubscriberUrl,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     upload: Upload = False,
 ) -> None:
@@ -82,7 +82,7 @@ def get_metadata(
     table: Annotated[str, Argument(metavar="TABLE", help="an article's name, or its table")],
     rowguids: Annotated[list[str], Argument(metavar="ROWGUID", help="values of the column rowguid")],
     subscriber: SubscriberUrl,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     upload: Upload = False,
 ) -> None:

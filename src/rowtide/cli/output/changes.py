@@ -9,10 +9,10 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_readers.presentation import Kind, PresentedChanges, PresentedColumn, as_json, joined, rows_of
+from rowtide.cdc.lake_readers.presentation import JsonKind, PresentedChanges, PresentedColumn, as_json, joined, rows_of
 from rowtide.cdc.lake_readers.value_texts import kernels
-from rowtide.cli.output.rows import Format, print_rows, width_of
-from rowtide.cli.output.tables import SAMPLE, Layout, Show, lay_out, write_table
+from rowtide.cli.output.rows import OutputFormat, print_rows, width_of
+from rowtide.cli.output.tables import SAMPLE, ColumnWidths, Show, lay_out, write_table
 
 SHOWN_ONE_BY_ONE = frozenset({"__$start_lsn"})
 """Columns whose values tables show in another form."""
@@ -23,14 +23,14 @@ _QUOTED_IN_CSV = r'[",\r\n]|^$|^\\\.$'
 Lines = Callable[[Sequence[PresentedColumn]], Any]
 
 
-def print_changes(changes: PresentedChanges, form: Format, out: TextIO, *, show: Show) -> None:
+def print_changes(changes: PresentedChanges, form: OutputFormat, out: TextIO, *, show: Show) -> None:
     """Print changes with their column names; batches are written as they arrive."""
     match form:
-        case Format.TABLE:
+        case OutputFormat.TABLE:
             _write_table(changes, out, show)
-        case Format.JSONL:
+        case OutputFormat.JSONL:
             _write(changes.batches, _json_lines, out)
-        case Format.CSV:
+        case OutputFormat.CSV:
             print_rows(changes.names, (), form, out)
             _write(changes.batches, _csv_lines, out)
 
@@ -56,13 +56,13 @@ def _write_table(changes: PresentedChanges, out: TextIO, show: Show) -> None:
     _write(batches, lambda columns: _table_lines(columns, layout, show), out)
 
 
-def _table_lines(columns: Sequence[PresentedColumn], layout: Layout, show: Show) -> Any:
+def _table_lines(columns: Sequence[PresentedColumn], layout: ColumnWidths, show: Show) -> Any:
     cells = [_cells(column, place, layout, show) for place, column in enumerate(columns)]
     lines = kernels.binary_join_element_wise(*cells, " | ")
     return kernels.binary_join_element_wise(kernels.utf8_rtrim_whitespace(lines), "\n", "")
 
 
-def _cells(column: PresentedColumn, place: int, layout: Layout, show: Show) -> Any:
+def _cells(column: PresentedColumn, place: int, layout: ColumnWidths, show: Show) -> Any:
     texts = _with_python_flags(column)
     if column.name in SHOWN_ONE_BY_ONE:
         # Rows of a transaction have the same value.
@@ -96,7 +96,7 @@ def _csv_lines(columns: Sequence[PresentedColumn]) -> Any:
 
 def _as_csv(column: PresentedColumn) -> Any:
     texts = _with_python_flags(column)
-    if column.kind is Kind.TEXT or column.is_text is not None:
+    if column.kind is JsonKind.TEXT or column.is_text is not None:
         is_quoted = kernels.match_substring_regex(texts, _QUOTED_IN_CSV)
         doubled = kernels.replace_substring(texts, '"', '""')
         texts = kernels.if_else(is_quoted, kernels.binary_join_element_wise('"', doubled, '"', ""), texts)
@@ -105,7 +105,7 @@ def _as_csv(column: PresentedColumn) -> Any:
 
 def _with_python_flags(column: PresentedColumn) -> Any:
     texts = column.texts
-    if column.kind is Kind.FLAG:
+    if column.kind is JsonKind.FLAG:
         for json_text, text in _FLAGS.items():
             texts = kernels.if_else(kernels.equal(texts, json_text), text, texts)
     return texts

@@ -79,7 +79,7 @@ class HiddenStatus:
 notes = Notes()
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """Output formats of listings."""
 
     TABLE = "table"
@@ -104,7 +104,7 @@ def print_child_tables(table: str, child_tables: Sequence[str], read: str) -> No
 def print_rows(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
-    form: Format,
+    form: OutputFormat,
     out: TextIO | None = None,
     *,
     show: Show = show_as_is,
@@ -115,12 +115,12 @@ def print_rows(
     """
     out = out or sys.stdout
     match form:
-        case Format.TABLE:
+        case OutputFormat.TABLE:
             write_table(columns, rows, out, width=width_of(out), show=show)
-        case Format.JSONL:
+        case OutputFormat.JSONL:
             for row in rows:
                 print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
-        case Format.CSV:
+        case OutputFormat.CSV:
             for row in chain([columns], rows):
                 print(",".join(map(_as_csv, row)), file=out)
 
@@ -128,7 +128,7 @@ def print_rows(
 def print_listed(
     kind: type[Any],
     listed: Iterable[object],
-    form: Format,
+    form: OutputFormat,
     brief: Mapping[str, str] | None = None,
     *,
     wide: bool = False,
@@ -140,8 +140,8 @@ def print_listed(
     contain the texts of the fields `json_texts` as JSON.
     """
     shown = {field.name: field.name for field in fields(kind) if field.repr}
-    if form is not Format.TABLE:
-        parsed = set(json_texts) if form is Format.JSONL else set()
+    if form is not OutputFormat.TABLE:
+        parsed = set(json_texts) if form is OutputFormat.JSONL else set()
         rows = ([_value(row, name, form, is_json=name in parsed) for name in shown] for row in listed)
         print_rows(tuple(shown), rows, form)
         return
@@ -150,23 +150,23 @@ def print_listed(
     print_rows(tuple(chosen), ([getattr(row, name) for name in chosen.values()] for row in listed), form, show=show)
 
 
-def _value(row: object, name: str, form: Format, *, is_json: bool) -> object:
+def _value(row: object, name: str, form: OutputFormat, *, is_json: bool) -> object:
     value = getattr(row, name)
     return json.loads(value) if is_json and value is not None else as_json(value, form)
 
 
-def print_facts(found: Any, form: Format) -> None:
+def print_facts(found: Any, form: OutputFormat) -> None:
     """Print one object of a dataclass, with passwords masked: a table has one line per field."""
     names = [field.name for field in fields(found) if field.repr]
     values = [getattr(found, name) for name in names]
     values = [redact(value) if isinstance(value, str) else value for value in values]
-    if form is Format.TABLE:
+    if form is OutputFormat.TABLE:
         write_block(names, values, sys.stdout, width=width_of(sys.stdout), show=show_fact)
     else:
         print_rows(names, [[as_json(value, form) for value in values]], form)
 
 
-def as_json(value: Any, form: Format) -> object:
+def as_json(value: Any, form: OutputFormat) -> object:
     """Return a value as JSON: LSNs as text, times in ISO 8601, durations in seconds, objects as objects.
 
     For CSV, which has neither lists nor objects, these are text.
@@ -178,11 +178,11 @@ def as_json(value: Any, form: Format) -> object:
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
-        case tuple() | list() if form is Format.CSV:
+        case tuple() | list() if form is OutputFormat.CSV:
             return "; ".join(str(as_json(item, form)) for item in value)
         case tuple() | list():
             return [as_json(item, form) for item in value]
-        case dict() if form is Format.CSV:
+        case dict() if form is OutputFormat.CSV:
             return json.dumps(value, ensure_ascii=False)
         case dict():
             return {name: as_json(item, form) for name, item in value.items()}

@@ -27,7 +27,7 @@ def printed(rehearsal: Rehearsed) -> Iterator[Rehearsed]:
         sys.stdout.write(f"{each.strip()};\n")
 
 
-def tell(what: str, *, dry_run: bool) -> None:
+def report(what: str, *, dry_run: bool) -> None:
     """Print what was done, unless nothing was."""
     if not dry_run:
         notes.print(what)

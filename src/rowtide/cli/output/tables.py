@@ -42,7 +42,7 @@ def write_table(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnWidths:
     """Widths of a table's columns, in terminal columns, and which of them have numbers."""
 
     widths: Sequence[int]
@@ -67,11 +67,11 @@ class Layout:
         return _padded(text, self.widths[place], self.are_numbers[place])
 
 
-def lay_out(columns: Sequence[str], sample: Sequence[Sequence[object]], show: Show) -> Layout:
+def lay_out(columns: Sequence[str], sample: Sequence[Sequence[object]], show: Show) -> ColumnWidths:
     """Return the layout for columns by a sample of rows, at least one."""
     texts = ([show(name, value) for name, value in zip(columns, row, strict=True)] for row in sample)
     widths = [max(map(_cells, column)) for column in zip(columns, *texts, strict=True)]
-    return Layout(widths, [all(map(_is_number, column)) for column in zip(*sample, strict=True)])
+    return ColumnWidths(widths, [all(map(_is_number, column)) for column in zip(*sample, strict=True)])
 
 
 def write_block(names: Sequence[str], values: Sequence[object], out: TextIO, *, width: int | None, show: Show) -> None:

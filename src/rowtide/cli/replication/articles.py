@@ -70,4 +70,4 @@ def _change(db: str, change: ArticleChange, *, dry_run: bool) -> None:
             f"Copies {change.table} again, while everything else is delivered: {redact(subscriber)}.", soft_wrap=True
         )
     replication.change_article(change)
-    notes.print("Changed; `rowtide replication run` brings it to the subscribers.")
+    notes.print("Changed; `rowtide replication run` applies it at the subscribers.")

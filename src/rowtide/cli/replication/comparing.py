@@ -11,7 +11,7 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.progress import counted
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.replication.options import SomePublication
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
@@ -77,17 +77,17 @@ _JSON_OF_REPAIRS = ("key", "before", "after")
 def validate(
     db: Db,
     validation: RowValidation,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     differences: Annotated[
         bool, Option("--differences", help="List the rows that differ, by key, with what differs.")
     ] = False,
     repair: Annotated[
-        bool, Option("--repair", help="Make the rows that differ what is published; list what became of each.")
+        bool, Option("--repair", help="Change the rows that differ to what is published; list the result of each.")
     ] = False,
     delete_extra: DeleteExtra = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
+        bool, Option("--dry-run", help="With --repair: list what would be done to the rows, and change none.")
     ] = False,
     wide: Wide = False,
 ) -> None:
@@ -129,7 +129,7 @@ def validate(
     _require_compared(publication, listed)
 
 
-def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
+def _print_differences(publication: str, found: Iterable[RowDifference], form: OutputFormat, *, wide: bool) -> None:
     """Print differences as they are found. Raises `SubscriberRowsDiffer`, `ArticlesNotCompared`."""
     from rowtide.replication.errors.comparing import SubscriberRowsDiffer
     from rowtide.replication.inspection.differences import RowDifference
@@ -153,7 +153,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: F
     _require_compared(publication, uncompared)
 
 
-def _print_repairs(publication: str, done: Iterable[Repair], form: Format, *, wide: bool) -> None:
+def _print_repairs(publication: str, done: Iterable[Repair], form: OutputFormat, *, wide: bool) -> None:
     """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
     from rowtide.replication.errors.comparing import RowsNotRepaired
     from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
@@ -185,7 +185,7 @@ def _require_compared(publication: str, found: Iterable[ArticleValidation | RowD
 
 @app.command(epilog="Example: rowtide replication repairs shop --db postgresql://localhost/shop")
 def repairs(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
     listed = connect(db).replication.list_repairs(publication)
@@ -200,7 +200,7 @@ def row(
     db: Db,
     table: Annotated[str, Argument(metavar="TABLE", help="a published table")],
     key: Annotated[list[str], Argument(metavar="KEY", help="the values of its primary key, in its order")],
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:

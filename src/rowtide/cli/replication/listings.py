@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, print_listed
+from rowtide.cli.output.rows import OutputFormat, print_listed
 from rowtide.cli.replication.options import SomePublication
 from rowtide.handle import connect
 
@@ -28,7 +28,7 @@ _SUBSCRIPTION = {
 
 
 @app.command(epilog="Example: rowtide replication publications --db postgresql://localhost/shop")
-def publications(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def publications(db: Db, form: ListingFormat = OutputFormat.TABLE) -> None:
     """List the publications (SQL Server: sp_helppublication)."""
     listed = connect(db).replication.list_publications()
 
@@ -39,7 +39,7 @@ def publications(db: Db, form: ListingFormat = Format.TABLE) -> None:
 
 @app.command(epilog="Example: rowtide replication articles shop --wide --db postgresql://localhost/shop")
 def articles(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List published tables, with their columns, row filters and commands (SQL Server: sp_helparticle)."""
     listed = connect(db).replication.list_articles(publication)
@@ -51,11 +51,11 @@ def articles(
 
 @app.command(epilog="Example: rowtide replication subscriptions --format jsonl --db postgresql://localhost/shop")
 def subscriptions(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List subscriptions with their queues (SQL Server: sp_helpsubscription).
 
-    Queued are undelivered commands in the log store, including those that a row filter will leave out; sizes are of
+    Queued are undelivered commands in the log store, including those that a row filter will exclude; sizes are of
     whole segments, and `oldest` is when the first was read. Does not connect to subscribers.
     """
     listed = connect(db).replication.list_subscriptions(publication)

@@ -8,7 +8,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.output.statements import printed
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect
@@ -48,14 +48,12 @@ def add_publication(db: Db, publication: NewPublication) -> None:
 )
 def move_distribution(
     db: Db,
-    distribution_db: Annotated[
-        str, Argument(metavar="URL", help="The database that is to have it, without a password.")
-    ],
+    distribution_db: Annotated[str, Argument(metavar="URL", help="The database to move it to, without a password.")],
 ) -> None:
     """Move what publications, articles and subscriptions are to another database.
 
     If there is nothing to be moved because the distribution database is lost, one that was restored at the new place is
-    used from now on. Runs go on by themselves.
+    used from now on. Runs continue by themselves.
     """
     rows = connect(db).replication.move_distribution(distribution_db)
     notes.print("Recorded: the one that was restored there is used." if rows is None else f"Moved: {rows:,} rows.")
@@ -122,14 +120,14 @@ def add_schema(
     excluding: Annotated[
         list[str] | None, Option("--except", help="Not these: names, or patterns of them. May be repeated.")
     ] = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:
     """Publish what a schema has: its tables, and the text of its views, functions and procedures.
 
     What is published already is skipped, and one that cannot be published does not stop the others. Functions of
-    triggers are left out: subscribers' tables get no triggers.
+    triggers are omitted: subscribers' tables get no triggers.
     """
     from rowtide.replication.errors.publishing import ArticlesNotAdded
     from rowtide.replication.publishing.schema_articles import FAILED, AddedArticle

@@ -65,7 +65,7 @@ def run(
     publication: SomePublication = None,
     subscriber: Annotated[
         list[str] | None,
-        Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
+        Option(help="Deliver only to this subscriber; may be repeated. Default: all.", show_default=False),
     ] = None,
     *,
     limits: DeliveryLimits,

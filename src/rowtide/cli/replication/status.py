@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.replication.options import SomePublication
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CommandRange
@@ -64,7 +64,7 @@ _KEPT_CONFLICT = {
 
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
 def status(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the subscriptions with their progress and agents, without connecting to subscribers.
 
@@ -87,7 +87,7 @@ def status(
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
 def history(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the history of the agents and the log reader's errors in the last 48 hours, newest first.
 
@@ -102,7 +102,7 @@ def history(
 
 @app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
 def errors(
-    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the agents' errors in the last 48 hours, newest first (SQL Server: MSrepl_errors)."""
     listed = connect(db).replication.list_errors(publication)
@@ -116,7 +116,9 @@ def errors(
     epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
     " --db postgresql://localhost/shop"
 )
-def browse_commands(db: Db, wanted: CommandRange, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
+def browse_commands(
+    db: Db, wanted: CommandRange, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
+) -> None:
     """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
 
     In formats jsonl and csv they are printed as they are read, in any number.
@@ -133,7 +135,7 @@ def conflicts(
     db: Db,
     publication: SomePublication = None,
     subscriber: SomeSubscriber = None,
-    form: ListingFormat = Format.TABLE,
+    form: ListingFormat = OutputFormat.TABLE,
     *,
     wide: Wide = False,
 ) -> None:
@@ -157,7 +159,7 @@ def post_tracer_token(db: Db, publication: PublicationName) -> None:
 
 @app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
 def tracer_tokens(
-    db: Db, publication: PublicationName, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+    db: Db, publication: PublicationName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
 ) -> None:
     """List the latency of tokens to the log store and to each subscriber, in seconds; null is pending.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
-from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.publishing.requests import PublicationThresholds
@@ -68,7 +68,7 @@ def change_subscription(
     " --db postgresql://localhost/shop"
 )
 def sync_sequences(
-    db: Db, publication: PublicationName, subscriber: SomeSubscriber = None, form: ListingFormat = Format.TABLE
+    db: Db, publication: PublicationName, subscriber: SomeSubscriber = None, form: ListingFormat = OutputFormat.TABLE
 ) -> None:
     """Move subscribers' sequences to where the publisher's are, before programs write to a subscriber.
 

@@ -35,7 +35,7 @@ def cast_in_pieces(
     """Cast texts by `quick`, which raises `Odd` or Arrow's error; the smallest pieces that it refuses by `careful`.
 
     `careful` takes every text that `quick` takes, with the same result. `never` says which texts neither takes: they
-    are known cheaply, and left out if `quick` refuses the column.
+    are known cheaply, and omitted if `quick` refuses the column.
     """
     try:
         return quick(texts)
@@ -74,7 +74,7 @@ def require_no_letters(texts: Texts) -> None:
 
 def fields_of(texts: Texts, pattern: str) -> dict[str, Texts]:
     """Return the named groups of a pattern that matches a whole text; null where it does not, empty where a group is
-    left out.
+    omitted.
     """
     found = kernels.extract_regex(texts, f"^(?:{pattern})$")
     return {field.name: kernels.struct_field(found, field.name) for field in found.type}

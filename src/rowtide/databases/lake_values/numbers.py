@@ -69,11 +69,11 @@ def _decimal(number: int) -> Any:
 def decimals(texts: Texts, to: pa.Decimal128Type) -> Column:
     """Cast texts to decimals of a type, rounded half up."""
     return cast_in_pieces(
-        texts, partial(_quick_decimals, to=to), partial(_careful_decimals, to=to), never=_is_no_decimal
+        texts, partial(_quick_decimals, to=to), partial(_careful_decimals, to=to), never=_find_no_decimals
     )
 
 
-def _is_no_decimal(texts: Texts) -> Column:
+def _find_no_decimals(texts: Texts) -> Column:
     return kernels.is_in(texts, _NO_DECIMALS)
 
 

@@ -15,7 +15,7 @@ from rowtide.databases.lake_values.casting import Column, Texts, kernels
 
 _HEX_PREFIX = "\\x"
 _DIGITS: dict[pa.DataType, int] = {pa.float32(): 6, pa.float64(): 15}
-"""From so many digits before the point on PostgreSQL prints exponents."""
+"""Number of digits before the point from which PostgreSQL prints exponents."""
 _LEAST_PLAIN_EXPONENT = -4
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897

@@ -44,21 +44,21 @@ _UTC = np.frombuffer(b"+00", np.uint8)
 
 def dates(texts: Texts) -> Column:
     """Cast texts to dates; what follows a day behind a space is ignored."""
-    return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates, never=_is_infinite)
+    return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates, never=_find_infinite)
 
 
 def timestamps(texts: Texts) -> Column:
     """Cast texts to moments; without an offset they are in UTC."""
-    return cast_in_pieces(texts, _quick_timestamps, partial(_careful_timestamps, to=TIMESTAMP), never=_is_infinite)
+    return cast_in_pieces(texts, _quick_timestamps, partial(_careful_timestamps, to=TIMESTAMP), never=_find_infinite)
 
 
 def timestamps_without_zone(texts: Texts) -> Column:
     """Cast texts to timestamps without zone; an offset is ignored."""
     careful = partial(_careful_timestamps, to=TIMESTAMP_WITHOUT_ZONE)
-    return cast_in_pieces(texts, _quick_timestamps_without_zone, careful, never=_is_infinite)
+    return cast_in_pieces(texts, _quick_timestamps_without_zone, careful, never=_find_infinite)
 
 
-def _is_infinite(texts: Texts) -> Column:
+def _find_infinite(texts: Texts) -> Column:
     return kernels.is_in(texts, _INFINITIES)
 
 
@@ -88,7 +88,9 @@ def _careful_dates(texts: Texts) -> Column:
     year = _signed(fields["sign"]) * _integers(fields["year"], 1)
     days, is_day = _days(year, _integers(fields["month"], 1), _integers(fields["day"], 1))
     fits = is_day & (days >= _DAYS.min) & (days <= _DAYS.max)
-    return pa.array(np.where(fits, days, 0).astype(np.int32), mask=~fits | _is_null(fields["year"])).cast(pa.date32())
+    return pa.array(np.where(fits, days, 0).astype(np.int32), mask=~fits | _find_nulls(fields["year"])).cast(
+        pa.date32()
+    )
 
 
 def _careful_timestamps(texts: Texts, to: pa.DataType) -> Column:
@@ -102,10 +104,10 @@ def _careful_timestamps(texts: Texts, to: pa.DataType) -> Column:
     if to == TIMESTAMP:
         moment = moment - _signed(fields["zone_sign"]) * offset
     fraction = _integers(kernels.utf8_slice_codeunits(kernels.utf8_rpad(fields["fraction"], 6, "0"), 0, 6), 0)
-    fits = is_day & is_time & is_zone & _is_in_range(moment, fraction)
+    fits = is_day & is_time & is_zone & _find_in_range(moment, fraction)
     # The first second of the range is in it in part: it overflows before the fraction is added, and back after.
     micros = np.where(fits, moment, 0) * _SECOND + fraction
-    return pa.array(micros, mask=~fits | _is_null(fields["year"])).cast(to)
+    return pa.array(micros, mask=~fits | _find_nulls(fields["year"])).cast(to)
 
 
 def _days(year: _Integers, month: _Integers, day: _Integers) -> tuple[_Integers, _Booleans]:
@@ -128,7 +130,7 @@ def _seconds(fields: dict[str, Texts], prefix: str, hours: int) -> tuple[_Intege
     return 3600 * hour + 60 * minute + second, (hour < hours) & (minute < 60) & (second < 60)
 
 
-def _is_in_range(seconds: _Integers, micros: _Integers) -> _Booleans:
+def _find_in_range(seconds: _Integers, micros: _Integers) -> _Booleans:
     first, first_micros = divmod(_LARGEST.min, _SECOND)
     last, last_micros = divmod(_LARGEST.max, _SECOND)
     is_first = (seconds == first) & (micros >= first_micros)
@@ -148,6 +150,6 @@ def _signed(signs: Texts) -> _Integers:
     return np.where(is_negative, np.int64(-1), np.int64(1))
 
 
-def _is_null(texts: Texts) -> _Booleans:
+def _find_nulls(texts: Texts) -> _Booleans:
     is_null: _Booleans = texts.is_null().to_numpy(zero_copy_only=False)
     return is_null

@@ -19,7 +19,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.locks import limit_wait, retry_locked
+from rowtide.databases.postgres.locks import retry_locked, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind
 
@@ -50,7 +50,7 @@ class Alterations(Protocol):
     def run_alone(self, step: Executable, around: Around = AROUND_NOTHING) -> int:
         """Run a statement in its own transaction, without lock timeout; return the number of rows written."""
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Report a step that takes long."""
 
 
@@ -61,7 +61,7 @@ class Committing:
         self._engine = engine
         self._on_progress = on_progress
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         self._on_progress(message)
 
     def run(self, table: str, action: Action[Result]) -> Result:
@@ -83,7 +83,7 @@ class Committing:
 
     def _attempt(self, action: Action[Result]) -> Result:
         with translated(), self._engine.begin() as connection:
-            connection.execute(limit_wait())
+            connection.execute(set_lock_timeout())
             result = action(connection)
             failpoint("tracking_commit.before")
         failpoint("tracking_commit.after")
@@ -112,7 +112,7 @@ class Rehearsing:
         self._statements.append(_as_text(_session_of(self.connection), str(compiled), compiled.params))
         return 0
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """No effect: nothing takes long."""
 
     def _attempt(self, action: Action[Result]) -> Result:
@@ -188,7 +188,7 @@ def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
 def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Rehearsing]:
     """Yield alterations in the caller's transaction, which rolls them back; their statements are appended to a list.
 
-    Statements that were rolled back to a savepoint are left out.
+    Statements that were rolled back to a savepoint are omitted.
     """
     session = _session_of(connection)
     noted: list[str] = []
@@ -239,7 +239,7 @@ def _noting_cursor(notes: _Notes) -> type[psycopg.Cursor[Any]]:
 
 
 def _limited(action: Action[Result], connection: Connection) -> Result:
-    connection.execute(limit_wait())
+    connection.execute(set_lock_timeout())
     return action(connection)
 
 
@@ -261,17 +261,17 @@ def build_index(
     `index` is its schema and name; `definition` starts with `on`. A partitioned table is locked during the build:
     PostgreSQL cannot build its indexes concurrently.
     """
-    validity = alterations.run(table.qualified_name, lambda connection: is_valid(connection, index))
+    validity = alterations.run(table.qualified_name, lambda connection: read_validity(connection, index))
     beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
     if validity is False:
         alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
     if not validity:
         kind = "unique index" if is_unique else "index"
-        alterations.tell(f"Building an index of {table.qualified_name} ...")
+        alterations.report(f"Building an index of {table.qualified_name} ...")
         alterations.run_alone(statement(f"create {kind} {beside}{quote(index[1])} {definition}"))
 
 
-def is_valid(connection: Connection, index: tuple[str, str]) -> bool | None:
+def read_validity(connection: Connection, index: tuple[str, str]) -> bool | None:
     """Return whether an index is valid; None if it does not exist."""
     asked = text("select indisvalid from pg_index where indexrelid = to_regclass(:name)")
     found = connection.execute(asked, {"name": quote_qualified(*index)}).scalar()

@@ -340,7 +340,7 @@ def open_batching_engine(
 
 
 _WAITING = "rowtide_waits"
-WAITS = {_WAITING: True}
+DEFERS = {_WAITING: True}
 """Execution options of a statement without an answer that is no insert, update or delete: in a transaction it waits."""
 
 

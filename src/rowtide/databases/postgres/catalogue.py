@@ -14,7 +14,7 @@ from rowtide.databases.postgres import text_queries
 from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.search_path import USERS_SCHEMAS
 from rowtide.databases.postgres.text_queries import Run
-from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
+from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
 Execution = Callable[[Connection, Sequence[tuple[str, Mapping[str, Any]]]], Sequence[Sequence[Any]]]
 """What returns the rows of queries with their parameters."""
@@ -132,7 +132,7 @@ def read_tables(
             key_name=row.key_name,
             columns=tuple(SourceColumn(*column) for column in columns.get(row.source_id, ())),
             partitions=tuple(
-                Partition(part_id, schema, name, TableKind(kind), identity, index)
+                TablePartition(part_id, schema, name, TableKind(kind), identity, index)
                 for part_id, schema, name, kind, identity, index in partitions.get(row.source_id, ())
             ),
             ancestors=tuple(row.ancestors),

@@ -70,7 +70,7 @@ class NumberedCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AnchorSnapshot:
     """An anchor with its snapshot in PostgreSQL's text form: xmin:xmax:xid,xid,…"""
 
     anchor: Anchor
@@ -101,7 +101,7 @@ def highest_begun(snapshot: str) -> int:
     return int(snapshot.split(":")[1]) - 1
 
 
-def unseen(stamp: str, taken: Taken) -> str:
+def unseen(stamp: str, taken: AnchorSnapshot) -> str:
     """Return the condition that an anchor does not see a stamp, given as an SQL expression."""
     return unseen_by(stamp, taken.snapshot)
 
@@ -141,7 +141,9 @@ def stop_anchors(connection: Connection) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable[int]], *, lowest_csn: int) -> Taken:
+def take_anchor(
+    connection: Connection, stamps_since: Callable[[AnchorSnapshot], Iterable[int]], *, lowest_csn: int
+) -> AnchorSnapshot:
     """Return an anchor of the transaction's snapshot, within `taking_anchors`; its CSN is at least `lowest_csn`.
 
     `stamps_since` returns the BSNs of stamps that an anchor does not see. If there are none since the last anchor, that
@@ -163,7 +165,7 @@ def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable
     return _put_anchor(connection, max(commits[-1].csn, lowest_csn), snapshot)
 
 
-def find_taken(connection: Connection, anchor: Anchor) -> Taken:
+def find_anchor_snapshot(connection: Connection, anchor: Anchor) -> AnchorSnapshot:
     """Return an anchor's snapshot. Raises `UnknownAnchor` for one of another history or database."""
     snapshot = connection.execute(
         text(
@@ -174,15 +176,15 @@ def find_taken(connection: Connection, anchor: Anchor) -> Taken:
     ).scalar()
     if snapshot is None:
         raise UnknownAnchor(anchor)
-    return Taken(anchor, snapshot)
+    return AnchorSnapshot(anchor, snapshot)
 
 
-def renewal(taken: Taken) -> tuple[Anchor, str]:
+def renewal(taken: AnchorSnapshot) -> tuple[Anchor, str]:
     """Return an anchor of the same snapshot, and the statement that stores it with the transaction that runs it."""
     return _new_anchor(taken.anchor.csn, taken.snapshot)
 
 
-def context_setting(context: UUID, seen: Taken | None) -> str:
+def context_setting(context: UUID, seen: AnchorSnapshot | None) -> str:
     """Return the statement that gives the transaction's changes a context.
 
     A row that others changed after `seen` gets none: a reader that excludes this context would miss their change too.
@@ -210,7 +212,7 @@ def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
     return list(connection.execute(ordered, {"fresh": list(fresh)}).scalars())
 
 
-def find_last(connection: Connection) -> Taken | None:
+def find_last(connection: Connection) -> AnchorSnapshot | None:
     """Return the last anchor taken in this history of the database; None before the first."""
     row = connection.execute(
         text(
@@ -218,7 +220,7 @@ def find_last(connection: Connection) -> Taken | None:
             f'where "__sysIncarnation" = {INCARNATION} order by "__sysCsn" desc, "__sysId" limit 1'
         )
     ).one_or_none()
-    return None if row is None else Taken(Anchor(row[0], row[1]), row[2])
+    return None if row is None else AnchorSnapshot(Anchor(row[0], row[1]), row[2])
 
 
 def is_of_other_history(connection: Connection) -> bool:
@@ -229,10 +231,10 @@ def is_of_other_history(connection: Connection) -> bool:
     return bool(connection.execute(text(query)).scalar())
 
 
-def _put_anchor(connection: Connection, csn: int, snapshot: str) -> Taken:
+def _put_anchor(connection: Connection, csn: int, snapshot: str) -> AnchorSnapshot:
     anchor, insertion = _new_anchor(csn, snapshot)
     connection.execute(statement(insertion))
-    return Taken(anchor, snapshot)
+    return AnchorSnapshot(anchor, snapshot)
 
 
 def _new_anchor(csn: int, snapshot: str) -> tuple[Anchor, str]:

@@ -329,7 +329,7 @@ def require_replication_right(connection: Connection) -> None:
     """Raise `NoReplicationRight` if the connection's role may not replicate, by trying it.
 
     A managed service gives the right to members of a group, whose roles lack the attribute in pg_roles. What else
-    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not tell whether the role has the right.
+    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not report whether the role has the right.
     """
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)

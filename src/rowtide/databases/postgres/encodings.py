@@ -33,7 +33,7 @@ def find_codec(session: psycopg.Connection) -> str | None:
     return codec
 
 
-def holds(codec: str | None, text: str) -> bool:
+def can_encode(codec: str | None, text: str) -> bool:
     """Return whether an encoding has all characters of a text."""
     try:
         text.encode(codec or "utf-8")

@@ -26,10 +26,10 @@ class ConnectionFailed(Retryable, number=1101):
 
 
 class ServerSilent(ConnectionFailed, number=1130):
-    """The server did not answer, though it was not at work."""
+    """The server did not answer, although it was idle."""
 
     fact = "the server has not answered for {silence_s} s: {reason}"
-    hint = """The network lost a message, or something between the two ends keeps a connection that is gone: run it
+    hint = """The network lost a message, or a device between the two ends keeps a dead connection: run it
         again. End a session that is named, with `select pg_terminate_backend(PID)`. On a network that is slower than 64
         kbit/s set `rowtide.silence_timeout`, in seconds."""
     silence_s: int
@@ -106,10 +106,10 @@ class LockNotObtained(RowtideError, number=22840):
 
 
 class TableHeld(RowtideError, number=1110):
-    """One of many tables was in use all the time that they were waited for."""
+    """One of many tables stayed in use until the wait ended."""
 
     fact = "table {table} was in use for {waited_s} s, by {holders}"
-    hint = "End those transactions, or repeat the command later: what is enabled stays so."
+    hint = "End those transactions, or repeat the command later: tables that are enabled stay enabled."
     table: str
     waited_s: int
     holders: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.databases.format_views import format_row
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 VIEW = "rowtide_format"
 
 
-def format_creation(schema: str, own: Format) -> str:
+def format_creation(schema: str, own: StoreFormat) -> str:
     """Return the statement that records the format of a schema that has none: of one that is made, or is required."""
     view = quote_qualified(schema, VIEW)
     creation = f"create view {view} as {format_row(own.recorded)}"

@@ -22,7 +22,7 @@ _END_S = 5.0
 """How long the end of a beat is waited for."""
 
 
-class Heartbeat:
+class SessionKeepalive:
     """Keeps a session alive while its process runs; the server ends it after the time of silence otherwise.
 
     The connection is in autocommit mode, and may be used by one other thread.
@@ -50,7 +50,7 @@ class Heartbeat:
         self._ended.set()
         self._thread.join(_END_S)
 
-    def __enter__(self) -> Heartbeat:
+    def __enter__(self) -> SessionKeepalive:
         return self
 
     def __exit__(

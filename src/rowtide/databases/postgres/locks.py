@@ -23,13 +23,13 @@ LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5
 BRIEF_MS = 50
-"""With what the transaction itself takes, so long a session waits behind a brief request."""
+"""Besides what the transaction itself takes, how long a session waits behind a brief request."""
 LOCK_NOT_AVAILABLE = "55P03"
 
 Result = TypeVar("Result")
 
 
-def limit_wait() -> TextClause:
+def set_lock_timeout() -> TextClause:
     """Return the statement that sets the transaction's lock_timeout."""
     return text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
 
@@ -41,7 +41,7 @@ class LockMode(Enum):
     ACCESS_EXCLUSIVE = "access exclusive"
 
 
-def limit_wait_briefly() -> TextClause:
+def set_brief_lock_timeout() -> TextClause:
     """Return the statement that limits each of the transaction's waits for a lock to what nobody notices."""
     return text(f"set local lock_timeout = '{BRIEF_MS}ms'")
 
@@ -50,7 +50,7 @@ def lock_briefly_steps(table: SourceTable, mode: LockMode) -> list[Executable]:
     """Lock a table, and its partitions, until commit; all of them are waited for together no longer than one."""
     only = "" if table.kind is TableKind.PARTITIONED else "only "
     return [
-        limit_wait_briefly(),
+        set_brief_lock_timeout(),
         statement(f"set local statement_timeout = '{BRIEF_MS + 10}ms'"),
         statement(f"lock table {only}{quote_qualified(table.schema, table.name)} in {mode.value} mode"),
         statement("set local statement_timeout = 0"),

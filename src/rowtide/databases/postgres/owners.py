@@ -72,7 +72,7 @@ class Owner:
 
 
 def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
-    """Return the owners of tables by their quoted names; those that do not exist are left out."""
+    """Return the owners of tables by their quoted names; those that do not exist are omitted."""
     rows = run(owners_query("cast(:names as text[])"), names=list(tables))
     return {
         row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held, row.is_ready, tuple(row.others))
@@ -197,7 +197,7 @@ def functions_path() -> Sequence[str]:
 
 
 def guard(owner: Owner) -> str:
-    """Return the PL/pgSQL statement that refuses to go on as another role than the owner."""
+    """Return the PL/pgSQL statement that refuses to continue as another role than the owner."""
     message = f"the function no longer runs as {owner.name}"
     return (
         f"if current_user operator(pg_catalog.<>) {quote_literal(owner.name)}::pg_catalog.name "
@@ -215,7 +215,7 @@ def called_by_plans(table: str) -> str:
 
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
-    table of the session's role, or of a superuser, is left out. It asks by SQL alone, which triggers can, and unlike
+    table of the session's role, or of a superuser, is omitted. It asks by SQL alone, which triggers can, and unlike
     `planned_code.find_planned` takes in functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)

@@ -42,7 +42,7 @@ _OF_THE_SERVER = (ConnectionFailed, ServerOutOfResources, WritesRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class TableAlteration:
+class BriefAlteration:
     """What is done to one table, in one transaction that locks it with `lock_briefly_steps` in this mode."""
 
     source_id: int
@@ -71,7 +71,7 @@ _Holders = dict[int, dict[str, str]]
 
 def alter_each(
     engine: Engine,
-    alterations: Sequence[TableAlteration],
+    alterations: Sequence[BriefAlteration],
     wait_s: float,
     on_progress: Callable[[Rounds], None],
 ) -> dict[int, RowtideError | None]:
@@ -98,7 +98,7 @@ def alter_each(
             blockers |= {one.source_id: holders.get(one.source_id, {}) for one in tried}
             waited_s = time.monotonic() - begun
             if pending and waited_s > wait_s:
-                return outcomes | {one.source_id: _give_up(one, waited_s, blockers) for one in pending}
+                return outcomes | {one.source_id: _fail_rest(one, waited_s, blockers) for one in pending}
             if pending:
                 on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
                 if time.monotonic() - ended_at > _END_SILENT_S:
@@ -109,7 +109,7 @@ def alter_each(
     return outcomes
 
 
-def _attempt(connection: Connection, one: TableAlteration, outcomes: dict[int, RowtideError | None]) -> bool:
+def _attempt(connection: Connection, one: BriefAlteration, outcomes: dict[int, RowtideError | None]) -> bool:
     """Alter a table; return whether it has an outcome, False if it is in use."""
     try:
         with translated(), connection.begin():
@@ -127,7 +127,7 @@ def _attempt(connection: Connection, one: TableAlteration, outcomes: dict[int, R
     return True
 
 
-def _read_holders(connection: Connection, tables: Sequence[TableAlteration]) -> _Holders:
+def _read_holders(connection: Connection, tables: Sequence[BriefAlteration]) -> _Holders:
     exclusive = [one.source_id for one in tables if one.mode is LockMode.ACCESS_EXCLUSIVE]
     others = [one.source_id for one in tables if one.mode is not LockMode.ACCESS_EXCLUSIVE]
     found: _Holders = {}
@@ -142,7 +142,7 @@ def _still_there(blockers: dict[str, str], holders: dict[str, str]) -> dict[str,
     return {transaction: name for transaction, name in blockers.items() if transaction in holders}
 
 
-def _describe(pending: Sequence[TableAlteration], blockers: _Holders) -> tuple[str, ...]:
+def _describe(pending: Sequence[BriefAlteration], blockers: _Holders) -> tuple[str, ...]:
     held = [one for one in pending if blockers.get(one.source_id)]
     return tuple(f"{one.table} waits for {_name(blockers[one.source_id])}" for one in held)
 
@@ -151,7 +151,7 @@ def _name(holders: dict[str, str]) -> str:
     return ", ".join(sorted(set(holders.values()))) or "transactions that have ended meanwhile"
 
 
-def _give_up(one: TableAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
+def _fail_rest(one: BriefAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
     return TableHeld(one.table, round(waited_s), _name(blockers.get(one.source_id, {})))
 
 

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.postgres.search_path import OWN_PATH
-from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind, TablePartition
 
 ROWGUID: Final = "rowguid"
 _MILLISECONDS: Final = (
@@ -90,7 +90,7 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str, fillin
     """
     table, name = quote_qualified(made.schema, made.name), made.qualified_name
     alterations.run(name, lambda connection: _add_column(connection, made, maker))
-    holders: Sequence[SourceTable | Partition] = made.row_holders or (made,)
+    holders: Sequence[SourceTable | TablePartition] = made.row_holders or (made,)
     for holder in holders:
         pages = alterations.run(name, partial(_count_pages, source_id=holder.source_id))
         while _fill(alterations, quote_qualified(holder.schema, holder.name), pages, filling):
@@ -121,7 +121,7 @@ def _fill(alterations: Alterations, table: str, pages: int, filling: Filling) ->
     """Give values to rows without one, in batches of pages; return the number of rows."""
     filled = 0
     for first in range(0, pages + 1, _FILLED_PAGES):
-        alterations.tell(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
+        alterations.report(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
         sql = (
             f"update {table} set {ROWGUID} = {NEW_ROWGUID} "
             f"where ctid operator(pg_catalog.>=) '({first},0)'::pg_catalog.tid "

@@ -1,6 +1,6 @@
 """Sessions that are silent: a program waits for an answer that does not come, or a server for a program that is gone.
 
-Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that goes on
+Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that continues
 acknowledging, and no timeout of the server's ends a session that waits in the middle of a message, up to PostgreSQL 16.
 So who waits looks, by a connection of its own: whether the server works for it, and whether sessions of rowtide's are
 silent. These are ended, as each role may end its own (docs/decisions/0007).
@@ -101,7 +101,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._pid
 
     def begin_watch(self, pid: int, setting: str | None) -> None:
-        """Take what the session answered to `SESSION`: a pooler may have told another number."""
+        """Take what the session answered to `SESSION`: a pooler may have reported another number."""
         self._pid, self.silence_s = pid, read_silence(setting)
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:

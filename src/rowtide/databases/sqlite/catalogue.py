@@ -118,7 +118,7 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
 def list_relations(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the main database's relations, name to kind: table, view, virtual, shadow.
 
-    SQLite's own tables are left out; a virtual table stores its rows in shadow tables.
+    SQLite's own tables are omitted; a virtual table stores its rows in shadow tables.
     """
     statement = "select name, type from pragma_table_list where schema = 'main' and substr(name, 1, 7) <> 'sqlite_'"
     return dict(connection.execute(f"{statement} order by lower(name)").fetchall())

@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.quoting import quote
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """A table, and its user's own columns; unique keys of the column `beside` alone are left out."""
+    """A table, and its user's own columns; unique keys of the column `beside` alone are omitted."""
 
     table: Table
     columns: Sequence[Column]

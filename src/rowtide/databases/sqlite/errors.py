@@ -21,7 +21,7 @@ class FileNotOpened(RowtideError, number=1121):
     """The database file does not exist, or is not a database."""
 
     fact = "the database file {path} cannot be opened: {reason}"
-    hint = "Name a SQLite file that is there and that this user may write: sqlite:///folder/file.db."
+    hint = "Name an existing SQLite file that this user may write to: sqlite:///folder/file.db."
     path: str
     reason: str
 
@@ -64,10 +64,10 @@ class StatementTimedOut(RowtideError, number=1125):
 
 
 class ValueTooLarge(RowtideError, number=1126):
-    """A file has a larger value than is read of it."""
+    """A file has a value above the limit of what is read."""
 
     fact = "the database file {path} has a value or row of more than {limit:,} bytes"
-    hint = "If it is one of yours, give --max-row-bytes more."
+    hint = "If the value is yours, raise --max-row-bytes."
     path: str
     limit: int
 

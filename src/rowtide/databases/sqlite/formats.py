@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
-from rowtide.core.formats import Format, PresentStore, StoredFormat
+from rowtide.core.formats import PresentStore, StoredFormat, StoreFormat
 from rowtide.databases.format_views import format_row, parse_definition
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of
@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 
 
-def format_creation(view: str, own: Format) -> str:
+def format_creation(view: str, own: StoreFormat) -> str:
     """Return the statement that records a format if the file has none of this name."""
     return f"create view if not exists {quote(view)} as {format_row(own.recorded)}"
 
@@ -34,7 +34,7 @@ def raise_format(connection: sqlite3.Connection, view: str, recorded: StoredForm
     connection.execute(f"create view {quote(view)} as {format_row(recorded)}")
 
 
-def find_store(url: str | DatabaseUrl, own: Format, view: str, table: str) -> PresentStore | None:
+def find_store(url: str | DatabaseUrl, own: StoreFormat, view: str, table: str) -> PresentStore | None:
     """Return what a feature keeps in a file with its format, None if the file lacks a table of the feature's.
 
     Steps begin transactions in connections of their own. Raises `FileNotOpened`, `SqliteTooOld`.

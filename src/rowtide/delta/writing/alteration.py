@@ -24,8 +24,8 @@ from rowtide.delta.formats import FORMAT, find_format
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot, open_any_format
 from rowtide.delta.writing.appends import write_partition, write_stream
-from rowtide.delta.writing.changes import Change, commit_change
-from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_nameable, put_commit
+from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.commit_race import CommitEntry, CommitLost, Last, Passed, load_nameable, put_commit
 from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
 from rowtide.storage.freshness import read_clock
 
@@ -41,10 +41,10 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 def empty_table(location: Location) -> bool:
     """Remove all data files; return whether there were any. Raises as `commit_change`."""
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if not snapshot.files:
             return None
-        return Change("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
+        return CommitChange("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
 
     return commit_change(location, plan)
 
@@ -55,12 +55,12 @@ def retire_table(location: Location, name: str, value: str, retired: str) -> Non
     One that has that other value already is emptied too. Raises as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         found = snapshot.properties.get(name)
         if found not in (value, retired) or (found == retired and not snapshot.files):
             return None
         metadata = _altered(snapshot.metadata, properties={name: retired})
-        return Change("DELETE", removed=list(snapshot.files.values()), metadata=metadata, sees_all_files=True)
+        return CommitChange("DELETE", removed=list(snapshot.files.values()), metadata=metadata, sees_all_files=True)
 
     commit_change(location, plan)
 
@@ -70,7 +70,7 @@ def renew_table(
 ) -> None:
     """Empty a table and give it other columns and properties, in one commit. Raises as `commit_change`."""
 
-    def plan(snapshot: Snapshot) -> Change:
+    def plan(snapshot: Snapshot) -> CommitChange:
         schema = json.loads(schema_text)
         changed = {**snapshot.properties, **properties}
         if is_mapped(changed):
@@ -78,7 +78,7 @@ def renew_table(
         metadata = _altered(snapshot.metadata, schema, changed)
         protocol = with_features(snapshot.protocol, features_for(schema, changed))
         before_commit()
-        return Change(
+        return CommitChange(
             "REPLACE TABLE",
             removed=list(snapshot.files.values()),
             protocol=protocol if protocol != snapshot.protocol else None,
@@ -97,7 +97,7 @@ def retype_empty(
     `read_types` is called with each version of the table in hand. Raises as `commit_change`, and what it raises.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if snapshot.files:
             return None
         types, schema = read_types(), json.loads(snapshot.metadata.schema_text)
@@ -109,7 +109,9 @@ def retype_empty(
         metadata = without_widening(_altered(snapshot.metadata, schema))
         protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
         before_commit()
-        return Change("CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata)
+        return CommitChange(
+            "CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata
+        )
 
     return commit_change(location, plan)
 
@@ -117,10 +119,10 @@ def retype_empty(
 def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
     """Set properties that need no feature; return whether any was another. Raises as `commit_change`."""
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if all(snapshot.properties.get(name) == value for name, value in properties.items()):
             return None
-        return Change("SET TBLPROPERTIES", metadata=_altered(snapshot.metadata, properties=properties))
+        return CommitChange("SET TBLPROPERTIES", metadata=_altered(snapshot.metadata, properties=properties))
 
     return commit_change(location, plan)
 
@@ -140,7 +142,7 @@ def raise_format(location: Location, recorded: StoredFormat) -> None:
             return
         metadata = _altered(snapshot.metadata, properties={FORMAT: str(recorded)})
         info = commit_info("SET TBLPROPERTIES", {}, is_append=False)
-        entry = Entry.of(info, [("metaData", metadata.found)])
+        entry = CommitEntry.of(info, [("metaData", metadata.found)])
         with suppress(CommitLost):
             put_commit(location, Last(snapshot.version, begun), entry, pass_by=_yield_to_all, is_counted=lambda: False)
 
@@ -156,7 +158,7 @@ def name_mapping(location: Location) -> bool:
     protocol = with_features(snapshot.protocol, {COLUMN_MAPPING})
     if not snapshot.metadata.is_mapped or protocol == snapshot.protocol:
         return False
-    entry = Entry.of(commit_info("UPGRADE PROTOCOL", {}, is_append=False), [("protocol", protocol.values())])
+    entry = CommitEntry.of(commit_info("UPGRADE PROTOCOL", {}, is_append=False), [("protocol", protocol.values())])
     try:
         put_commit(location, Last(snapshot.version, begun), entry, pass_by=_yield_to_all, is_counted=lambda: False)
     except CommitLost:
@@ -174,7 +176,7 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
     The schema records that older files have narrower values. Raises as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         schema = json.loads(snapshot.metadata.schema_text)
         widened = _find_retyped(schema, types)
         for field in widened:
@@ -187,7 +189,9 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
         metadata = _altered(snapshot.metadata, schema, {_WIDENING: "true"})
         protocol = with_features(snapshot.protocol, {TYPE_WIDENING} | features_for(schema, metadata.properties))
         before_commit()
-        return Change("CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata)
+        return CommitChange(
+            "CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata
+        )
 
     return commit_change(location, plan)
 
@@ -207,7 +211,7 @@ def rewrite(
     `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         before = json.loads(snapshot.metadata.schema_text)
         schema = _named_alike(json.loads(schema_text), before)
         if _types_of(schema) == _types_of(before):
@@ -224,7 +228,7 @@ def rewrite(
 
         added = [convert_file(file) for file in snapshot.files.values()]
         before_commit()
-        return Change(
+        return CommitChange(
             "WRITE",
             {"mode": "Overwrite"},
             removed=list(snapshot.files.values()),
@@ -246,7 +250,7 @@ def rename_columns(
     Data files are written again where they have the table's names. Raises as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         schema, renamed = json.loads(snapshot.metadata.schema_text), dict[str, str]()
         for field in schema["fields"]:
             name = field["name"]
@@ -260,7 +264,7 @@ def rename_columns(
         metadata = Metadata({**altered.found, "partitionColumns": partitions})
         if metadata.is_mapped:
             before_commit()
-            return Change("RENAME COLUMN", metadata=metadata)
+            return CommitChange("RENAME COLUMN", metadata=metadata)
         after = replace(snapshot, state=replace(snapshot.state, metadata=metadata))
 
         def rename(file: AddFile) -> AddFile:
@@ -273,7 +277,7 @@ def rename_columns(
 
         added = [rename(file) for file in snapshot.files.values()]
         before_commit()
-        return Change(
+        return CommitChange(
             "RENAME COLUMN",
             removed=list(snapshot.files.values()),
             added=added,

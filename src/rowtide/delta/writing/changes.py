@@ -15,14 +15,14 @@ from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import TableUnwritable
 from rowtide.delta.features import COLUMN_MAPPING, with_features
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit
+from rowtide.delta.writing.commit_race import Action, CommitEntry, CommitLost, Last, Passed, load_writable, put_commit
 from rowtide.storage.freshness import read_clock
 
 _APPEND_ONLY = "delta.appendOnly"
 
 
 @dataclass(frozen=True)
-class Change:
+class CommitChange:
     """What a commit changes. Of `protocol` and `metadata` None: as they are."""
 
     operation: str
@@ -52,7 +52,7 @@ class Change:
         return [*changed, *transactions, *gone, *added]
 
 
-def commit_change(location: Location, plan: Callable[[Snapshot], Change | None]) -> bool:
+def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | None]) -> bool:
     """Commit the change that `plan` makes of the current version; return False if it makes none.
 
     `plan` writes the files that it adds. It is called again, with the version then, if another commit changes columns
@@ -76,7 +76,7 @@ def commit_change(location: Location, plan: Callable[[Snapshot], Change | None])
         return True
 
 
-def _put(location: Location, last: Last, change: Change) -> int:
+def _put(location: Location, last: Last, change: CommitChange) -> int:
     removed = frozenset(file.path for file in change.removed)
 
     def pass_by(passed: Passed) -> None:
@@ -85,12 +85,12 @@ def _put(location: Location, last: Last, change: Change) -> int:
         if passed.changes_table or is_unseen or has_stamp or not removed.isdisjoint(passed.removed):
             raise CommitLost
 
-    entry = Entry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())
+    entry = CommitEntry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())
     is_counted = partial(_is_counted, location, change)
     return put_commit(location, last, entry, pass_by=pass_by, is_counted=is_counted).version
 
 
-def _is_counted(location: Location, change: Change) -> bool:
+def _is_counted(location: Location, change: CommitChange) -> bool:
     """Return whether the table as readers see it has the change."""
     now = load_writable(location)
     known: Mapping[str, Any] = {**now.state.files, **now.state.removed}
@@ -106,7 +106,7 @@ def _says(metadata: Metadata) -> tuple[str, Mapping[str, str]]:
     return metadata.schema_text, metadata.properties
 
 
-def _name_mapping(snapshot: Snapshot, change: Change) -> Change:
+def _name_mapping(snapshot: Snapshot, change: CommitChange) -> CommitChange:
     """Return a change after which a table with column mapping names it as a feature, as one that others mapped may
     not: see `with_features`.
     """
@@ -116,7 +116,7 @@ def _name_mapping(snapshot: Snapshot, change: Change) -> Change:
     return replace(change, protocol=protocol) if protocol != snapshot.protocol else change
 
 
-def _require_removable(snapshot: Snapshot, change: Change) -> None:
+def _require_removable(snapshot: Snapshot, change: CommitChange) -> None:
     is_kept = snapshot.properties.get(_APPEND_ONLY, "false").lower() == "true"
     if is_kept and change.changes_rows and any(change.removed):
         raise TableUnwritable(snapshot.location.path, f"a property that only lets rows be added ({_APPEND_ONLY})")

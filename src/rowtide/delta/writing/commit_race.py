@@ -67,14 +67,14 @@ class CommitLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommitEntry:
     """A commit to be put, and its unique id."""
 
     content: bytes
     commit_id: str
 
     @classmethod
-    def of(cls, info: Mapping[str, Any], actions: Iterable[Action]) -> Entry:
+    def of(cls, info: Mapping[str, Any], actions: Iterable[Action]) -> CommitEntry:
         """Return the commit of actions, `info` being its `commitInfo`."""
         return cls(format_commit([("commitInfo", info), *actions]), info["txnId"])
 
@@ -145,7 +145,7 @@ class Last:
 def put_commit(
     location: Location,
     last: Last,
-    entry: Entry,
+    entry: CommitEntry,
     *,
     pass_by: Callable[[Passed], None],
     is_counted: Callable[[], bool],

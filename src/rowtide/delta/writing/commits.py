@@ -20,8 +20,8 @@ from rowtide.delta.replay import LOG, LogFiles, checkpoint_path
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing.commit_race import (
+    CommitEntry,
     CommitLost,
-    Entry,
     Last,
     Passed,
     load_tail,
@@ -41,7 +41,7 @@ _OF_RETENTION = 4
 
 
 @dataclass(frozen=True, slots=True)
-class TableState:
+class PriorVersion:
     """What a commit has to know of the version before it."""
 
     version: int
@@ -52,7 +52,7 @@ class TableState:
     """The last cycle of each identity."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> TableState:
+    def of(cls, snapshot: Snapshot) -> PriorVersion:
         """Return the state of a version. Raises `TableUnreadable`."""
         cycles = {name: found.version for name, found in snapshot.state.transactions.items()}
         return cls(snapshot.version, snapshot.columns, snapshot.protocol, snapshot.metadata, cycles)
@@ -65,14 +65,14 @@ class _Claim:
     location: Location
     identity: str
     cycle: int
-    entry: Entry
+    entry: CommitEntry
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The state of a version that was the last one at a time of the clock, and what it was read from."""
 
-    state: TableState
+    state: PriorVersion
     at: float
     tail: Tail
 
@@ -94,7 +94,7 @@ class Committer:
         self._maintain = maintain
         self._known: dict[str, _Known] = {}
 
-    def read_state(self, location: Location) -> TableState:
+    def read_state(self, location: Location) -> PriorVersion:
         """Return the state of a table that the next commit begins with. Raises as `commit_once`."""
         known = self._recall(location) or self._load(location)
         self._known[location.path] = known
@@ -106,7 +106,7 @@ class Committer:
         *,
         identity: str,
         cycle: int,
-        write: Callable[[TableState], Sequence[AddFile]],
+        write: Callable[[PriorVersion], Sequence[AddFile]],
         tags: Mapping[str, str] = MappingProxyType({}),
     ) -> bool:
         """Let `write` write a cycle's data files, and commit them; return False if the table already has that cycle.
@@ -171,7 +171,7 @@ class Committer:
         state = replace(known.state, version=numbers[-1], cycles=cycles)
         return _Known(state, begun, known.tail.then(contents))
 
-    def _fresh_for_s(self, state: TableState) -> float | None:
+    def _fresh_for_s(self, state: PriorVersion) -> float | None:
         """Return for how long a version that is known is built on; None: as by anybody."""
         if not self._holds_lease:
             return None
@@ -181,7 +181,7 @@ class Committer:
     def _load(self, location: Location) -> _Known:
         begun = self._clock()
         snapshot, tail = load_tail(location)
-        return _Known(TableState.of(snapshot), begun, tail)
+        return _Known(PriorVersion.of(snapshot), begun, tail)
 
     def _commit(self, claim: _Claim, known: _Known) -> _Known:
         """Commit under the next free number; return the state as of it. Raises `CommitLost`."""
@@ -212,7 +212,7 @@ def _behind_checkpoint(known: _Known) -> _Known:
     return replace(known, tail=tail)
 
 
-def _has_cycle(location: Location, state: TableState, identity: str, cycle: int) -> bool:
+def _has_cycle(location: Location, state: PriorVersion, identity: str, cycle: int) -> bool:
     """Return whether a table has a cycle. Raises `AppendNotFound` if it has only later ones."""
     last = state.cycles.get(identity)
     if last is not None and last > cycle:
@@ -225,10 +225,10 @@ def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFil
     info = commit_info("WRITE", {"mode": "Append"}, tags={**own_tags, **tags})
     transaction = {"appId": identity, "version": cycle, "lastUpdated": info["timestamp"]}
     added = (("add", file.values(changes_data=True)) for file in files)
-    return _Claim(location, identity, cycle, Entry.of(info, [("txn", transaction), *added]))
+    return _Claim(location, identity, cycle, CommitEntry.of(info, [("txn", transaction), *added]))
 
 
 def _is_counted(claim: _Claim) -> bool:
     """Return whether the table as readers see it has the cycle."""
-    cycles = TableState.of(load_writable(claim.location)).cycles
+    cycles = PriorVersion.of(load_writable(claim.location)).cycles
     return cycles.get(claim.identity, -1) >= claim.cycle

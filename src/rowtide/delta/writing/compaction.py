@@ -13,7 +13,7 @@ import pyarrow as pa
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_stream
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import load_writable
 
 SMALL_BYTES = 8 * 1024 * 1024
@@ -48,7 +48,7 @@ def compact(
     """
     merged = 0
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         nonlocal merged
         group = next(iter(find_groups(snapshot, ordered_by, choose)), None)
         if group is None:
@@ -57,7 +57,7 @@ def compact(
         added = write_stream(location, snapshot.columns, snapshot.metadata, _stream(snapshot, group), name)
         before_commit()
         merged = len(group)
-        return Change("OPTIMIZE", removed=group, added=[added], changes_rows=False)
+        return CommitChange("OPTIMIZE", removed=group, added=[added], changes_rows=False)
 
     total = 0
     # The last group may still be small: it is merged with the next ones, at another time.

@@ -18,7 +18,7 @@ from rowtide.delta.checkpoints import removed_for
 from rowtide.delta.errors import TableUnreadable
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.storage.store import Sweepable, delete_all
 
 _kernels: Any = pc
@@ -67,7 +67,7 @@ def delete_below(location: Location, rows: Below, *, before_commit: Callable[[],
     """Delete rows in one commit; return how many. Rows that are added meanwhile stay. Raises as `commit_change`."""
     deleted = 0
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         nonlocal deleted
         losses = list(_find_losses(snapshot, rows))
         deleted = sum(loss.rows for loss in losses)
@@ -75,7 +75,7 @@ def delete_below(location: Location, rows: Below, *, before_commit: Callable[[],
             return None
         added = [_write_rest(snapshot, loss.file, rows) for loss in losses if not loss.is_whole]
         before_commit()
-        return Change("DELETE", removed=[loss.file for loss in losses], added=added)
+        return CommitChange("DELETE", removed=[loss.file for loss in losses], added=added)
 
     commit_change(location, plan)
     return deleted
@@ -124,7 +124,7 @@ def _without(batches: Iterable[pa.RecordBatch], rows: Below) -> Iterator[pa.Reco
 def _known(file: AddFile, column: str) -> tuple[int | None, int | None, int | None, int | None]:
     """Return what statistics have of rows, and of a column's nulls, least and greatest value; None: unknown.
 
-    Those that are not tight may be of rows that are there no more: the bounds hold, the counts do not.
+    Those that are not tight may be of rows that no longer exist: the bounds hold, the counts do not.
     """
     found = file.statistics
     least, most, nulls = ((found.get(kind) or {}).get(column) for kind in ("minValues", "maxValues", "nullCount"))

@@ -24,14 +24,14 @@ from rowtide.delta.errors import EditOutdated, PartitionUnfit
 from rowtide.delta.partitions import TextUnfit, split_rows
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_partition, write_stream
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 
 MOST_SMALL = 16
 """Of more small files all are merged with those that an edit writes."""
 _FILES_AT_ONCE = min(4, os.cpu_count() or 1)
 
-Places: TypeAlias = npt.NDArray[np.int32]
+Indexes: TypeAlias = npt.NDArray[np.int32]
 """For each row the number of what is done to it, negative where nothing is."""
 MakeRows: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 
@@ -48,11 +48,11 @@ class Edit(Protocol):
         """Return whether, by its statistics, a file may have rows that are edited."""
         ...
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return what is done to each row of a file, of which `columns` are given."""
         ...
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         """Return what rows become; fewer if some are deleted."""
         ...
 
@@ -74,10 +74,10 @@ class Stamp:
             raise EditOutdated(snapshot.location.path, "another process has edited it meanwhile")
         return False
 
-    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Change:
+    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> CommitChange:
         """Return the change that replaces files by others."""
         stamped = {self.application: self.version}
-        return Change("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
+        return CommitChange("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
 
 
 def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> bool:
@@ -86,7 +86,7 @@ def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> 
     Raises `EditOutdated`, and as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if stamp.is_on(snapshot):
             return None
         with ThreadPoolExecutor(_FILES_AT_ONCE, "rowtide-edit") as pool:
@@ -108,7 +108,7 @@ def replace_rows(location: Location, added: MakeRows, stamp: Stamp) -> bool:
     Raises as `edit_rows`.
     """
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         if stamp.is_on(snapshot):
             return None
         removed = list(snapshot.files.values())
@@ -155,7 +155,7 @@ class _Edited:
     """A file that is written again, and what is done to its rows; None: nothing."""
 
     file: AddFile
-    places: Places | None
+    places: Indexes | None
 
 
 def _find(snapshot: Snapshot, file: AddFile, edit: Edit) -> _Edited | None:

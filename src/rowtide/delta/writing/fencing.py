@@ -15,7 +15,7 @@ from functools import partial
 from rowtide.delta.actions import commit_info
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
-from rowtide.delta.writing.commit_race import FENCE, CommitLost, Entry, Last, put_commit
+from rowtide.delta.writing.commit_race import FENCE, CommitEntry, CommitLost, Last, put_commit
 from rowtide.storage.freshness import read_clock
 
 log = logging.getLogger("rowtide.delta")
@@ -78,7 +78,7 @@ def _fence(number: int, location: Location) -> int:
             put_commit(
                 location,
                 Last(snapshot.version, begun),
-                Entry.of(info, [("txn", transaction)]),
+                CommitEntry.of(info, [("txn", transaction)]),
                 pass_by=lambda _passed: None,
                 is_counted=lambda: _read(location) >= number,
             )

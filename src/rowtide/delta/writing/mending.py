@@ -1,6 +1,6 @@
 """Take type widening out of a table: files with narrower types are written again, then the feature goes.
 
-Each commit is of some files, so that what is killed goes on where it was; rows and readers stay the same. What is added
+Each commit is of some files, so that what is killed resumes where it was; rows and readers stay the same. What is added
 meanwhile has the table's types already.
 """
 
@@ -17,7 +17,7 @@ from rowtide.delta.features import TYPE_WIDENING, WIDENINGS, without_features
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.alteration import TYPE_CHANGES, without_widening
 from rowtide.delta.writing.appends import write_partition
-from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import load_writable
 from rowtide.delta.writing.compaction import fill_groups
 
@@ -62,7 +62,7 @@ def mend(
     done = Mended(is_marked(load_writable(location)), written_bytes=0)
     step = done
 
-    def plan(snapshot: Snapshot) -> Change | None:
+    def plan(snapshot: Snapshot) -> CommitChange | None:
         nonlocal step
         step = done
         if not is_marked(snapshot):
@@ -76,7 +76,7 @@ def mend(
         looked.wide.update(file.path for file in added)
         step = _sum_up(done, groups[0], added)
         before_commit()
-        return Change("REORG", removed=groups[0], added=added, changes_rows=False)
+        return CommitChange("REORG", removed=groups[0], added=added, changes_rows=False)
 
     while commit_change(location, plan):
         done = step
@@ -115,8 +115,8 @@ def _write_again(snapshot: Snapshot, file: AddFile) -> AddFile:
     return replace(written, tags=file.tags)
 
 
-def _unmark(snapshot: Snapshot) -> Change:
-    return Change(
+def _unmark(snapshot: Snapshot) -> CommitChange:
+    return CommitChange(
         "DROP FEATURE",
         {"featureName": TYPE_WIDENING},
         protocol=without_features(snapshot.protocol, WIDENINGS),

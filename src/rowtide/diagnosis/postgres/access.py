@@ -13,13 +13,13 @@ from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access_facts import MergedFacts, Names, NodeFacts, ReaderFacts, TableAccess
 from rowtide.diagnosis.postgres.facts import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
-from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     CheckResult,
-    Command,
+    ShellCommand,
     Sql,
     State,
     as_superuser,
@@ -61,7 +61,7 @@ def check_role(facts: DatabaseFacts) -> Iterator[CheckResult]:
     yield from check_owners(role.name, facts.tables)
 
 
-def check_owners(role: str, tables: tuple[TableFacts, ...]) -> Iterator[CheckResult]:
+def check_owners(role: str, tables: tuple[PostgresTableFacts, ...]) -> Iterator[CheckResult]:
     """Check whose tables they are: one that is captured had its identity set, one that is tracked got triggers."""
     others = sorted((table for table in tables if not table.is_owned), key=lambda table: table.owner)
     for owner, owned in groupby(others, key=lambda table: table.owner):
@@ -74,7 +74,7 @@ def check_owners(role: str, tables: tuple[TableFacts, ...]) -> Iterator[CheckRes
         yield as_bad(Code.TABLE_OWNER_RIGHTS_MISSING, f"role {role}", message, shared, measures)
 
 
-def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> Sql:
+def _share_ownership(role: str, owner: str, tables: tuple[PostgresTableFacts, ...]) -> Sql:
     """Superuser is never proposed for the sake of a table."""
     if not tables[0].owner_is_superuser:
         return as_superuser(f"grant {quote(owner)} to {quote(role)};")
@@ -113,7 +113,7 @@ def check_reader(
             yield failing(Code.TABLE_NOT_ENABLED, f"table {name}", "it is neither captured nor tracked", advice)
     if facts.lake is not None and not facts.may_enter_lake:
         message = f"this user may not read {facts.lake}: changes are read from its files"
-        yield failing(Code.LAKE_UNREADABLE, "lake", message, Command(f"chmod -R g=rX {shlex.quote(facts.lake)}"))
+        yield failing(Code.LAKE_UNREADABLE, "lake", message, ShellCommand(f"chmod -R g=rX {shlex.quote(facts.lake)}"))
 
 
 def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
@@ -161,8 +161,8 @@ def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
         )
         grants = tuple(f"grant execute on function {one} to {grantee};" for one in facts.origin_functions)
         yield note(Code.ORIGINS_NOT_ALLOWED, subject, message, as_superuser(*grants))
-    if not facts.may_leave_out_triggers:
-        message = "it cannot leave out triggers and foreign keys (--constraints not-for-replication)"
+    if not facts.may_disable_triggers:
+        message = "it cannot disable triggers and foreign keys (--constraints not-for-replication)"
         remediation = as_superuser(f"grant set on parameter session_replication_role to {grantee};")
         yield note(Code.REPLICA_ROLE_NOT_ALLOWED, subject, message, remediation)
 

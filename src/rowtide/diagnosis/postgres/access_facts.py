@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from rowtide.cdc import definitions
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.errors.access import ReadingDenied
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.places import local_path
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
@@ -22,7 +22,7 @@ from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
-from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, TableFacts, choose_tables, read_table_facts
+from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, PostgresTableFacts, choose_tables, read_table_facts
 from rowtide.log.catalogue import find_source
 
 Names = tuple[bytes, bytes, bytes]
@@ -78,19 +78,19 @@ class NodeFacts:
 
     `is_made`: rowtide's schema is there. `is_named`: the user named the tables. `unusable_schemas` are those of tables
     whose names the role may not use, `closed_schemas` those in which it may not create tables, `origin_functions` what
-    it may not execute to mark its transactions; `may_leave_out_triggers`: it may set session_replication_role.
+    it may not execute to mark its transactions; `may_disable_triggers`: it may set session_replication_role.
     """
 
     server: ServerIdentity
     role: RoleFacts
     is_made: bool
     is_named: bool
-    tables: tuple[TableFacts, ...]
+    tables: tuple[PostgresTableFacts, ...]
     accesses: tuple[TableAccess, ...] = ()
     unusable_schemas: tuple[str, ...] = ()
     closed_schemas: tuple[str, ...] = ()
     origin_functions: tuple[str, ...] = ()
-    may_leave_out_triggers: bool = True
+    may_disable_triggers: bool = True
 
 
 def read_reader(connection: Connection, role: RoleFacts, names: Sequence[str]) -> ReaderFacts:
@@ -105,7 +105,7 @@ def read_reader(connection: Connection, role: RoleFacts, names: Sequence[str]) -
     chosen = set(named) if names else {row.source_object_id for row in captured}
     instances = {row.capture_instance for row in captured if row.source_object_id in chosen}
     access = read_role_access(connection)
-    source = find_source(connection, Format.require_readable)
+    source = find_source(connection, StoreFormat.require_readable)
     lake = local_path(source.lake) if source is not None else None
     uncaptured = chosen - {row.source_object_id for row in captured}
     return ReaderFacts(
@@ -139,7 +139,7 @@ def read_subscriber(connection: Connection, role: RoleFacts, names: Sequence[str
         unusable_schemas=tuple(connection.execute(text(_UNUSABLE), {"ids": list(chosen)}).scalars()),
         closed_schemas=tuple(connection.execute(text(_CLOSED), {"ours": list(OUR_SCHEMAS)}).scalars()),
         origin_functions=tuple(connection.execute(text(_ORIGIN_FUNCTIONS)).scalars()),
-        may_leave_out_triggers=(
+        may_disable_triggers=(
             bool(connection.execute(text(_MAY_REPLAY)).scalar()) if parameter_rights else role.is_superuser
         ),
     )

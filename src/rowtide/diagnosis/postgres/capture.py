@@ -19,16 +19,16 @@ from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
 from rowtide.diagnosis.postgres.facts import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts
-from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
     CheckResult,
-    Command,
     Measure,
     Remediation,
+    ShellCommand,
     Sql,
     State,
     failing,
@@ -125,7 +125,7 @@ _TAKES_IN = (
 )
 
 
-def run_reader(capture: CaptureFacts) -> Command:
+def run_reader(capture: CaptureFacts) -> ShellCommand:
     """Return the command that reads the log: that of capture, else that of replication."""
     return shell("rowtide", "cdc" if capture.is_enabled else "replication", "run")
 
@@ -184,7 +184,7 @@ def _remediate_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediat
     return shell("rowtide", "cdc", "reinitialize", *(["--difference"] if can_compare else []))
 
 
-def _check_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[CheckResult]:
+def _check_slot(slot: SlotFacts, server: ServerFacts, run: ShellCommand) -> Iterator[CheckResult]:
     if slot.wal_status == "lost":
         return
     subject = f"slot {slot.name}"
@@ -206,7 +206,7 @@ def measure_slot(slot: SlotFacts) -> tuple[Measure, ...]:
     return sizes(kept_bytes=slot.kept_bytes, safe_bytes=slot.safe_bytes)
 
 
-def check_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iterator[CheckResult]:
+def check_instances(capture: CaptureFacts, tables: Iterable[PostgresTableFacts]) -> Iterator[CheckResult]:
     """Check capture instances whose tables were looked at, and those whose tables are gone."""
     known = {table.table.source_id: table.table for table in tables}
     for instance in capture.instances:
@@ -309,6 +309,6 @@ def _check_shape(instance: CapturedInstance, definition: Instance, table: Source
         yield warning(Code.INSTANCE_KEY_NOT_KEPT, subject, message, advice)
 
 
-def _disable(instance: CapturedInstance) -> Command:
+def _disable(instance: CapturedInstance) -> ShellCommand:
     name = quote_qualified(instance.schema, instance.table)
     return shell("rowtide", "cdc", "disable-table", name, "--capture-instance", instance.name)

@@ -249,7 +249,7 @@ def _verify_history(url: str, state: ManifestState) -> None:
         with translated():
             stream = ReplicationStream.connect(url, application_name="rowtide check")
     except RowtideError:
-        # Whoever asks for that right is told by the check of the server.
+        # The server's check reports this where the right is asked for.
         return
     with translated(), closing(stream):
         verify_history(stream, state)

@@ -16,7 +16,7 @@ from rowtide.diagnosis.places import Place
 from rowtide.diagnosis.postgres.access_facts import MergedFacts
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts
-from rowtide.diagnosis.postgres.table_facts import TableFacts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.log.errors import DatabaseCopied
@@ -43,7 +43,7 @@ class DatabaseFacts:
 
     server: ServerFacts
     role: RoleFacts
-    tables: tuple[TableFacts, ...]
+    tables: tuple[PostgresTableFacts, ...]
     foreign_tables: tuple[str, ...]
     taken_schemas: tuple[str, ...]
     capture: CaptureFacts | None
@@ -90,7 +90,7 @@ class LogFacts:
 
     capture: CaptureFacts
     reading: ReadingFacts | Unread
-    tables: tuple[TableFacts, ...]
+    tables: tuple[PostgresTableFacts, ...]
     capturing: CaptureStatus | Unread | None
     cleanup: CleanupStatus | Unread | None
     delivery: DeliveryStatus | Unread | None
@@ -101,7 +101,7 @@ class LogFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkFacts:
+class PostgresWorkFacts:
     """What rowtide does in a database; `log` is None where the log is read for nothing.
 
     What nobody asked for is None or empty.

@@ -29,7 +29,7 @@ from rowtide.diagnosis.postgres.capture import (
     without_forbidden,
 )
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
-from rowtide.diagnosis.postgres.facts import LakeFacts, LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import LakeFacts, LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.server_facts import ServerFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.postgres.tracking import check_losses, tracking_unreadable
@@ -55,7 +55,7 @@ from rowtide.log.errors import DatabaseCopied
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 
-def check_work(facts: WorkFacts) -> Iterator[CheckResult]:
+def check_work(facts: PostgresWorkFacts) -> Iterator[CheckResult]:
     """Check what rowtide does in a database. Pure."""
     is_tracked = facts.tracking is None or _is_tracked(facts.tracking)
     if facts.log is None and not (facts.merge or is_tracked or facts.delivered_here):

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.cdc.definitions import READER as CAPTURE_READER
 from rowtide.cdc.status import read_capture_status, read_cleanup_status
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.read_once import reading_once
@@ -19,9 +19,9 @@ from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import read_merge
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, read_capture, read_places
-from rowtide.diagnosis.postgres.facts import NO_LAKE_FACTS, LakeFacts, LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import NO_LAKE_FACTS, LakeFacts, LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.server_facts import ServerFacts, is_merged, read_server
-from rowtide.diagnosis.postgres.table_facts import TableFacts, read_table_facts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts, read_table_facts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
@@ -67,13 +67,13 @@ def read_log(connection: Connection, url: str, *, may_stream: bool) -> CaptureFa
     """Return what reads the log, None where nothing does."""
 
     def read() -> CaptureFacts | None:
-        source = find_source(connection, Format.require_readable)
+        source = find_source(connection, StoreFormat.require_readable)
         return read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
 
     return attempt_here(read)
 
 
-def read_work(connection: Connection, url: str, areas: Collection[Area] = ALL_AREAS) -> WorkFacts:
+def read_work(connection: Connection, url: str, areas: Collection[Area] = ALL_AREAS) -> PostgresWorkFacts:
     """Read what rowtide does in a database, as far as it is of some areas; what cannot be read is `Unread`."""
     server = read_server(connection, url, tries_stream=False)
     capture = read_log(connection, url, may_stream=True)
@@ -87,16 +87,16 @@ def complete_work(
     server: ServerFacts,
     capture: CaptureFacts | Unread | None,
     tracking: TrackingFacts | Unread | None,
-    tables: tuple[TableFacts, ...] | None = None,
+    tables: tuple[PostgresTableFacts, ...] | None = None,
     places: tuple[Place, ...] | None = None,
     areas: Collection[Area] = ALL_AREAS,
-) -> WorkFacts:
+) -> PostgresWorkFacts:
     """Read the rest of what rowtide does; `tables` are the captured ones, `places` the folders, if they were read."""
     if isinstance(capture, CaptureFacts):
         log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, tables, places, areas))
     else:
         log = capture
-    return WorkFacts(
+    return PostgresWorkFacts(
         server=server,
         log=log,
         merge=attempt(lambda: read_merge(url)) if Area.MERGE in areas and is_merged(connection) else None,
@@ -109,7 +109,7 @@ def complete_work(
 def _read_agents(
     connection: Connection,
     capture: CaptureFacts,
-    tables: tuple[TableFacts, ...] | None,
+    tables: tuple[PostgresTableFacts, ...] | None,
     places: tuple[Place, ...] | None,
     areas: Collection[Area],
 ) -> LogFacts:

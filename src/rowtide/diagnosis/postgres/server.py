@@ -34,7 +34,7 @@ from rowtide.log.postgres.slot import FAILOVER_SLOTS_SINCE, publication_name
 
 TESTED_VERSIONS = (16, 18)
 LONG_TRANSACTION_S = 3600.0
-"""Older ones hold WAL back to an extent that matters, or keep enabling from going on."""
+"""Older ones hold WAL back to an extent that matters, or prevent enabling."""
 FORGOTTEN_PREPARED_S = 300.0
 SHORT_STOP_S = 86_400.0
 PLANNED_STOP_S = 3 * SHORT_STOP_S
@@ -219,10 +219,10 @@ def check_failover(server: ServerFacts, slot: str | None) -> Iterator[CheckResul
 
 
 def check_standby(server: ServerFacts) -> Iterator[CheckResult]:
-    """Check whether capture would go on at a standby if it took over."""
+    """Check whether capture would continue at a standby if it took over."""
     slot, standby = publication_name(server.identity.database_id), server.settings.as_standby
     if standby.syncs_slots is None:
-        message = f"PostgreSQL {server.identity.version} has no failover slots: capture does not go on here by itself"
+        message = f"PostgreSQL {server.identity.version} has no failover slots: capture does not resume here by itself"
         yield warning(Code.STANDBY_WITHOUT_FAILOVER_SLOTS, _SERVER, message, "Upgrade to PostgreSQL 17 or later.")
         return
     statements = []
@@ -243,7 +243,7 @@ def check_standby(server: ServerFacts) -> Iterator[CheckResult]:
         )
     if any(other.name == slot and other.is_kept for other in server.slots):
         yield note(
-            Code.STANDBY_KEEPS_SLOT, _SERVER, f"slot {slot} is kept here: capture goes on here after a promotion"
+            Code.STANDBY_KEEPS_SLOT, _SERVER, f"slot {slot} is kept here: capture resumes here after a promotion"
         )
     elif not statements:
         message = f"slot {slot} is not kept here yet: a promotion now would lose it"

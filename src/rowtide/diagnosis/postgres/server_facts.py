@@ -111,7 +111,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The server, and what goes on in it.
+    """The server, and its activity.
 
     `wal_bytes_per_s` is the average since the statistics were reset, None when that was only just now. `refusal` is
     what a replication connection was refused with. `syncs_slots`: a standby is connected that keeps copies of slots;

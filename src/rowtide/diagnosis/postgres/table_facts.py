@@ -22,7 +22,7 @@ OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCR
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionFacts:
     """A partition that holds rows, with what the log carries of its old rows."""
 
     schema: str
@@ -31,7 +31,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class PostgresTableFacts:
     """A table that is captured or may come to be.
 
     `is_wanted`: the user named it, or it is captured. `is_owned`: the role has its owner's rights. `row_width` is the
@@ -51,7 +51,7 @@ class TableFacts:
     out_of_line_bytes: int
     unique_key: tuple[str, ...]
     expressions: Mapping[str, str]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MemberFacts:
 
     `recorded` is the name of its table when it began; `table` is the table now, None where it was dropped.
     `has_namesake` says that another table, which the feature does not read, has the recorded name now. `dropped_at` is
-    when the member ended because its table was dropped, None where it goes on.
+    when the member ended because its table was dropped, None where it continues.
     """
 
     feature: str
@@ -88,7 +88,7 @@ def choose_tables(connection: Connection, names: Sequence[str], captured: Collec
 
 def read_table_facts(
     connection: Connection, chosen: Sequence[int], *, named: bool, captured: Collection[int]
-) -> tuple[TableFacts, ...]:
+) -> tuple[PostgresTableFacts, ...]:
     """Return the facts of those tables that exist; `named` says that the user named them."""
     details = {row.source_id: row for row in connection.execute(text(_DETAILS), {"source_ids": list(chosen)})}
     return tuple(
@@ -103,8 +103,10 @@ def read_foreign_tables(connection: Connection) -> tuple[str, ...]:
     return tuple(connection.execute(text(_FOREIGN_TABLES)).scalars())
 
 
-def _table_facts(table: SourceTable, row: Row[tuple[object, ...]], *, named: bool, is_captured: bool) -> TableFacts:
-    return TableFacts(
+def _table_facts(
+    table: SourceTable, row: Row[tuple[object, ...]], *, named: bool, is_captured: bool
+) -> PostgresTableFacts:
+    return PostgresTableFacts(
         table=table,
         owner=row.owner,
         owner_is_superuser=row.owner_is_superuser,
@@ -116,7 +118,7 @@ def _table_facts(table: SourceTable, row: Row[tuple[object, ...]], *, named: boo
         out_of_line_bytes=row.out_of_line_bytes,
         unique_key=tuple(row.unique_key or ()),
         expressions=row.expressions or {},
-        partitions=tuple(Partition(*partition) for partition in row.partitions or ()),
+        partitions=tuple(PartitionFacts(*partition) for partition in row.partitions or ()),
     )
 
 

@@ -25,14 +25,14 @@ from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.facts import DatabaseFacts
-from rowtide.diagnosis.postgres.table_facts import MemberFacts, TableFacts
+from rowtide.diagnosis.postgres.table_facts import MemberFacts, PostgresTableFacts
 from rowtide.diagnosis.quantities import format_bytes, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
     CheckResult,
-    Command,
     Remediation,
+    ShellCommand,
     Sql,
     State,
     counts,
@@ -117,7 +117,7 @@ _ANY_NAME = "check"
 _NOT_IN_NAME = re.compile(r"[^\w-]+")
 
 
-def check_enabling(facts: TableFacts) -> Iterator[CheckResult]:
+def check_enabling(facts: PostgresTableFacts) -> Iterator[CheckResult]:
     """Say everything that would be refused, not only the first; of a table of the wrong kind nothing else."""
     refusal = refuse_kind(facts.table)
     if refusal is not None:
@@ -149,12 +149,12 @@ def check_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
             yield warning(Code.INSTANCE_NAME_SHARED, table_subject(table), message, _enable(table, free))
 
 
-def _state(facts: TableFacts) -> State:
+def _state(facts: PostgresTableFacts) -> State:
     """A table that was not named was not asked for: that concerns its own capture alone."""
     return State.FAILING if facts.is_wanted else State.WARNING
 
 
-def _check_columns(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_columns(facts: PostgresTableFacts) -> Iterator[CheckResult]:
     """Ask for each column by itself: `enable-table` names only the first that it refuses."""
     for column in facts.table.columns:
         refusal = _refuse_column(facts.table, column)
@@ -182,9 +182,9 @@ def _remediate_kind(table: SourceTable) -> Remediation | None:
     return None
 
 
-def _remediate_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError) -> Remediation | None:
+def _remediate_column(facts: PostgresTableFacts, column: SourceColumn, refusal: RowtideError) -> Remediation | None:
     if isinstance(refusal, ColumnNameReserved):
-        return _leave_out(facts.table, column)
+        return _exclude(facts.table, column)
     expression = facts.expressions.get(column.name)
     if isinstance(refusal, VirtualColumnUnloggable) and expression is not None:
         name, table = quote(column.name), quote_table(facts.table)
@@ -197,7 +197,7 @@ def _remediate_column(facts: TableFacts, column: SourceColumn, refusal: RowtideE
     return None
 
 
-def _leave_out(table: SourceTable, column: SourceColumn) -> Remediation:
+def _exclude(table: SourceTable, column: SourceColumn) -> Remediation:
     """A key column has to be captured, and one column at least: these are renamed."""
     if column.key_ordinal is not None or not _free_columns(table):
         new = quote(f"{column.name}_")
@@ -222,7 +222,7 @@ def _refuse_name(table: SourceTable) -> RowtideError | None:
     return refusal if isinstance(refusal, InstanceNameTooLong | InstanceNameInvalid) else None
 
 
-def _enable(table: SourceTable, name: str | None = None) -> Command:
+def _enable(table: SourceTable, name: str | None = None) -> ShellCommand:
     """Return the command that enables a table, with the options without which it would be refused."""
     free = _free_columns(table)
     columns = ("--columns", write_column_list(free)) if 0 < len(free) < len(table.columns) else ()
@@ -260,7 +260,7 @@ def check_tables(facts: DatabaseFacts) -> Iterator[CheckResult]:
         yield note(Code.FOREIGN_TABLES, "foreign tables", message, "Capture them there.", measures)
 
 
-def check_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator[CheckResult]:
+def check_table(facts: PostgresTableFacts, *, has_net_changes: bool = False) -> Iterator[CheckResult]:
     """Check one table by itself; `has_net_changes` says that an instance of it has them."""
     if not facts.is_captured:
         yield from check_enabling(facts)
@@ -275,7 +275,7 @@ def check_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator
     yield from _check_texts(facts.table)
 
 
-def _check_toast(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_toast(facts: PostgresTableFacts) -> Iterator[CheckResult]:
     """A full identity makes the server read and log what it stores out of line, at every update and delete."""
     if facts.table.identity == FULL_IDENTITY or not facts.out_of_line_bytes:
         return
@@ -290,14 +290,14 @@ def _check_toast(facts: TableFacts) -> Iterator[CheckResult]:
     yield warning(Code.TOAST_LOGGED, table_subject(facts.table), message, advice, measures)
 
 
-def _measure_row(facts: TableFacts) -> float | None:
+def _measure_row(facts: PostgresTableFacts) -> float | None:
     """Out-of-line values count with a pointer in the server's statistics; the old row in the log has them whole."""
     if facts.row_width is None or facts.row_count is None:
         return None
     return facts.row_width + facts.out_of_line_bytes / facts.row_count
 
 
-def _check_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
+def _check_identities(tables: Sequence[PostgresTableFacts]) -> Iterator[CheckResult]:
     changing = tuple(
         facts
         for facts in tables
@@ -315,7 +315,7 @@ def _check_identities(tables: Sequence[TableFacts]) -> Iterator[CheckResult]:
         yield note(Code.IDENTITY_CHANGES, "tables", message, measures=(*counts(tables=len(changing)), *of_rows))
 
 
-def _check_partitions(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_partitions(facts: PostgresTableFacts) -> Iterator[CheckResult]:
     """The log carries old rows by the replica identity of the partition that holds them, not the root's.
 
     A root whose own identity is not full is captured by keys.
@@ -333,7 +333,7 @@ def _check_partitions(facts: TableFacts) -> Iterator[CheckResult]:
             yield warning(Code.PARTITION_IDENTITY, table_subject(facts.table), message, remediation)
 
 
-def _check_key(facts: TableFacts) -> Iterator[CheckResult]:
+def _check_key(facts: PostgresTableFacts) -> Iterator[CheckResult]:
     if facts.table.key_columns:
         return
     message = (

@@ -22,8 +22,8 @@ from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
     CheckResult,
-    Command,
     Remediation,
+    ShellCommand,
     Sql,
     State,
     failing,
@@ -181,7 +181,7 @@ def _remediate_key(facts: CandidateFacts) -> Remediation:
     return Advice("Give it one, or a column rowguid that is unique and not null.")
 
 
-def _keep_beside(table: SourceTable, command: Command) -> Remediation:
+def _keep_beside(table: SourceTable, command: ShellCommand) -> Remediation:
     """Return the command by which stamps are beside the rows, or what to do where they cannot be."""
     if find_blocker(table, {column.name for column in table.key_columns}) is None:
         return command

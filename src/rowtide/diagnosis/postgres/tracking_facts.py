@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import is_valid
+from rowtide.databases.postgres.alterations import read_validity
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
@@ -21,7 +21,7 @@ from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
 from rowtide.tracking.postgres.new_partitions import find_known
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, Subject, find_present, is_trackable, with_key
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, PostgresSubject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, list_tracked, read_as_made
 from rowtide.tracking.postgres.verification import GROWN, find_damage
 
@@ -32,7 +32,7 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 class Readers:
     """Who gets the columns of a table from the log: publications that list none, and capture.
 
-    Those of all tables are left out.
+    Those of all tables are omitted.
     """
 
     publications: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def _read_tracked(
         if table is None:
             yield TrackedTableFacts(base, None, (), None, Readers())
             continue
-        subject = Subject(table, (), one.options, one.storage)
+        subject = PostgresSubject(table, (), one.options, one.storage)
         is_whole = loss is None
         yield TrackedTableFacts(
             base=base,
@@ -179,10 +179,10 @@ def _read_tombstones(connection: Connection) -> dict[str, Tombstones]:
     return {name: Tombstones(*counted) for name, *counted in rows}
 
 
-def _read_stamps(connection: Connection, subject: Subject) -> StampFacts:
+def _read_stamps(connection: Connection, subject: PostgresSubject) -> StampFacts:
     holder = quote_qualified(*stamps_of(subject).holder)
     row = connection.execute(text(_STAMPS), {"holder": holder, "stamp": CHANGE_BSN}).one()
-    is_whole = is_valid(connection, stamp_index_of(subject)) is True
+    is_whole = read_validity(connection, stamp_index_of(subject)) is True
     return StampFacts(holder, row.byte_count, row.correlation, is_whole, row.has_row_index)
 
 

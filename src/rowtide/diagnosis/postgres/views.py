@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, check_places, check_taken, read_place
@@ -275,7 +275,7 @@ _UNREAD_TRACKING = TrackingFacts(
 
 def _find_source(connection: Connection) -> tuple[SourceDefinition | None, DatabaseCopied | None]:
     try:
-        return find_source(connection, Format.require_readable), None
+        return find_source(connection, StoreFormat.require_readable), None
     except DatabaseCopied as copied:
         return None, copied
 

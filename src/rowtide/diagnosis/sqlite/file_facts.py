@@ -25,7 +25,7 @@ _VIRTUAL = "virtual"
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class SqliteTableFacts:
     """A table that is tracked or may come to be; `tracked` says how, None while it is not."""
 
     table: Table
@@ -49,7 +49,7 @@ class FileFacts:
     journal_mode: str | None
     refusal: RowtideError | None
     tracked: tuple[TrackedFacts, ...]
-    tables: tuple[TableFacts, ...]
+    tables: tuple[SqliteTableFacts, ...]
     untrackable: Mapping[str, str]
     virtual_tables: tuple[str, ...]
 
@@ -143,11 +143,11 @@ def _read_tombstones(connection: sqlite3.Connection) -> dict[str, Tombstones]:
 
 def _read_tables(
     connection: sqlite3.Connection, names: Sequence[str], tracked: dict[str, TrackedTable]
-) -> Iterator[TableFacts]:
+) -> Iterator[SqliteTableFacts]:
     with copied_schema(connection) as copy:
         for table in filter(None, (find_table(connection, name) for name in names)):
             how = tracked.get(table.name)
-            yield TableFacts(table, how, _find_effects(copy, table, how))
+            yield SqliteTableFacts(table, how, _find_effects(copy, table, how))
 
 
 def _find_effects(copy: SchemaCopy, table: Table, tracked: TrackedTable | None) -> ColumnEffects:

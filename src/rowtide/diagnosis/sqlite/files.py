@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.places import OTHERS
 from rowtide.diagnosis.quantities import format_names
-from rowtide.diagnosis.result import Advice, CheckResult, Command, Remediation, Sql, failing, note, warning
-from rowtide.diagnosis.sqlite.file_facts import FileFacts, TableFacts
+from rowtide.diagnosis.result import Advice, CheckResult, Remediation, ShellCommand, Sql, failing, note, warning
+from rowtide.diagnosis.sqlite.file_facts import FileFacts, SqliteTableFacts
 from rowtide.diagnosis.sqlite.schema_copy import ColumnEffects
 from rowtide.diagnosis.tracked_tables import check_format, check_tracked, enable, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
 from rowtide.tracking.sqlite.subjects import key_of
 
 
-def check_table(facts: TableFacts) -> Iterator[CheckResult]:
+def check_table(facts: SqliteTableFacts) -> Iterator[CheckResult]:
     """Check one table, whose tracking is not lost."""
     key_type = _key_type(facts)
     subject = f"table {facts.table.name}"
@@ -34,14 +34,14 @@ def check_table(facts: TableFacts) -> Iterator[CheckResult]:
         yield warning(Code.TRACKING_COLUMNS_FELT, subject, message, _keep_beside(facts, key_type))
 
 
-def _key_type(facts: TableFacts) -> TrackingKeyType | None:
+def _key_type(facts: SqliteTableFacts) -> TrackingKeyType | None:
     """Return by what a table is tracked, or could be, the primary key first."""
     if facts.tracked is not None:
         return facts.tracked.key_type
     return next((key_type for key_type in TrackingKeyType if key_of(facts.table, key_type)), None)
 
 
-def _remediate_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Remediation:
+def _remediate_key(facts: SqliteTableFacts, key_type: TrackingKeyType | None) -> Remediation:
     if key_type is not None:
         return _keep_beside(facts, key_type) if facts.effects != ColumnEffects() else _enable(facts, key_type)
     advice = (
@@ -67,13 +67,13 @@ def _describe_effects(effects: ColumnEffects) -> Iterator[str]:
         yield f"{format_names(effects.asked)}, a trigger of every update, is asked when a row is stamped too"
 
 
-def _keep_beside(facts: TableFacts, key_type: TrackingKeyType) -> Command:
+def _keep_beside(facts: SqliteTableFacts, key_type: TrackingKeyType) -> ShellCommand:
     if facts.tracked is not None:
         return move_beside(facts.tracked, facts.table.name)
     return enable(facts.table.name, key_type=key_type, storage=Storage.SIDE)
 
 
-def _enable(facts: TableFacts, key_type: TrackingKeyType) -> Command:
+def _enable(facts: SqliteTableFacts, key_type: TrackingKeyType) -> ShellCommand:
     return enable(facts.table.name, key_type=key_type)
 
 
@@ -109,7 +109,7 @@ def _check_mode(facts: FileFacts) -> Iterator[CheckResult]:
     if facts.mode is not None and facts.mode & OTHERS:
         as_bad = warning if facts.is_subscriber else note
         message = f"every user of this machine can read {facts.path}: its mode is {facts.mode & 0o777:o}"
-        yield as_bad(Code.PLACE_PUBLIC, "file", message, Command(f"chmod o= {shlex.quote(facts.path)}"))
+        yield as_bad(Code.PLACE_PUBLIC, "file", message, ShellCommand(f"chmod o= {shlex.quote(facts.path)}"))
 
 
 def _check_journal(facts: FileFacts) -> Iterator[CheckResult]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.options import TrackingOptions
-from rowtide.tracking.sqlite.stamps import RowStamps
-from rowtide.tracking.sqlite.subject import CHANGE_BSN, Subject
+from rowtide.tracking.sqlite.stamps import SqliteRowStamps
+from rowtide.tracking.sqlite.subject import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
 OTHERS = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
@@ -66,7 +66,7 @@ class SchemaCopy:
             return ColumnEffects()
         self._copy.execute("begin")
         try:
-            for statement in RowStamps(Subject(found, (), TrackingOptions.ALL)).creations():
+            for statement in SqliteRowStamps(SqliteSubject(found, (), TrackingOptions.ALL)).creations():
                 self._copy.execute(statement)
             return self._compare(table)
         finally:
@@ -161,7 +161,7 @@ def _create(copy: sqlite3.Connection, made: list[tuple[str, str, str]]) -> None:
 def _remove_stamps(copy: sqlite3.Connection, name: str) -> None:
     table = find_table(copy, name)
     if table is not None:
-        for statement in RowStamps(Subject(table, (), TrackingOptions.ALL)).removals():
+        for statement in SqliteRowStamps(SqliteSubject(table, (), TrackingOptions.ALL)).removals():
             _refuses(copy, statement)
 
 

@@ -24,7 +24,7 @@ from rowtide.tracking.sqlite import system_tables
 
 
 @dataclass(frozen=True, slots=True)
-class WorkFacts:
+class SqliteWorkFacts:
     """What rowtide does in a file; `place` is its folder, None for a database in memory."""
 
     refusal: RowtideError | None
@@ -46,7 +46,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
     """Return what is missing or worth knowing in a file, the worst first; nothing in it is changed.
 
     Without `tables`: the tracked ones, before enabling all; and how what rowtide does here works. With a purpose, what
-    enabling tracking would do is left out. Raises `TableToTrackNotFound`, `NothingForLake`, `NotAPublisher`,
+    enabling tracking would do is omitted. Raises `TableToTrackNotFound`, `NothingForLake`, `NotAPublisher`,
     `FileNotOpened`, `SqliteTooOld`.
     """
     if lake is not None:
@@ -63,7 +63,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
     return Checked(by_state(check_file(facts)), work=work)
 
 
-def check_work(facts: WorkFacts) -> Iterator[CheckResult]:
+def check_work(facts: SqliteWorkFacts) -> Iterator[CheckResult]:
     """Return how what rowtide does in a file works. Pure."""
     if not (facts.refusal or facts.tracked or facts.merge):
         yield nothing_enabled()
@@ -82,9 +82,9 @@ def _opened(url: str) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _complete(url: str, path: str, refusal: RowtideError | None, tracked: tuple[TrackedFacts, ...]) -> WorkFacts:
+def _complete(url: str, path: str, refusal: RowtideError | None, tracked: tuple[TrackedFacts, ...]) -> SqliteWorkFacts:
     folder = str(Path(path).parent) if path != IN_MEMORY else None
-    return WorkFacts(
+    return SqliteWorkFacts(
         refusal=refusal,
         tracked=tracked,
         merge=attempt(lambda: read_merge(url)),

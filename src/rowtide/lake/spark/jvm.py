@@ -52,7 +52,7 @@ def connect_submitted() -> JavaGateway:
 def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
     """Start a JVM with settings, which beat those in the arguments of spark-submit. Raises `SparkNotStarted`.
 
-    Hadoop's settings, keys of object stores among them, are left out: every user of this machine sees a process's
+    Hadoop's settings, keys of object stores among them, are omitted: every user of this machine sees a process's
     arguments, and Hadoop begins with the application. The JVM's output is kept off the terminal unless rowtide logs at
     level INFO.
     """

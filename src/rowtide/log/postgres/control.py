@@ -13,10 +13,10 @@ from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.announcements import Announcement, ControlRow
 from rowtide.log.catalogue import LOG
 from rowtide.log.postgres import table_publications
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 
 
-def publish_steps(publication: str, making: Making | None) -> list[Executable]:
+def publish_steps(publication: str, making: PublicationCreation | None) -> list[Executable]:
     """Return the statements that create the table, published in the log and writable only by its owner."""
     return [
         table_publications.make_record_step(),
@@ -28,7 +28,7 @@ def publish_steps(publication: str, making: Making | None) -> list[Executable]:
     ]
 
 
-def renew_steps(publication: str, making: Making) -> list[Executable]:
+def renew_steps(publication: str, making: PublicationCreation) -> list[Executable]:
     """Return the statements that create the table again, for an existing publication."""
     return [statement("drop table if exists rowtide.control"), *publish_steps(publication, making)]
 

@@ -204,7 +204,7 @@ _NAMED_TABLES = """
             select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
             where d.classid = 'pg_class'::regclass"""
 
-_BRINGS_ROWS = f"""exists (
+_ADDS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
             where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
 """SQL condition: partitions that are not empty were attached to a table in this transaction.
@@ -307,7 +307,7 @@ begin
         {_IS_PUBLISHED}
         order by c.oid
     loop
-        brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_BRINGS_ROWS};
+        brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_ADDS_ROWS};
         takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_TAKES_ROWS};
         continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
@@ -363,14 +363,14 @@ begin
 with their types, and the index of an instance's key by itself: no command is reported on their table.
 """
 
-_TAKE_IN = f"""
+_ATTACH = f"""
 declare
     found record;
 begin
     if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
                where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
     then
-        {partition_truncates.TAKE_IN.format(tables=_NAMED_TABLES)}
+        {partition_truncates.ATTACH.format(tables=_NAMED_TABLES)}
     end if;
 """
 """Its trigger comes behind that of the announcement, which needs the marks of partitions as they were before."""
@@ -403,7 +403,7 @@ _TELLING = {
         "definer",
     ),
     "rowtide_announce_gone": ("sql_drop", _ANNOUNCE_GONE, "definer"),
-    "rowtide_attach_partitions": ("ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')", _TAKE_IN, "definer"),
+    "rowtide_attach_partitions": ("ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')", _ATTACH, "definer"),
 }
 """By the name of its function in schema rowtide, which is also the trigger's: event, body, and whose rights it has."""
 _DROP_NAME = "rowtide_announce_drop"

@@ -16,7 +16,7 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.heartbeat import Heartbeat
+from rowtide.databases.postgres.heartbeat import SessionKeepalive
 from rowtide.log.errors import LeaseHeld, LeaseLost
 
 _CLASS = 0x726F7774
@@ -61,7 +61,7 @@ class AdvisoryLease:
         self.connection = connection
         self._name = name
         with translated():
-            self._heartbeat = Heartbeat(connection)
+            self._heartbeat = SessionKeepalive(connection)
 
     @classmethod
     def take(cls, engine: Engine, name: str, *, patience_s: float = _ENDING_S) -> AdvisoryLease:

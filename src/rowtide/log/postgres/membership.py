@@ -19,10 +19,10 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.alterations import Alterations, execute_at_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
-from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly
+from rowtide.databases.postgres.locks import LockMode, set_brief_lock_timeout, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.rounds import Rounds, TableAlteration, alter_each
-from rowtide.databases.source_table import Partition, SourceTable
+from rowtide.databases.postgres.rounds import BriefAlteration, Rounds, alter_each
+from rowtide.databases.source_table import SourceTable, TablePartition
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import identities_table, members_table
 from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
@@ -53,7 +53,7 @@ class _WantedIdentity:
             return "full"
         return "default" if self.key_index is None else _using_index(self.key_index)
 
-    def is_met_by(self, holder: SourceTable | Partition) -> bool:
+    def is_met_by(self, holder: SourceTable | TablePartition) -> bool:
         if holder.identity == FULL_IDENTITY:
             return True
         if self.before_images is BeforeImages.FULL:
@@ -78,8 +78,8 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
     None stands for a dropped table.
     """
     if table is None:
-        return [limit_wait()]
-    return [limit_wait(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
+        return [set_lock_timeout()]
+    return [set_lock_timeout(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
 
 
 def lock_briefly_steps(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> list[Executable]:
@@ -186,7 +186,7 @@ def earlier_identities(connection: Connection, source_table_id: int) -> tuple[Ea
 
 
 @dataclass(frozen=True, slots=True)
-class TableChange:
+class MembershipChange:
     """A change of a table's members, which locks the table with `lock_briefly_steps` in this mode."""
 
     source_id: int
@@ -205,18 +205,18 @@ def run_membership_change(alterations: Alterations, table_name: str, plan: Plan)
 
 
 def run_membership_changes(
-    engine: Engine, changes: Sequence[TableChange], wait_s: float, on_progress: Callable[[Rounds], None]
+    engine: Engine, changes: Sequence[MembershipChange], wait_s: float, on_progress: Callable[[Rounds], None]
 ) -> dict[int, RowtideError | None]:
     """Plan and run changes of the members of many tables, each in a transaction, in the rounds of `alter_each`."""
     alterations = [
-        TableAlteration(change.source_id, change.table, change.mode, partial(_run_at_once, change.plan))
+        BriefAlteration(change.source_id, change.table, change.mode, partial(_run_at_once, change.plan))
         for change in changes
     ]
     return alter_each(engine, alterations, wait_s, on_progress)
 
 
 def _run_at_once(plan: Plan, connection: Connection) -> None:
-    connection.execute(limit_wait_briefly())
+    connection.execute(set_brief_lock_timeout())
     connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
     execute_at_once(connection, plan(connection))
 
@@ -231,7 +231,7 @@ def _using_index(name: str) -> str:
     return f"using index {quote(name)}"
 
 
-def _quoted(table: SourceTable | Partition) -> str:
+def _quoted(table: SourceTable | TablePartition) -> str:
     return quote_qualified(table.schema, table.name)
 
 
@@ -239,14 +239,14 @@ def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Exe
     """Each partition has its own replica identity; that of the partitioned table determines how the log describes
     old rows.
     """
-    holders: tuple[SourceTable | Partition, ...] = (table, *table.row_holders)
+    holders: tuple[SourceTable | TablePartition, ...] = (table, *table.row_holders)
     for holder in holders:
         if not wanted.is_met_by(holder):
             yield _remember_step(holder, table)
             yield statement(f"alter table {_quoted(holder)} replica identity {wanted.clause}")
 
 
-def _remember_step(holder: SourceTable | Partition, table: SourceTable) -> Executable:
+def _remember_step(holder: SourceTable | TablePartition, table: SourceTable) -> Executable:
     remembered = insert(identities_table).values(
         source_table_id=holder.source_id,
         identity=holder.identity,

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
-from rowtide.databases.source_table import Partition, SourceTable, TableKind
+from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _trigger_name(member_id: str, kind: str) -> str:
 
 
 def _trigger_step(
-    holder: SourceTable | Partition, name: str, when: str, function: str, arguments: tuple[str, ...]
+    holder: SourceTable | TablePartition, name: str, when: str, function: str, arguments: tuple[str, ...]
 ) -> Executable:
     return statement(
         f"create trigger {quote(name)} {when} truncate on {quote_qualified(holder.schema, holder.name)} "
@@ -119,7 +119,7 @@ join pg_class c on c.oid = found.table_id join pg_namespace n on n.oid = c.relna
 order by 1
 """
 
-TAKE_IN = f"""
+ATTACH = f"""
     for found in {NEW_PARTITIONS} and whole.tgrelid in ({{tables}})
     loop
         begin

@@ -33,9 +33,9 @@ from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
-from rowtide.log.store.entries import Opened, Source
+from rowtide.log.store.entries import Opened, StoredSource
 from rowtide.log.store.location import open_store, probe_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.log.store.ownership import require_own
@@ -47,11 +47,11 @@ _MANIFEST = "manifest/"
 
 _OF_FEATURES = catalogue.members_table.c.feature != catalogue.LOG
 
-_Preparing = Callable[["Place", ServerIdentity, str], None]
+_Preparing = Callable[["StoragePlaces", ServerIdentity, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlaces:
     """Where a source's data is stored; `log_store` None is a folder of the lake."""
 
     lake: str
@@ -93,7 +93,7 @@ def take_source(engine: Engine, *, patience_s: float = _LEASE_PATIENCE_S) -> Adv
 
 
 def ensure_source(
-    engine: Engine, feature: str, choose_place: Callable[[], Place], on_wait: Callable[[str], None]
+    engine: Engine, feature: str, choose_place: Callable[[], StoragePlaces], on_wait: Callable[[str], None]
 ) -> OpenedSource:
     """Create what a feature needs to read the log, in this order: schema and publication, slot, log store.
 
@@ -125,7 +125,7 @@ def ensure_source(
     return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
 
-def rehearse_source(alterations: Rehearsing, feature: str, place: Place) -> SourceDefinition:
+def rehearse_source(alterations: Rehearsing, feature: str, place: StoragePlaces) -> SourceDefinition:
     """Rehearse `ensure_source` without creating slot or folder. Raises as `ensure_source`."""
     recorded = alterations.transact(partial(_record, feature, lambda: place, _require_free))
     name = recorded.source.slot
@@ -185,9 +185,9 @@ def absolute(place: str) -> str:
     return place if "://" in place else str(Path(place).absolute())
 
 
-def as_log_source(source: SourceDefinition, timeline: int) -> Source:
+def as_log_source(source: SourceDefinition, timeline: int) -> StoredSource:
     """Return the source as the manifest identifies it."""
-    return Source(
+    return StoredSource(
         system_identifier=source.system_identifier,
         timeline=timeline,
         slot=source.slot,
@@ -205,7 +205,9 @@ def _finish_removal(engine: Engine) -> None:
             remove_source(engine, left)
 
 
-def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing, connection: Connection) -> _Recorded:
+def _record(
+    feature: str, choose_place: Callable[[], StoragePlaces], prepare: _Preparing, connection: Connection
+) -> _Recorded:
     """Record a source, unless there is one, and that a feature needs it. `prepare` is for a new one's log store."""
     server = read_server_identity(connection)
     slot.require_logical_decoding(connection, server)
@@ -218,7 +220,7 @@ def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing
 
 
 def _record_source(
-    connection: Connection, server: ServerIdentity, place: Place, prepare: _Preparing
+    connection: Connection, server: ServerIdentity, place: StoragePlaces, prepare: _Preparing
 ) -> SourceDefinition:
     require_free_schema(connection, catalogue.SCHEMA)
     connection.execute(CreateSchema(catalogue.SCHEMA))
@@ -237,12 +239,12 @@ def _record_source(
     )
     connection.execute(insert(catalogue.source_table).values(**asdict(source)))
     connection.execute(slot.record_version_step())
-    for step in control.publish_steps(name, Making(server.version)):
+    for step in control.publish_steps(name, PublicationCreation(server.version)):
         connection.execute(step)
     return source
 
 
-def _prepare_log_store(place: Place, server: ServerIdentity, name: str) -> None:
+def _prepare_log_store(place: StoragePlaces, server: ServerIdentity, name: str) -> None:
     """Create the folder; raise before anything is recorded if it cannot be written, or has another source's log."""
     folder = local_path(place.log_store_place)
     if folder is not None:
@@ -259,7 +261,7 @@ def _find_manifest(log_store: str) -> Manifest | None:
     return Manifest.find(open_store(log_store)) if folder is None or (Path(folder) / "manifest").is_dir() else None
 
 
-def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
+def _open_log_store(store: Store, source: StoredSource, confirmed: int) -> Manifest:
     manifest = Manifest(store)
     position = Position.of(0, confirmed)
     manifest.append(Opened(epoch=0, position=position, source=source, reason=None, format=LOG_STORE.recorded))
@@ -267,7 +269,7 @@ def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
     return manifest
 
 
-def _require_free(place: Place, server: ServerIdentity, name: str) -> None:
+def _require_free(place: StoragePlaces, server: ServerIdentity, name: str) -> None:
     """Raise if the log store has another source's log."""
     manifest = _find_manifest(place.log_store_place)
     if manifest is None:

@@ -27,7 +27,7 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
-from rowtide.log.postgres.table_publications import Making
+from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
@@ -83,7 +83,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication, Making(server.version)):
+    for step in control.renew_steps(source.publication, PublicationCreation(server.version)):
         connection.execute(step)
     ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)
@@ -126,7 +126,7 @@ XID = -1
 
 
 @dataclass(frozen=True, slots=True)
-class BridgeHead:
+class ReconciliationPoint:
     """Where a difference belongs: its LSN and time, and the exported snapshot that it ends at.
 
     `token` is that of the log lease.
@@ -138,7 +138,7 @@ class BridgeHead:
     token: int
 
 
-Compare = Callable[[BridgeHead, Manifest], Difference]
+Compare = Callable[[ReconciliationPoint, Manifest], Difference]
 """Writes what the gap changed to pending segments; called while the exported snapshot can be imported."""
 
 
@@ -160,7 +160,7 @@ def verify_bridgeable(connection: Connection, source: SourceDefinition, manifest
     return server
 
 
-def bridge_gap(
+def reconcile_gap(
     engine: Engine,
     url: str,
     source: SourceDefinition,
@@ -180,7 +180,7 @@ def bridge_gap(
         token = manifest.take_lease("log", describe_holder())
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1
-            head = BridgeHead(
+            head = ReconciliationPoint(
                 # The last LSN that is not streamed.
                 lsn=CommitLsn(Position.of(epoch, created.start).value - 1),
                 committed_at=alterations.transact(read_server_time),

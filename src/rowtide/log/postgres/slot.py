@@ -39,7 +39,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
     thread.
     """
     is_over = threading.Event()
-    thread = threading.Thread(target=_tell, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
+    thread = threading.Thread(target=_report, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
     thread.start()
     try:
         yield
@@ -48,7 +48,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
         thread.join()
 
 
-def _tell(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
+def _report(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
     reported = None
     while not is_over.wait(PATIENCE_S):
         try:
@@ -223,7 +223,7 @@ _WAL_REMOVED = "the server removed WAL that it needs, more than max_slot_wal_kee
 _CAUSES = {
     None: _WAL_REMOVED,
     "wal_removed": _WAL_REMOVED,
-    "idle_timeout": "nothing read it for as long as idle_replication_slot_timeout",
+    "idle_timeout": "nothing read it for idle_replication_slot_timeout",
     "wal_level_insufficient": "wal_level was lower than logical",
 }
 """Why slots are invalidated, by `invalidation_reason`; PostgreSQL 16 knows the first alone, on a primary."""

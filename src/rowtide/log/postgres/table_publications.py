@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateTable
 
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SCHEMA, publications_table
@@ -29,7 +29,7 @@ log = logging.getLogger("rowtide.log")
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class PublicationCreation:
     """How a publication of one table is created: for which server version, and who owns it, None for this role.
 
     The roles that may alter the publication of all members may alter these.
@@ -46,7 +46,7 @@ class Publishing:
     """
 
     with_others: bool
-    making: Making | None
+    making: PublicationCreation | None
 
 
 def read_publishing(connection: Connection, source: SourceDefinition, source_table_id: int) -> Publishing:
@@ -59,10 +59,10 @@ def read_publishing(connection: Connection, source: SourceDefinition, source_tab
     return Publishing(with_others, None if alone else read_making(connection, source.publication))
 
 
-def read_making(connection: Connection, publication: str) -> Making | None:
+def read_making(connection: Connection, publication: str) -> PublicationCreation | None:
     """Return how to create publications beside one of all members; None if a right is missing."""
     row = connection.execute(text(_MAKING), {"all": publication}).one_or_none()
-    return Making(*row) if row is not None else None
+    return PublicationCreation(*row) if row is not None else None
 
 
 def name_of_table(publication: str, source_table_id: int) -> str:
@@ -85,13 +85,13 @@ def make_record_step() -> Executable:
     return CreateTable(publications_table, if_not_exists=True)
 
 
-def publish_table_steps(source: SourceDefinition, table: SourceTable, making: Making) -> list[Executable]:
+def publish_table_steps(source: SourceDefinition, table: SourceTable, making: PublicationCreation) -> list[Executable]:
     """Return the statements that publish a single table; a publication left by an earlier member is created again."""
     name = name_of_table(source.publication, table.source_id)
     return _publish_steps(name, quote_qualified(table.schema, table.name), making)
 
 
-def publish_control_steps(publication: str, making: Making) -> list[Executable]:
+def publish_control_steps(publication: str, making: PublicationCreation) -> list[Executable]:
     """Return the statements that publish the table of announcements by itself."""
     return _publish_steps(name_of_control(publication), f"{SCHEMA}.control", making)
 
@@ -138,13 +138,15 @@ def find_blocker(connection: Connection, source: SourceDefinition, source_table_
     return f"{lost} has no publication of its own, or others altered it" if lost is not None else None
 
 
-def _make_one(engine: Engine, source: SourceDefinition, source_id: int, making: Making, *, is_control: bool) -> None:
+def _make_one(
+    engine: Engine, source: SourceDefinition, source_id: int, making: PublicationCreation, *, is_control: bool
+) -> None:
     with translated(), engine.connect() as connection:
         table = find_by_id(connection, source_id)
     if table is None:
         return
     qualified = quote_qualified(table.schema, table.name)
-    steps: list[Executable] = [limit_wait(), statement(f"lock table {qualified} in share row exclusive mode")]
+    steps: list[Executable] = [set_lock_timeout(), statement(f"lock table {qualified} in share row exclusive mode")]
     if is_control:
         steps += publish_control_steps(source.publication, making)
     else:
@@ -165,7 +167,7 @@ def _attempt(engine: Engine, name: str, steps: Iterable[Executable]) -> None:
         log.info("table_publication_not_changed: %s is in use", name)
 
 
-def _publish_steps(name: str, table: str, making: Making) -> list[Executable]:
+def _publish_steps(name: str, table: str, making: PublicationCreation) -> list[Executable]:
     name_column: ColumnElement[str] = literal_column("p.pubname::text")
     entry_column: ColumnElement[int] = literal_column("r.oid::bigint")
     entry = (

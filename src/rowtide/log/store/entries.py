@@ -44,7 +44,7 @@ EventJson = Annotated[Event, Tagged("event", _EVENTS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StoredSource:
     """The log that this store holds; another source begins another epoch."""
 
     system_identifier: str
@@ -95,7 +95,7 @@ class Opened:
     kind: Literal["opened"] = field(default="opened", kw_only=True)
     epoch: int
     position: Position
-    source: Source
+    source: StoredSource
     reason: str | None
     format: StoredFormat | None = None
     control_row: ControlRow | None = None
@@ -225,10 +225,10 @@ class ReaderLeft:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOmitted:
-    """A consumer of the log cannot hold a change of a member's table, and leaves out that table's part of the
+    """A consumer of the log cannot hold a change of a member's table, and omits that table's part of the
     transaction.
 
-    Written before the consumer goes on, so that it decides the same when it reads the transaction again.
+    Written before the consumer continues, so that it decides the same when it reads the transaction again.
     """
 
     kind: Literal["transaction_omitted"] = field(default="transaction_omitted", kw_only=True)
@@ -262,7 +262,7 @@ class FilesDeleted:
 class Moved:
     """The log store and its lake are being moved: the copy has all entries before this one, and nothing follows.
 
-    Until the move `is_recorded` in the database, a new holder of a lease ends it, and goes on here.
+    Until the move `is_recorded` in the database, a new holder of a lease ends it, and resumes here.
     """
 
     kind: Literal["moved"] = field(default="moved", kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.json_records import JsonInvalid, JsonOf, kinds_of, load_json
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
 from rowtide.log.store.entries import (
@@ -36,7 +36,7 @@ from rowtide.log.store.state import ManifestState, decode_state, encode_state
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing, Store, delete_all, get_all
 
-LOG_STORE = Format("log store")
+LOG_STORE = StoreFormat("log store")
 
 _FORMAT = JsonOf[StoredFormat](StoredFormat)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rowtide.core.places import local_path
 from rowtide.log.errors import LogStoreMoved, ManifestMissing, ServerPromoted
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.entries import Source
+from rowtide.log.store.entries import StoredSource
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.storage.store import Store
@@ -39,18 +39,18 @@ def find_own_manifest(source: SourceDefinition) -> Manifest | None:
         return None
 
 
-def require_own(source: SourceDefinition, recorded: Source) -> None:
+def require_own(source: SourceDefinition, recorded: StoredSource) -> None:
     """Raise `LogStoreMoved` if the manifest names another source. Pure."""
     if not is_own(source, recorded):
         raise LogStoreMoved(source.log_store, recorded.slot, recorded.system_identifier)
 
 
-def require_timeline(recorded: Source, timeline: int) -> None:
+def require_timeline(recorded: StoredSource, timeline: int) -> None:
     """Raise `ServerPromoted` if the server is on another timeline than the one that was read. Pure."""
     if timeline != recorded.timeline:
         raise ServerPromoted(timeline, recorded.timeline, "it may be a copy of the server that was read")
 
 
-def is_own(source: SourceDefinition, recorded: Source) -> bool:
+def is_own(source: SourceDefinition, recorded: StoredSource) -> bool:
     """Return whether the manifest names this source. Pure."""
     return (recorded.system_identifier, recorded.slot) == (source.system_identifier, source.slot)

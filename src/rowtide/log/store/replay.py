@@ -39,9 +39,9 @@ from rowtide.log.store.entries import (
     TransactionSkipped,
 )
 from rowtide.log.store.state import (
-    Gap,
     Incomplete,
     Lease,
+    LogGap,
     ManifestState,
     NewPlace,
     OmittedByReader,
@@ -59,7 +59,7 @@ def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestSta
     last = state.version if state is not None else 0
     _require(number == last + 1, number, entry, f"the last entry is {last}")
     if state is not None:
-        # A process that takes a lease has read in the database that the log store is here; else its copy goes on.
+        # A process that takes a lease has read in the database that the log store is here; else its copy continues.
         (require_not_moved if isinstance(entry, LeaseTaken | Moved) else require_here)(state)
     if isinstance(entry, Opened):
         return _open(state, number, entry)
@@ -105,7 +105,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
                 omitted_by_readers=tuple(one for one in state.omitted_by_readers if one.reader != entry.reader),
             )
         case TransactionOmitted():
-            return _leave_out(state, entry)
+            return _omit(state, entry)
         case TimelineFollowed():
             require_lease(state, "log", entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
@@ -139,7 +139,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         _require_difference(state, number, entry, difference)
     bridged, segments = (difference.members, difference.segments) if difference is not None else ((), ())
     before = Position(difference.lsn.value) if difference is not None else entry.position
-    gap = Gap(state.position, before, entry.reason or "", bridged)
+    gap = LogGap(state.position, before, entry.reason or "", bridged)
     return replace(
         state,
         version=number,
@@ -278,7 +278,7 @@ def _apply_to_omitted(omitted: tuple[OmittedByReader, ...], events: tuple[Event,
     return tuple(one for one in omitted if one.member_id not in ended) if ended else omitted
 
 
-def _leave_out(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
+def _omit(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
     """Several changes of a transaction count once."""
     _require_lake_lease(state, entry.lake_token)
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
@@ -303,7 +303,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
     behind = Position(lsn.value + 1)
-    gap = Gap(Position(lsn.value), behind, entry.reason)
+    gap = LogGap(Position(lsn.value), behind, entry.reason)
     return replace(state, position=behind, gaps=(*state.gaps, gap), parts=())
 
 

@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.store.entries import Segment
 from rowtide.storage.store import Missing, Store
 
-SEGMENT = Format("segment")
+SEGMENT = StoreFormat("segment")
 _FORMAT = "rowtide.format"
 
 SEGMENTS = "segments/"

@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event, Member
-from rowtide.log.store.entries import EventJson, LeaseName, Segment, Source
+from rowtide.log.store.entries import EventJson, LeaseName, Segment, StoredSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LogGap:
     """Transactions in [`after`, `before`) are not in the store: ranges that overlap it are refused.
 
     The gap of a new epoch lies between two epochs; that of a skipped transaction is one LSN wide, inside one epoch.
@@ -103,7 +103,7 @@ class ManifestState:
 
     format: StoredFormat
     version: int
-    source: Source
+    source: StoredSource
     epoch: int
     low: Position
     position: Position
@@ -114,7 +114,7 @@ class ManifestState:
     readers: Mapping[str, Reader]
     leases: Mapping[LeaseName, Lease]
     pending_deletions: tuple[PendingDeletion, ...]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[LogGap, ...]
     as_of: datetime | None = None
     incomplete: tuple[Incomplete, ...] = ()
     omitted_by_readers: tuple[OmittedByReader, ...] = ()
@@ -137,7 +137,7 @@ class ManifestState:
         return tuple(sorted((*self.incomplete, *omitted), key=lambda one: one.lsn))
 
     def list_omitted_by(self, reader: str) -> tuple[OmittedByReader, ...]:
-        """Return what a consumer of the log has left out, in the order in which it did."""
+        """Return what a consumer of the log has omitted, in the order in which it did."""
         return tuple(one for one in self.omitted_by_readers if one.reader == reader)
 
     def slowest_reader(self) -> Position | None:
@@ -145,12 +145,12 @@ class ManifestState:
         return min((reader.position for reader in self.readers.values()), default=None)
 
 
-def skipped_between(state: ManifestState, from_: Position, to: Position) -> tuple[Gap, ...]:
+def skipped_between(state: ManifestState, from_: Position, to: Position) -> tuple[LogGap, ...]:
     """Return the gaps of transactions that were skipped with a `commit_lsn` in [from_, to), in log order."""
     return tuple(gap for gap in state.gaps if gap.after.epoch == gap.before.epoch and from_ <= gap.after < to)
 
 
-def next_gap(state: ManifestState, from_: Position) -> Gap | None:
+def next_gap(state: ManifestState, from_: Position) -> LogGap | None:
     """Return the gap behind the epoch of a position, None in the log's present epoch."""
     return next((gap for gap in state.gaps if gap.after.epoch == from_.epoch < gap.before.epoch), None)
 

@@ -12,8 +12,8 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import AnyPlace, Place, Reach, by_nickname, read_all
-from rowtide.merge.versions.changes import Known, Row
-from rowtide.merge.versions.references import places_of
+from rowtide.merge.versions.changes import KnownVersion, Row
+from rowtide.merge.versions.references import reference_indexes
 
 _NO_ARTICLE = 0
 """The nickname, in conflicts, of a table that is no article."""
@@ -31,7 +31,7 @@ class Lost:
     article: Article
     rowguid: str
     row: Row
-    known: Known | None
+    known: KnownVersion | None
     parents: tuple[str | None, ...] = ()
 
 
@@ -40,7 +40,7 @@ def describe_lost(
     articles: Mapping[int, Article],
     lost: Mapping[AnyPlace, frozenset[Place]],
     reach: Reach,
-    known: Mapping[Place, Known],
+    known: Mapping[Place, KnownVersion],
 ) -> list[Lost]:
     """Return what will be recorded of rows, given with the deletes that reach them, within a transaction."""
     rows = {nickname: node.read_rows(articles[nickname], listed) for nickname, listed in by_nickname(lost).items()}
@@ -77,9 +77,9 @@ def _parent(
     row: Row,
     rows: Mapping[int, Mapping[str, Row]],
 ) -> str | None:
-    key = [row[place] for place in places_of(article, reference)]
+    key = [row[place] for place in reference_indexes(article, reference)]
     for rowguid, parent in rows.get(reference.parent, {}).items():
-        places = [articles[reference.parent].place_of(name) for name in reference.parent_columns]
+        places = [articles[reference.parent].index_of(name) for name in reference.parent_columns]
         if [parent[place] for place in places if place is not None] == key:
             return rowguid
     return None

@@ -13,8 +13,8 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
 from rowtide.merge.conflicts.resolution import Contest, Winner, decide, weight_of, withdrawal
 from rowtide.merge.conflicts.resolvers import find_resolver, priority_of
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import Change, Conflict, Presence, compare
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
+from rowtide.merge.versions.comparison import Conflict, NodeChange, Presence, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ContestedRow:
     article: Article
     rowguid: str
     sent: RowChange | None
-    known: Known | None
+    known: KnownVersion | None
     row: Row | None
     is_moved: bool = False
 
@@ -39,7 +39,7 @@ class ContestedRow:
             return False
         if self.known is None:
             return self.sent.row is not None
-        return not self.known.version.lineage.includes(Change.decode(self.sent.last))
+        return not self.known.version.lineage.includes(NodeChange.decode(self.sent.last))
 
     @property
     def is_behind(self) -> bool:
@@ -84,7 +84,7 @@ def choose(top: Article, rows: Sequence[ContestedRow], priority: float) -> Winne
     behind = [(row.known, row.row) for row in rows if row.is_behind and row.known is not None]
     if not ahead or not behind:
         return Winner.SUBSCRIBER if ahead else Winner.PUBLISHER
-    sent = min((row.sent for row in ahead if row.sent is not None), key=lambda sent: Change.decode(sent.last))
+    sent = min((row.sent for row in ahead if row.sent is not None), key=lambda sent: NodeChange.decode(sent.last))
     known, row = max(behind, key=lambda one: (priority_of(one[0]), -_nickname(one[0])))
     verdict = find_resolver(top)(Contest(top, sent, known, row, priority))
     assert isinstance(verdict, Winner)
@@ -131,10 +131,10 @@ def kind_of(row: ContestedRow, winner: Winner) -> ConflictType | None:
     return ConflictType.RECORD_UPDATE_CONFLICT if lost is not None else ConflictType.RECORD_UPDATE_WINS_CONFLICT
 
 
-def is_live(known: Known | None) -> bool:
+def is_live(known: KnownVersion | None) -> bool:
     """Whether the hub has a row."""
     return known is not None and known.version.presence is Presence.LIVE
 
 
-def _nickname(known: Known) -> int:
+def _nickname(known: KnownVersion) -> int:
     return 0 if known.version.last is None else known.version.last.nickname

@@ -22,7 +22,7 @@ from rowtide.merge.errors.inspection import ConflictUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Conflict, ConflictKind, RowVersion, columns_lost
+from rowtide.merge.versions.comparison import ConcurrentChangeKind, Conflict, RowVersion, columns_lost
 
 Stored = Mapping[str, str | None] | list[str] | None
 """What a conflict's JSON holds: a row by column name, names of columns, or the absence of a row."""
@@ -96,7 +96,7 @@ class ConflictRecord:
 
 def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
     """Return SQL Server's conflict type, which depends on the winner."""
-    if conflict.kind is ConflictKind.UPDATE_UPDATE:
+    if conflict.kind is ConcurrentChangeKind.UPDATE_UPDATE:
         return ConflictType.COLUMN_UPDATE_CONFLICT if conflict.columns else ConflictType.UPDATE_CONFLICT
     return ConflictType.UPDATE_WINS_DELETE_CONFLICT if update_wins else ConflictType.UPDATE_DELETE_WINS_CONFLICT
 

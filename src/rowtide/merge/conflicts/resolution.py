@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, concurrent_columns, encode_columns
 
 
@@ -31,7 +31,7 @@ class Contest:
 
     article: Article
     sent: RowChange
-    known: Known
+    known: KnownVersion
     publisher_row: Row | None
     priority: float
     is_of_keys: bool = False
@@ -68,13 +68,13 @@ def resolve(contest: Contest, verdict: Verdict) -> Write:
     renewed: frozenset[int] = frozenset()
     if isinstance(verdict, Custom):
         row = verdict.row
-        renewed = places_unlike(row, contest.subscriber_row, contest.publisher_row)
+        renewed = indexes_unlike(row, contest.subscriber_row, contest.publisher_row)
     tombstone = contest.sent.tombstone if is_sent else None
     priority = weight_of(contest.sent, contest.priority) or None if is_sent else contest.known.priority
     return decide(contest.sent, contest.known, row, priority=priority, tombstone=tombstone, renewed=renewed)
 
 
-def places_unlike(row: Row, *others: Row | None) -> frozenset[int]:
+def indexes_unlike(row: Row, *others: Row | None) -> frozenset[int]:
     """Return the positions at which a row has a value of its own: all, if one of the others is gone."""
     is_gone = None in others
     return frozenset(
@@ -89,7 +89,7 @@ def weight_of(sent: RowChange, priority: float) -> float:
 
 def decide(
     sent: RowChange,
-    known: Known,
+    known: KnownVersion,
     row: Row | None,
     *,
     priority: float | None = None,
@@ -115,7 +115,7 @@ def decide(
     )
 
 
-def combine(sent: RowChange, known: Known, publisher_row: Row, columns: frozenset[int]) -> Write:
+def combine(sent: RowChange, known: KnownVersion, publisher_row: Row, columns: frozenset[int]) -> Write:
     """Return the hub's row with the sender's values in some columns."""
     assert sent.row is not None
     pairs = enumerate(zip(sent.row, publisher_row, strict=True))

@@ -26,8 +26,8 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
-from rowtide.merge.versions.changes import Known
-from rowtide.merge.versions.comparison import Change, changed_apart
+from rowtide.merge.versions.changes import KnownVersion
+from rowtide.merge.versions.comparison import NodeChange, changed_apart
 from rowtide.merge.versions.composition import add_up
 
 Order = tuple[int, Decimal, str]
@@ -142,7 +142,7 @@ def _moment(text: str) -> Decimal | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the number of a day of the Gregorian calendar, which goes on before the year 1."""
+    """Return the number of a day of the Gregorian calendar, counted backwards before the year 1."""
     # With years that begin in March the leap day comes last.
     year -= month <= 2
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -217,12 +217,12 @@ def by_priority(contest: Contest) -> Winner:
     weight, known = weight_of(contest.sent, contest.priority), priority_of(contest.known)
     if weight != known:
         return Winner.SUBSCRIBER if weight > known else Winner.PUBLISHER
-    sent, last = Change.decode(contest.sent.last), contest.known.version.last
+    sent, last = NodeChange.decode(contest.sent.last), contest.known.version.last
     assert last is not None
     return Winner.SUBSCRIBER if sent.nickname < last.nickname else Winner.PUBLISHER
 
 
-def priority_of(known: Known) -> float:
+def priority_of(known: KnownVersion) -> float:
     """Return the weight of the hub's version of a row."""
     return PUBLISHER_PRIORITY if known.priority is None else known.priority
 
@@ -234,7 +234,7 @@ def find_resolver(article: Article) -> Resolver:
         return _PLAIN[name]
     if name in _OF_COLUMN:
         column, _, option = argument.partition(":")
-        place = article.place_of(column)
+        place = article.index_of(column)
         if place is not None and (not option or _OF_COLUMN[name].takes_option):
             return _OF_COLUMN[name].make(article.columns[place], place, option)
     if article.procedure is not None:
@@ -261,7 +261,7 @@ def require_resolver(article: Article) -> None:
     if name not in _OF_COLUMN:
         return
     resolver, column = _OF_COLUMN[name], argument.partition(":")[0]
-    found = article.columns[article.place_of(column) or 0]
+    found = article.columns[article.index_of(column) or 0]
     if not resolver.takes(found):
         raise ResolverRefused(article.resolver, article.name, f"column {column} has type {found.type_text}")
     if resolver.needs_tracking and not article.column_tracking:
@@ -321,7 +321,7 @@ def _combines(combine: Callable[[str, str], str | None], place: int) -> Resolver
 
 def _adds_up(_column: ArticleColumn, place: int, _option: str) -> Resolver:
     def add(contest: Contest, sent: str | None, known: str | None) -> str | None:
-        bases, sender = contest.sent.bases, Change.decode(contest.sent.last).nickname
+        bases, sender = contest.sent.bases, NodeChange.decode(contest.sent.last).nickname
         return None if bases is None else add_up(bases, contest.known.version.lineage, sender, sent, known)
 
     return partial(_with_value, place, add)

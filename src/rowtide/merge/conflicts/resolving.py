@@ -40,7 +40,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import read_known
 from rowtide.merge.nodes.roles.transactions import transact_at
 from rowtide.merge.progress import drop_retries
-from rowtide.merge.versions.changes import Known, Row, TombstoneType, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
 
 Values = Mapping[str, str | None]
@@ -128,7 +128,7 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner, *, over_later_
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredConflict:
     """A conflict's row at the hub: its article, the row as it is, and how it was left."""
 
     conflict: KeptConflict
@@ -216,20 +216,20 @@ class _Resolution:
         self._conclude(conflict)
         return is_undone
 
-    def _read(self, conflict: KeptConflict) -> _Stored:
+    def _read(self, conflict: KeptConflict) -> _StoredConflict:
         article = find_article(self.publication, list(self.articles.values()), conflict.article)
         present = self.hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
-        return _Stored(conflict, article, present)
+        return _StoredConflict(conflict, article, present)
 
-    def _known(self, article: Article, conflict: KeptConflict) -> Known | None:
+    def _known(self, article: Article, conflict: KeptConflict) -> KnownVersion | None:
         return self.hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
 
-    def _encoded(self, stored: _Stored) -> str:
+    def _encoded(self, stored: _StoredConflict) -> str:
         """Return the row as it is now."""
         row = self.hub.read_rows(stored.article, [stored.conflict.rowguid]).get(stored.conflict.rowguid)
         return encode_presence(self.hub.connection, stored.article, row)
 
-    def _write(self, stored: _Stored, restored: Restored, *, always: bool = False) -> bool:
+    def _write(self, stored: _StoredConflict, restored: Restored, *, always: bool = False) -> bool:
         """Write a row, unless it is there; return whether it was. Raises `ChangedSince`, `StillReferenced`."""
         conflict, article, row = stored.conflict, stored.article, None
         if restored.later is not None and not self.over_later_changes:
@@ -245,7 +245,7 @@ class _Resolution:
                 row = _with_free_key(self.hub, article, row, stored.present)
         if row == stored.present and not always:
             return False
-        taking = self._take_along(stored) if row is None and stored.present is not None else ()
+        taking = self._find_cascaded(stored) if row is None and stored.present is not None else ()
         known = self._known(article, conflict)
         self.hub.write(article, [_decision(conflict, known, article, row, restored.columns)])
         keep_lost(self.hub, self.publication, taking, self.publication.publisher)
@@ -253,7 +253,7 @@ class _Resolution:
             self._record_replaced(stored, known, restored)
         return True
 
-    def _with_parents_keys(self, stored: _Stored, row: Values) -> Values:
+    def _with_parents_keys(self, stored: _StoredConflict, row: Values) -> Values:
         """Return a losing row with the keys that its parents have; raises `ParentInInbox` if one is not at the hub."""
         conflict, article, changed = stored.conflict, stored.article, dict(row)
         rowguids: list[str | None] = json.loads(conflict.parents) if conflict.parents else []
@@ -268,7 +268,7 @@ class _Resolution:
             changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
         return changed
 
-    def _take_along(self, stored: _Stored) -> Sequence[Lost]:
+    def _find_cascaded(self, stored: _StoredConflict) -> Sequence[Lost]:
         """Return the rows that the delete of a row takes along, or changes, by foreign keys' actions.
 
         Raises `StillReferenced` if rows reference it and its foreign keys have no action.
@@ -282,7 +282,7 @@ class _Resolution:
         known = read_known(self.hub.read_known_of, self.articles, below)
         return describe_lost(self.hub, self.articles, {place: frozenset([top]) for place in below}, reach, known)
 
-    def _require_no_children(self, stored: _Stored) -> None:
+    def _require_no_children(self, stored: _StoredConflict) -> None:
         article, row, rowguid = stored.article, stored.present, stored.conflict.rowguid
         for child in self.articles.values():
             for reference in child.references:
@@ -292,7 +292,7 @@ class _Resolution:
                 if self.hub.read_referencing(child, reference.columns, [key]).keys() - {rowguid}:
                     raise StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
 
-    def _record_replaced(self, stored: _Stored, known: Known | None, restored: Restored) -> None:
+    def _record_replaced(self, stored: _StoredConflict, known: KnownVersion | None, restored: Restored) -> None:
         """Record what was at the hub, as a conflict that is resolved; choosing the publisher there brings it back."""
         conflict, article, hub = stored.conflict, stored.article, self.hub
         is_both = stored.present is not None and restored.row is not None
@@ -373,7 +373,7 @@ def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -
 
 
 def _decision(
-    conflict: KeptConflict, known: Known | None, article: Article, row: Row | None, changed: Collection[str]
+    conflict: KeptConflict, known: KnownVersion | None, article: Article, row: Row | None, changed: Collection[str]
 ) -> Write:
     """Return a row as the hub's own change that includes the current version and the losing one."""
     lineage, columns = Lineage.decode(conflict.losing_lineage), None

@@ -26,7 +26,7 @@ from rowtide.merge.definitions import (
 )
 
 
-class Dialect(Protocol):
+class DocumentedDialect(Protocol):
     """The SQL that differs between databases."""
 
     @property
@@ -77,7 +77,7 @@ class Dialect(Protocol):
         """Return the number that the database gives a table; null if it gives none."""
 
 
-def publication_number(dialect: Dialect, pubid: str) -> str:
+def publication_number(dialect: DocumentedDialect, pubid: str) -> str:
     """Return the number of a publication: its place by pubid."""
     return f"(select count(*) from {dialect.name(publications.name)} q where q.pubid <= {pubid})"
 

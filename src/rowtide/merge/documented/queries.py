@@ -29,14 +29,14 @@ from rowtide.merge.documented.dialect import (
     GENHISTORY_VIEW,
     PAST_MAPPINGS,
     TOMBSTONE_VIEW,
-    Dialect,
+    DocumentedDialect,
     publication_number,
 )
 
 _NO_LOGICAL_RECORDS = "null as logical_record_parent_rowguid, null as logical_record_lineage"
 
 
-def select_contents(dialect: Dialect) -> str:
+def select_contents(dialect: DocumentedDialect) -> str:
     stored = dialect.name(CONTENTS)
 
     def columns(row: str) -> str:
@@ -55,7 +55,7 @@ def select_contents(dialect: Dialect) -> str:
     )
 
 
-def select_tombstone(dialect: Dialect) -> str:
+def select_tombstone(dialect: DocumentedDialect) -> str:
     contents, stored = dialect.name(CONTENTS), dialect.name(TOMBSTONE)
     return (
         f"with pending as ({dialect.pending}) "
@@ -74,7 +74,7 @@ def _same(table: str, row: str) -> str:
     return f"select 1 from {table} o where o.tablenick = {row}.tablenick and o.rowguid = {row}.rowguid"
 
 
-def select_genhistory(dialect: Dialect) -> str:
+def select_genhistory(dialect: DocumentedDialect) -> str:
     """Return the query of closed, received and open generations; the open one is listed if it has changes."""
     both = " union all ".join(
         f"select generation, tablenick from {dialect.name(view)}" for view in (CONTENTS_VIEW, TOMBSTONE_VIEW)
@@ -99,7 +99,7 @@ def select_genhistory(dialect: Dialect) -> str:
     )
 
 
-def select_publications(dialect: Dialect) -> str:
+def select_publications(dialect: DocumentedDialect) -> str:
     listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
     of_publication = f"from {dialect.name(articles.name)} a where a.pubid = p.pubid and"
     clause = f"lower({dialect.text('a.definition', 'subset_filter')})"
@@ -153,7 +153,7 @@ _UNUSED_OF_ARTICLES = (
 )
 
 
-def select_articles(dialect: Dialect) -> str:
+def select_articles(dialect: DocumentedDialect) -> str:
     field, number = dialect.text, dialect.number
     document = "a.definition"
     columns: dict[str, str | None] = {
@@ -207,7 +207,7 @@ def select_articles(dialect: Dialect) -> str:
     return f"select {_listed(columns)} from {dialect.name(articles.name)} a"
 
 
-def select_filters(dialect: Dialect) -> str:
+def select_filters(dialect: DocumentedDialect) -> str:
     listed, element = dialect.name(articles.name), "e.value"
     columns = {
         "filtername": f"a.name || '_' || {dialect.text(element, 'parent')}",
@@ -226,7 +226,7 @@ def select_filters(dialect: Dialect) -> str:
     return f"select {_listed(columns)} from {listed} a cross join {dialect.elements('a.definition', 'join_filters')}"
 
 
-def select_subscriptions(dialect: Dialect) -> str:
+def select_subscriptions(dialect: DocumentedDialect) -> str:
     """Return the query of a publication's nodes: its publisher, and the subscribers that this node knows."""
     listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
     closed, subscribed = dialect.name(genhistory.name), dialect.name(subscriptions.name)
@@ -303,7 +303,7 @@ def _listed(columns: Mapping[str, str | None]) -> str:
     return ", ".join(f'{value or "null"} as "{name}"' for name, value in columns.items())
 
 
-def select_partition_groups(dialect: Dialect) -> str:
+def select_partition_groups(dialect: DocumentedDialect) -> str:
     return (
         f"select g.partition_id, {publication_number(dialect, 'g.pubid')} as publication_number, "
         'null as maxgen_whenadded, 1 as using_partition_groups, g."HOST_NAME_FN", g."SUSER_NAME_FN", g.is_explicit '
@@ -311,7 +311,7 @@ def select_partition_groups(dialect: Dialect) -> str:
     )
 
 
-def select_current_mappings(dialect: Dialect) -> str:
+def select_current_mappings(dialect: DocumentedDialect) -> str:
     number = publication_number(dialect, "m.pubid")
     return (
         f"select {number} as publication_number, m.tablenick, m.rowguid, m.partition_id from ({dialect.members}) m "
@@ -319,8 +319,8 @@ def select_current_mappings(dialect: Dialect) -> str:
     )
 
 
-def select_past_mappings(dialect: Dialect) -> str:
-    """Return the query of rows that subscribers have and that are in their partitions no more.
+def select_past_mappings(dialect: DocumentedDialect) -> str:
+    """Return the query of rows that subscribers have and that are no longer in their partitions.
 
     Their generation is that of the change by which they left: of the row itself, or of its parent.
     """
@@ -339,7 +339,7 @@ def select_past_mappings(dialect: Dialect) -> str:
     )
 
 
-def select_generation_mappings(dialect: Dialect) -> str:
+def select_generation_mappings(dialect: DocumentedDialect) -> str:
     """Return the query of closed generations with the partitions that they have changes for."""
     current, past = dialect.name(CURRENT_MAPPINGS), dialect.name(PAST_MAPPINGS)
     contents, closed = dialect.name(CONTENTS_VIEW), dialect.name(genhistory.name)
@@ -355,7 +355,7 @@ def select_generation_mappings(dialect: Dialect) -> str:
     )
 
 
-def documented_queries(dialect: Dialect) -> Mapping[str, str]:
+def documented_queries(dialect: DocumentedDialect) -> Mapping[str, str]:
     """Return the query of each documented table, in an order in which each reads only those before it."""
     return {
         CONTENTS_VIEW: select_contents(dialect),

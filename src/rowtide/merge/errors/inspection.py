@@ -44,8 +44,8 @@ class ChangedSince(Denied, number=8170):
     """A row has changed since its conflict was decided, and the version that is chosen would replace that."""
 
     fact = "conflict {conflict_id} is of row {rowguid} of {table}, and since it was decided {later} at the publisher"
-    hint = """Look at the row. If the version is to replace it all the same, add --over-later-changes (in Python,
-        over_later_changes=True): what gives way is kept as a conflict."""
+    hint = """Look at the row. To replace it nevertheless, add --over-later-changes (in Python,
+        over_later_changes=True): the replaced row is kept as a conflict."""
     conflict_id: str
     table: str
     rowguid: str
@@ -87,5 +87,5 @@ class NeverValidated(NotFound, number=8082):
     """A subscriber's rows were never found equal to the publisher's, so there is no such time to start from."""
 
     fact = "no validation of {subscriber} has found all rows equal"
-    hint = "Give a date, or let everything be repeated that metadata are left of: `--since start`."
+    hint = "Give a date, or repeat everything that still has metadata: `--since start`."
     subscriber: str

@@ -77,9 +77,9 @@ class MetadataMalformed(RowtideError, number=8141):
     """A database has metadata of merge that rowtide did not write: a program changed them, or the file is damaged."""
 
     fact = "the metadata of {table} are not rowtide's at {row}: {reason}"
-    hint = """Nothing of this database was taken since the last batch. Save what only it has, and run `rowtide merge
-        reinitialize PUBLICATION --subscriber URL` without --upload-first, or drop its subscription and subscribe a new
-        file."""
+    hint = """Nothing from this database was accepted since the last batch. Save what only it has, and run `rowtide
+        merge reinitialize PUBLICATION --subscriber URL` without --upload-first, or drop its subscription and subscribe
+        a new file."""
     table: str
     row: str
     reason: str
@@ -149,7 +149,7 @@ class OwnersDiffer(Denied, number=8151):
 class DeferredCodeOfOwner(Denied, number=8152):
     """Up to PostgreSQL 17, a deferred trigger of another role would run with the agent's rights at the commit."""
 
-    fact = "{table} is not written: with the agent's rights would run at the commit {deferred}"
+    fact = "{table} is not written: at the commit, {deferred} would run with the agent's rights"
     hint = """Run `alter function ... security definer` for the trigger's function, upgrade the server to PostgreSQL 18,
         or trust its code by `rowtide merge change-publication PUBLICATION --run-as agent`, or for a subscriber's tables
         by --run-as agent of `rowtide merge add-subscription PUBLICATION --subscriber URL`."""

@@ -199,6 +199,6 @@ class KeyNotNumbered(Invalid, number=8052):
     """Rows of a table cannot get new keys, because programs choose its keys."""
 
     fact = "rows of {table} are not numbered by the database: {reason}"
-    hint = "Give the table an integer key that is identity, serial, or INTEGER PRIMARY KEY, or leave out the option."
+    hint = "Give the table an integer key that is identity, serial, or INTEGER PRIMARY KEY, or omit the option."
     table: str
     reason: str

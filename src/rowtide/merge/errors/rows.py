@@ -16,7 +16,7 @@ NOT_UTF_8 = ("22021", "a text in the row is not valid UTF-8")
 
 
 class RowsRefused(RowtideError, number=8007):
-    """A node refuses rows: by a constraint, a trigger of the user's, or a type that does not take the value."""
+    """A node refuses rows: by a constraint, a trigger of the user's, or a type that cannot hold the value."""
 
     fact = "{table} refused a row ({code}): {reason}"
     hint = "See `rowtide merge conflicts PUBLICATION`; each synchronisation tries the row again."
@@ -26,7 +26,7 @@ class RowsRefused(RowtideError, number=8007):
 
 
 class CopiedRowRefused(RowsRefused, number=8133):
-    """A subscriber's database does not take a row of the copy that a subscription begins with."""
+    """A subscriber's database refuses a row of the copy that a subscription begins with."""
 
     fact = "{table} at the subscriber refused a row of the copy ({code}): {reason}"
     hint = """Change the row at the publisher, or keep it from this subscriber with a filter or without the column, and
@@ -61,7 +61,7 @@ class RowNotHeld(RowsRefused, number=8140):
     """A subscriber wrote to a row that the publisher did not send to it, or that had left it."""
 
     fact = "{table} refused a row ({code}): {reason}"
-    hint = """The row stays as it is at the publisher, and is put right at the subscriber; what the subscriber had is in
+    hint = """The row stays as it is at the publisher, and is restored at the subscriber; what the subscriber had is in
         the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run `rowtide merge
         resolve CONFLICT --winner subscriber`."""
 
@@ -110,21 +110,21 @@ class ChildrenNotSeen(RowsRefused, number=8160):
 
 
 class RowTooLarge(RowtideError, number=8143):
-    """A subscriber's row is larger than is taken."""
+    """A subscriber's row is larger than the limit."""
 
     fact = "row {rowguid} of {table} at the subscriber has more than {limit:,} bytes"
-    hint = "Make it smaller there, or give --max-row-bytes more: nothing of its batch was taken."
+    hint = "Make it smaller there, or raise --max-row-bytes: nothing of its batch was accepted."
     table: str
     rowguid: str
     limit: int
 
 
 class UploadTooLarge(RowtideError, number=8144):
-    """A subscriber has more to upload than is taken at once."""
+    """A subscriber has more to upload than the limit for one synchronisation."""
 
     fact = "the subscriber uploads more than {limit}"
     hint = """If that is right, as after a long time without a synchronisation, give --max-upload-rows or
-        --max-upload-bytes more; what was taken before stays."""
+        --max-upload-bytes more; what was accepted before stays."""
     limit: str
 
 

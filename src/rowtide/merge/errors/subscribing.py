@@ -53,7 +53,7 @@ class SubscriberIsHub(AlreadyExists, number=8132):
     fact = "{subscriber} is the publisher of {publication}, or a copy of it"
     hint = """Name another database. In a copy, and there alone, `rowtide merge drop-subscription {publication}
         --subscriber URL --ignore-subscriber` for each of its subscriptions and `rowtide merge drop-publication
-        {publication}` remove what came along; then subscribe it with --existing."""
+        {publication}` remove what was copied with it; then subscribe it with --existing."""
     subscriber: str
     publication: str
 
@@ -150,7 +150,7 @@ class ChangesNotUploaded(RowtideError, number=8131):
 
     fact = "the subscription of {subscriber} stays: the publisher does not have all of its changes: {changes}"
     hint = """`rowtide merge conflicts PUBLICATION` and `rowtide merge sync PUBLICATION --subscriber {subscriber}` say
-        why they are refused. To give them up, drop the subscription without --upload-first."""
+        why they are refused. To discard them, drop the subscription without --upload-first."""
     subscriber: str
     changes: str
 

@@ -15,13 +15,13 @@ from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.lake.spark.failures import lack_named
 from rowtide.merge.articles import DeviceLimits
-from rowtide.merge.fan_out.synchronising import SyncOutcome, Target, synchronise_target
+from rowtide.merge.fan_out.synchronising import FanOutTarget, SyncOutcome, synchronise_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def can_be_a_task(hub_url: str, target: Target) -> bool:
+def can_be_a_task(hub_url: str, target: FanOutTarget) -> bool:
     """Whether a worker reaches both ends: a file is on this machine alone."""
     return not any(parse_url(url).kind.is_file for url in (hub_url, target.subscriber))
 
@@ -29,7 +29,7 @@ def can_be_a_task(hub_url: str, target: Target) -> bool:
 def synchronise_in_tasks(
     spark: SparkSession,
     hub_url: str,
-    targets: Sequence[Target],
+    targets: Sequence[FanOutTarget],
     limits: DeviceLimits,
     *,
     on_outcome: Callable[[SyncOutcome], None],

@@ -65,20 +65,20 @@ SyncAllProgress = Callable[[SyncOutcome, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FanOutTarget:
     """A subscriber, and the publications that it subscribes to, which are synchronised one after the other."""
 
     subscriber: str
     publications: tuple[str, ...]
 
 
-def list_targets(hub: Node, publication: str | None) -> tuple[Target, ...]:
+def list_targets(hub: Node, publication: str | None) -> tuple[FanOutTarget, ...]:
     """Return the subscribers of a publication of this hub, or of all. Raises `MergePublicationUnknown`."""
     found: dict[str, list[str]] = {}
     for each in _published(hub, publication):
         for subscription in list_subscriptions(hub.connection, each.pubid):
             found.setdefault(subscription.subscriber, []).append(each.name)
-    return tuple(Target(subscriber, tuple(names)) for subscriber, names in sorted(found.items()))
+    return tuple(FanOutTarget(subscriber, tuple(names)) for subscriber, names in sorted(found.items()))
 
 
 def _published(hub: Node, publication: str | None) -> Sequence[Publication]:
@@ -102,7 +102,7 @@ def synchronise_named(
         return synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
 
 
-def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:
+def counting(targets: Sequence[FanOutTarget], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:
     """Return what counts results and passes them on with their total."""
     total = sum(len(target.publications) for target in targets)
     done = itertools.count(1)
@@ -111,7 +111,7 @@ def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callabl
 
 def synchronise_in_threads(
     hub_url: str,
-    targets: Sequence[Target],
+    targets: Sequence[FanOutTarget],
     limits: DeviceLimits,
     *,
     workers: int,
@@ -130,7 +130,7 @@ def synchronise_in_threads(
     return found
 
 
-def synchronise_target(hub_url: str, target: Target, limits: DeviceLimits) -> list[SyncOutcome]:
+def synchronise_target(hub_url: str, target: FanOutTarget, limits: DeviceLimits) -> list[SyncOutcome]:
     """Synchronise a subscriber's publications, one after the other."""
     return [_synchronise_one(hub_url, publication, target.subscriber, limits) for publication in target.publications]
 

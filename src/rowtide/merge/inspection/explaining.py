@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
-from rowtide.merge.nodes.roles.rows import RowMetadata
+from rowtide.merge.nodes.roles.rows import RowVersions
 from rowtide.merge.nodes.roles.transactions import transact_at
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions
-from rowtide.merge.versions.changes import Known
+from rowtide.merge.versions.changes import KnownVersion
 from rowtide.merge.versions.comparison import Presence
 
 
@@ -31,7 +31,7 @@ class RowReplica:
     comment: str
 
 
-def explain(node: RowMetadata, table: str, rowguid: str) -> Sequence[RowReplica]:
+def explain(node: RowVersions, table: str, rowguid: str) -> Sequence[RowReplica]:
     """Return one `RowReplica` for each node. Raises `ArticleTableNotFound`."""
     found = [
         (publication, article)
@@ -44,7 +44,7 @@ def explain(node: RowMetadata, table: str, rowguid: str) -> Sequence[RowReplica]
     return [row for publication, article in found for row in _explain(node, publication, article, rowguid.lower())]
 
 
-def _explain(node: RowMetadata, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
+def _explain(node: RowVersions, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
     own = read_nickname(node.connection)
     known = transact_at(node, lambda: node.read_known(article, [rowguid])).get(rowguid)
     others = list_subscriptions(node.connection, publication.pubid)
@@ -66,21 +66,21 @@ def _name(publication: Publication, other: Subscription) -> str:
     return "the publisher" if other.nickname == publication.publisher else other.subscriber
 
 
-def _version(known: Known | None, nickname: int) -> int | None:
+def _version(known: KnownVersion | None, nickname: int) -> int | None:
     return (known.version.lineage.version_of(nickname) or None) if known is not None else None
 
 
-def _state(known: Known | None) -> str:
+def _state(known: KnownVersion | None) -> str:
     return "unknown" if known is None else known.version.presence.value
 
 
-def _source(known: Known | None) -> str | None:
+def _source(known: KnownVersion | None) -> str | None:
     if known is None or known.generation is None:
         return None
     return "contents" if known.version.presence is Presence.LIVE else "tombstone"
 
 
-def _said(known: Known | None, names: dict[int, str]) -> str:
+def _said(known: KnownVersion | None, names: dict[int, str]) -> str:
     if known is None:
         return "there is no such row, and nothing is known of one"
     if known.generation is None:
@@ -91,11 +91,11 @@ def _said(known: Known | None, names: dict[int, str]) -> str:
     return f"came from {names.get(known.origin, 'another node')}, made by {made}, in generation {known.generation} here"
 
 
-def _is_pending(known: Known, other: Subscription) -> bool:
+def _is_pending(known: KnownVersion, other: Subscription) -> bool:
     return known.generation is not None and known.origin != other.nickname and known.generation > other.sent
 
 
-def _sent(known: Known | None, other: Subscription) -> str:
+def _sent(known: KnownVersion | None, other: Subscription) -> str:
     if known is None:
         return "nothing is to be sent"
     if known.generation is None:

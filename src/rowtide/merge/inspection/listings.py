@@ -18,7 +18,7 @@ from rowtide.merge.definitions import article_history, identity_ranges, sessions
 from rowtide.merge.documented.dialect import STORED, view_names
 from rowtide.merge.errors.inspection import DocumentedTableUnknown
 from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.progress import as_utc, list_subscriptions
 from rowtide.merge.status import SYNC_STATES
 
@@ -72,7 +72,7 @@ class MergeFilter:
     filter_type: int | None
 
 
-def list_merge_publications(node: Transactions) -> Sequence[MergePublication]:
+def list_merge_publications(node: TransactionalNode) -> Sequence[MergePublication]:
     """Return the publications that a node takes part in."""
     own = read_nickname(node.connection)
     return tuple(
@@ -88,7 +88,7 @@ def list_merge_publications(node: Transactions) -> Sequence[MergePublication]:
     )
 
 
-def list_merge_articles(node: Transactions, publication: str | None = None) -> Sequence[MergeArticle]:
+def list_merge_articles(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeArticle]:
     """Return the articles of a publication, or of all. Raises `MergePublicationUnknown`."""
     return tuple(
         MergeArticle(
@@ -110,7 +110,7 @@ def list_merge_articles(node: Transactions, publication: str | None = None) -> S
     )
 
 
-def list_merge_filters(node: Transactions, publication: str | None = None) -> Sequence[MergeFilter]:
+def list_merge_filters(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeFilter]:
     """Return row filters and join filters of a publication, or of all. Raises `MergePublicationUnknown`."""
     filters = []
     for found, article in _articles(node, publication):
@@ -123,7 +123,7 @@ def list_merge_filters(node: Transactions, publication: str | None = None) -> Se
     return tuple(filters)
 
 
-def _articles(node: Transactions, publication: str | None) -> Sequence[tuple[Publication, Article]]:
+def _articles(node: TransactionalNode, publication: str | None) -> Sequence[tuple[Publication, Article]]:
     known = list_publications(node.connection)
     chosen = known if publication is None else (get_publication(node.connection, publication),)
     return [(found, article) for found in chosen for article in list_articles(node.connection, found.pubid)]
@@ -183,7 +183,7 @@ class MergeIdentityRange:
     max_used: int | None
 
 
-def list_identity_ranges(node: Transactions, publication: str | None = None) -> Sequence[MergeIdentityRange]:
+def list_identity_ranges(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeIdentityRange]:
     """Return the ranges that a node knows, by publication and article, the publisher's first.
 
     Raises `MergePublicationUnknown`.
@@ -216,7 +216,7 @@ def list_identity_ranges(node: Transactions, publication: str | None = None) -> 
     return sorted(found, key=lambda each: (each.publication, each.article, each.node or "", each.is_pub_range))
 
 
-def _owners(node: Transactions, publication: Publication) -> dict[str, str | None]:
+def _owners(node: TransactionalNode, publication: Publication) -> dict[str, str | None]:
     """Return the names of the nodes that have ranges, by their ids; None for the publisher."""
     subscriptions = list_subscriptions(node.connection, publication.pubid)
     is_publisher = publication.publisher == read_nickname(node.connection)

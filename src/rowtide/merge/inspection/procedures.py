@@ -16,7 +16,7 @@ from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.inspection.listings import read_rows
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.sending import ChangeSource
-from rowtide.merge.nodes.sending import EnumeratedSending, Enumeration, Request
+from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.spooling import Outgoing
@@ -101,7 +101,7 @@ def get_metadata(
 ) -> tuple[RowMetadata, ...]:
     """Return whether changes of rows are to be applied as inserts, updates or deletes (SQL Server: sp_MSgetmetadata).
 
-    Nothing is written. Rows of which the sender knows nothing are left out. Raises `MergeArticleUnknown`.
+    Nothing is written. Rows of which the sender knows nothing are omitted. Raises `MergeArticleUnknown`.
     """
     article = find_article(pairing.publication, pairing.articles, table)
     sender, receiver, _ = _direction(hub, subscriber, pairing, is_upload=is_upload)
@@ -111,17 +111,17 @@ def get_metadata(
         return tuple(_compared(article, change, known.get(change.rowguid)) for change in there.again(article, asked))
 
 
-def _direction(hub: Node, subscriber: Node, pairing: Pairing, *, is_upload: bool) -> tuple[Node, Node, Request]:
+def _direction(hub: Node, subscriber: Node, pairing: Pairing, *, is_upload: bool) -> tuple[Node, Node, ChangesRequest]:
     if is_upload:
         since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
         again = list_retries(hub.connection, pairing.at_hub.nickname)
-        return subscriber, hub, Request(pairing.articles, since, pairing.hub, again, {})
+        return subscriber, hub, ChangesRequest(pairing.articles, since, pairing.hub, again, {})
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     again = list_retries(subscriber.connection, pairing.hub)
-    return hub, subscriber, Request(pairing.going_down, since, pairing.at_hub.nickname, again, pairing.filters)
+    return hub, subscriber, ChangesRequest(pairing.going_down, since, pairing.at_hub.nickname, again, pairing.filters)
 
 
-def _read(sender: Enumeration, request: Request) -> Iterator[tuple[Article, list[RowChange]]]:
+def _read(sender: Enumeration, request: ChangesRequest) -> Iterator[tuple[Article, list[RowChange]]]:
     articles = {article.nickname: article for article in request.articles}
     with Outgoing(EnumeratedSending(sender, request), request).spool() as spool:
         for nickname, changes in spool.batches():

@@ -81,7 +81,7 @@ def _count(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
 
 
 def _compare(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
-    one, other = _Rows(ours), _Rows(theirs)
+    one, other = _NodeRows(ours), _NodeRows(theirs)
     differing: list[str] = []
     is_equal = True
     while one.rowguid is not None or other.rowguid is not None:
@@ -97,7 +97,7 @@ def _compare(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
     return ArticleValidation(article.name, one.count, other.count, one.checksum, is_equal, tuple(differing))
 
 
-class _Rows:
+class _NodeRows:
     """A node's rows one by one, by rowguid; at the end `rowguid` is None."""
 
     def __init__(self, batches: Rows) -> None:

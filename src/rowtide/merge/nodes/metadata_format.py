@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.databases.format_views import require
 
 
 class MetadataFormat:
     """What a node's metadata record, once it was read."""
 
-    def __init__(self, own: Format) -> None:
+    def __init__(self, own: StoreFormat) -> None:
         self._own = own
         self._found: tuple[str, StoredFormat | None] | None = None
 
     def accept(self, place: str, stored: StoredFormat | None) -> None:
         """Keep what was read. Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` if it may not be read."""
-        require(Format.require_readable, self._own, place, stored)
+        require(StoreFormat.require_readable, self._own, place, stored)
         self._found = place, stored
 
     @property
@@ -31,4 +31,4 @@ class MetadataFormat:
     def require_writable(self) -> None:
         """Raise as `accept` if the metadata that were read may not be written; nothing where there were none."""
         if self._found is not None:
-            require(Format.require_writable, self._own, *self._found)
+            require(StoreFormat.require_writable, self._own, *self._found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rowtide.merge.nodes.roles.rows import LinkedRows, MetadataUpkeep, ReachReader, RowMetadata, RowReader
+from rowtide.merge.nodes.roles.rows import LinkedRows, MetadataUpkeep, ReachReader, RowReader, RowVersions
 from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.nodes.roles.sending import ChangeSource
 from rowtide.merge.nodes.roles.transactions import Sessions
@@ -14,7 +14,7 @@ from rowtide.merge.nodes.roles.writing import NumberedKeys, RowWriter
 class Node(
     Sessions,
     ChangeSource,
-    RowMetadata,
+    RowVersions,
     MetadataUpkeep,
     RowReader,
     LinkedRows,

@@ -18,7 +18,7 @@ from rowtide.merge.versions.changes import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class TableReference:
     """A foreign key: the columns and the table that it references, named as in the node's catalogue.
 
     `on_delete` and `on_update` are its actions, as SQL.
@@ -47,7 +47,7 @@ class TableDescription:
     table: str
     columns: tuple[ArticleColumn, ...]
     unique_keys: tuple[tuple[str, ...], ...]
-    references: tuple[Reference, ...]
+    references: tuple[TableReference, ...]
     parts: tuple[Part, ...] = ()
     statement: str | None = None
     table_id: str = ""
@@ -172,7 +172,7 @@ class NodeTables(Protocol):
     def alter(self, change: TableChange) -> TableAlteration:
         """Return what alters a table, within `altering`. Raises `ColumnsCollide`."""
 
-    def record_place(self) -> None:
+    def record_identity(self) -> None:
         """Record that the metadata belongs to this database; not within a transaction."""
 
     def remove(self) -> None:
@@ -190,7 +190,7 @@ class NodeTables(Protocol):
     def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
         """Return the triggers of programs that change rows of an article's table as they arrive."""
 
-    def take_in_partitions(self, article: Article) -> bool:
+    def attach_partitions(self, article: Article) -> bool:
         """Track the partitions attached to an article's table since it was tracked, with their rows as inserts.
 
         Returns whether there were any. Not within a transaction. Raises `LockNotObtained`.

@@ -16,7 +16,7 @@ from rowtide.merge.versions.changes import Row, RowChange
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChangesRequest:
     """What a node is to send to another, which has everything up to generation `since`.
 
     `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname. With
@@ -43,7 +43,7 @@ class Sending(Protocol):
     """What a node sends on a request, read in the snapshot of the generation closed for it; each part once.
 
     A tombstone counts only while the row is absent, a row's metadata only while it is present. Changes that came from
-    the destination are left out.
+    the destination are omitted.
     """
 
     @property
@@ -61,7 +61,7 @@ class Sending(Protocol):
         """Yield batches of tombstones in the same way."""
 
     def asked(self, article: Article) -> Sequence[RowChange]:
-        """Return the rows or tombstones of an unfiltered article that are requested again; unknown ones are left out.
+        """Return the rows or tombstones of an unfiltered article that are requested again; unknown ones are omitted.
 
         A row without metadata has change number 0, which every node that has the row includes.
         """
@@ -89,14 +89,14 @@ class Enumeration(Protocol):
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         """Yield batches of the rows inserted or updated after a generation.
 
-        Changes that came from the destination are left out.
+        Changes that came from the destination are omitted.
         """
 
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         """Yield batches of tombstones in the same way."""
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
-        """Return rows or tombstones by their rowguids; unknown rowguids are left out.
+        """Return rows or tombstones by their rowguids; unknown rowguids are omitted.
 
         A row without metadata has change number 0, which every node that has the row includes.
         """
@@ -129,7 +129,7 @@ class EnumeratedSending:
     """See `Sending`."""
 
     enumeration: Enumeration
-    request: Request
+    request: ChangesRequest
     blocks_writers: bool = True
 
     @property

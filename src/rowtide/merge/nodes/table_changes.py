@@ -100,7 +100,7 @@ class TableChange:
         return tuple(sorted((*self.added, *self.retyped), key=self.after.columns.index))
 
     def parts_gone(self, kind: PartKind) -> tuple[str, ...]:
-        """Return the names of generated columns or checks that are no more, or are made again."""
+        """Return the names of generated columns or checks that no longer exist, or are made again."""
         now = self._now(kind)
         return tuple(name for name, sql in self._was(kind).items() if now.get(name) != sql or self._is_again(kind))
 

@@ -5,9 +5,9 @@ begins with. Without that the text `x` in a `blob` column became an empty blob a
 and 57 values 363 pairs came back altered. Literals for every value would have to be read by resolvers and servers
 everywhere, and programs have such rows (Core Data, Django's `bool` and `decimal`), so that they cannot be refused.
 
-A PostgreSQL node has their plain texts, from which the literal cannot be told. What it has in the place of an untyped
-column, of the type text, is marked when it is read, and a file keeps its own value where the text is its value's. A
-blob in a `text` column becomes a text at the device once the hub changes the row.
+A PostgreSQL node has their plain texts, from which the literal cannot be derived. What it has in the place of an
+untyped column, of the type text, is marked when it is read, and a file keeps its own value where the text is its
+value's. A blob in a `text` column becomes a text at the device once the hub changes the row.
 
 How a device's SQL sees the values of each PostgreSQL type: one table, which the documentation and the tests use.
 """
@@ -33,20 +33,20 @@ def server_type(column: ArticleColumn) -> str:
 
 
 @lru_cache(maxsize=1024)
-def untyped_places(article: Article) -> tuple[int, ...]:
+def untyped_indexes(article: Article) -> tuple[int, ...]:
     """Return the positions of an article's columns without a declared type."""
     return tuple(place for place, column in enumerate(article.columns) if column.type_text == ANY)
 
 
 def as_stored_by_server(article: Article, row: Row) -> Row:
     """Return a row as a PostgreSQL node stores it."""
-    plain = _with(article, row, _plain) if untyped_places(article) else row
+    plain = _with(article, row, _plain) if untyped_indexes(article) else row
     return _without_classes(article, plain) if _has_other_classes(row) else plain
 
 
 def rows_as_stored_by_server(article: Article, rows: Sequence[Row]) -> Sequence[Row]:
     """Return rows as a PostgreSQL node stores them."""
-    if untyped_places(article) or any(map(_has_other_classes, rows)):
+    if untyped_indexes(article) or any(map(_has_other_classes, rows)):
         return [as_stored_by_server(article, row) for row in rows]
     return rows
 
@@ -58,13 +58,13 @@ def as_read_from_server(article: Article, row: Row) -> Row:
 
 def is_of_unknown_class(article: Article, row: Row) -> bool:
     """Whether a row comes from a PostgreSQL node."""
-    return any((row[place] or "").startswith(_UNKNOWN_CLASS) for place in untyped_places(article))
+    return any((row[place] or "").startswith(_UNKNOWN_CLASS) for place in untyped_indexes(article))
 
 
 def with_classes_of(article: Article, row: Row, stored: Row | None) -> Row:
     """Return a row with the classes that the stored row has where the texts are the same, else as texts."""
     known = (None,) * len(row) if stored is None else stored
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     pairs = enumerate(zip(row, known, strict=True))
     return tuple(_choose(text, present) if place in places else text for place, (text, present) in pairs)
 
@@ -74,7 +74,7 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
     if one == other:
         return True
     one, other = _without_classes(article, tuple(one)), _without_classes(article, tuple(other))
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     if one == other or not places:
         return one == other
     return all(
@@ -84,7 +84,7 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
 
 
 def _with(article: Article, row: Row, convert: Callable[[str | None], str | None]) -> Row:
-    places = untyped_places(article)
+    places = untyped_indexes(article)
     return tuple(convert(text) if place in places else text for place, text in enumerate(row))
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
-from rowtide.merge.versions.apply import Step, Tables
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
+from rowtide.merge.versions.apply import RecursionStep, Tables
 
 ROW = "rowtide_row"
 """Alias of the evaluated row in queries; no table or column of a filter may have this name."""
@@ -114,7 +114,7 @@ def _member(row_filter: RowFilter, article: Article, dialect: FilterDialect) -> 
     return f"exists (with recursive {climbed} select 1 from {_UP} where {ends})"
 
 
-def _reasons(row_filter: RowFilter, group: Group, level: Level, dialect: FilterDialect) -> Iterator[str]:
+def _reasons(row_filter: RowFilter, group: ArticleGroup, level: Level, dialect: FilterDialect) -> Iterator[str]:
     """Yield the conditions by which a row belongs, without those of a circle."""
     if level.condition is not None:
         yield level.condition
@@ -123,18 +123,18 @@ def _reasons(row_filter: RowFilter, group: Group, level: Level, dialect: FilterD
             yield f"exists (select 1 from {_fitting(row_filter, join, dialect)})"
 
 
-def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> Step:
+def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> RecursionStep:
     """Return the step from a row to those that it follows by a join."""
     child, name = level.article, quoted(level.article.table)
     found = dialect.tables.join(dialect.table_of(child), name, f"{name}.{ROWGUID} = {FROM}.rowguid")
     is_found = f"{FROM}.tablenick = {child.nickname} and {name}.{ROWGUID} is not null and {join.condition}"
-    return Step(
+    return RecursionStep(
         f"{join.parent.nickname}, {quoted(join.name)}.{ROWGUID}",
         f"{found}, {dialect.named(join.parent, join.name)} where {is_found}",
     )
 
 
-def _end(row_filter: RowFilter, group: Group, level: Level, dialect: FilterDialect) -> str:
+def _end(row_filter: RowFilter, group: ArticleGroup, level: Level, dialect: FilterDialect) -> str:
     """Return the condition that a row found by steps belongs by itself, or by a join that leaves the circle."""
     reasons = list(_reasons(row_filter, group, level, dialect)) or ["false"]
     name = quoted(level.article.table)

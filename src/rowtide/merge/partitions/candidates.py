@@ -16,8 +16,8 @@ from typing import Self
 
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.belonging import FROM, ROW, FilterDialect, belongs, parents, quoted, read_parents
-from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
-from rowtide.merge.versions.apply import OF_OTHERS, Step, applied_rows, join_applied
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
+from rowtide.merge.versions.apply import OF_OTHERS, RecursionStep, applied_rows, join_applied
 
 STAYED = -2
 """The generation of rows that have left a subscriber's partition, and stay there without realignment."""
@@ -25,7 +25,7 @@ SqlValue = str | int | float | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class PartitionMembership:
     """A subscriber has, or may have, a row since a generation of the hub.
 
     `parent` is the parent's row; None without one.
@@ -50,7 +50,7 @@ class Candidate:
     is_own: bool
     belongs: bool
     parents: tuple[str, ...]
-    membership: Membership | None
+    membership: PartitionMembership | None
     is_asked: bool
 
     @property
@@ -72,7 +72,7 @@ class Candidate:
             parents=read_parents(_text(row[5])),
             membership=None
             if generation is None or int(generation) == STAYED
-            else Membership(int(generation), _text(member_parent), _is(is_leaving)),
+            else PartitionMembership(int(generation), _text(member_parent), _is(is_leaving)),
             is_asked=_is(row[9]),
         )
 
@@ -91,7 +91,7 @@ CANDIDATE_COLUMNS = (
 """Names of the query's columns after the rowguid."""
 
 
-class Move(Enum):
+class CandidateAction(Enum):
     """What to send for a candidate."""
 
     NOTHING = auto()
@@ -105,27 +105,27 @@ class Move(Enum):
     """Nothing, though it no longer belongs to the partition: the subscriber keeps it, and gets no change of it."""
 
 
-def judge(candidate: Candidate, since: int, *, realigns: bool = True) -> Move:
+def judge(candidate: Candidate, since: int, *, realigns: bool = True) -> CandidateAction:
     """Return what to send to a subscriber that has everything up to a generation.
 
     `realigns`: rows that leave the partition are removed from the subscriber.
     """
     membership = candidate.membership
     if candidate.is_of_others:
-        return Move.SEND if candidate.is_live and candidate.belongs else Move.LEAVE
+        return CandidateAction.SEND if candidate.is_live and candidate.belongs else CandidateAction.LEAVE
     if not candidate.is_live:
         is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
-        return Move.BURY if membership is not None and is_news else Move.NOTHING
+        return CandidateAction.BURY if membership is not None and is_news else CandidateAction.NOTHING
     if not candidate.belongs:
-        leaving = Move.LEAVE if realigns else Move.STAY
-        return leaving if membership is not None or candidate.is_asked else Move.NOTHING
+        leaving = CandidateAction.LEAVE if realigns else CandidateAction.STAY
+        return leaving if membership is not None or candidate.is_asked else CandidateAction.NOTHING
     is_new = membership is None or membership.generation > since or membership.is_leaving
     is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
-    return Move.SEND if is_new or is_news else Move.NOTHING
+    return CandidateAction.SEND if is_new or is_news else CandidateAction.NOTHING
 
 
 @dataclass(slots=True)
-class Marks:
+class CandidateMemberships:
     """Partition membership to store for an article's candidates; `entering` and `relinked` have the parents' rowguids.
 
     Rows in `leaving` and `buried` remain members until the subscriber has confirmed them. `following` are rows whose
@@ -146,15 +146,15 @@ class Marks:
         """Whether there is anything to store before sending."""
         return bool(self.entering or self.relinked or self.leaving)
 
-    def add(self, candidate: Candidate, move: Move) -> None:
+    def add(self, candidate: Candidate, move: CandidateAction) -> None:
         """Add a candidate with what is sent for it."""
         membership = candidate.membership
-        if move is Move.STAY:
+        if move is CandidateAction.STAY:
             if membership is not None:
                 self.staying.append(candidate.rowguid)
-        elif move is Move.LEAVE:
+        elif move is CandidateAction.LEAVE:
             self.leaving.append(candidate.rowguid)
-        elif move is Move.BURY or (membership is not None and not candidate.is_live and candidate.is_own):
+        elif move is CandidateAction.BURY or (membership is not None and not candidate.is_live and candidate.is_own):
             self.buried.append(candidate.rowguid)
         elif candidate.is_live and candidate.belongs:
             if self.is_circular and candidate.parents:
@@ -237,11 +237,11 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
     )
 
 
-def _found(row_filter: RowFilter, group: Group, destination: int, names: Names) -> str:
+def _found(row_filter: RowFilter, group: ArticleGroup, destination: int, names: Names) -> str:
     """Return the definition of the rows of a group that were changed, or follow such rows."""
     columns, tables = "tablenick, rowguid", names.dialect.tables
     sources = [_changed(level.article, names) for level in group.levels]
-    steps: list[Step] = []
+    steps: list[RecursionStep] = []
     for level in group.levels:
         for join in level.joins:
             if group.has(join.parent):
@@ -256,7 +256,7 @@ def _found(row_filter: RowFilter, group: Group, destination: int, names: Names) 
     return tables.recursive(_name(group), columns, f"select * from ({first}) f", FROM, steps)
 
 
-def _steps(level: Level, join: BoundJoin, destination: int, names: Names) -> Sequence[Step]:
+def _steps(level: Level, join: BoundJoin, destination: int, names: Names) -> Sequence[RecursionStep]:
     """Return the steps from rows of a parent to those that follow them: by the join, and by what is stored."""
     child, tables, dialect = level.article, names.dialect.tables, names.dialect
     name, of_parent = quoted(join.name), f"{FROM}.tablenick = {join.parent.nickname}"
@@ -265,15 +265,15 @@ def _steps(level: Level, join: BoundJoin, destination: int, names: Names) -> Seq
     by_parent = f"m.parent = {FROM}.rowguid and m.tablenick = {child.nickname} and m.replnickname + 0 = {destination}"
     stored = tables.join(names.mappings, "m", by_parent)
     return (
-        Step(
+        RecursionStep(
             f"{child.nickname}, {quoted(child.table)}.{ROWGUID}",
             f"{found}, {dialect.named(child)} where {of_parent} and {join.condition}",
         ),
-        Step(f"{child.nickname}, m.rowguid", f"{stored}where {of_parent} and m.rowguid is not null"),
+        RecursionStep(f"{child.nickname}, m.rowguid", f"{stored}where {of_parent} and m.rowguid is not null"),
     )
 
 
-def _name(group: Group) -> str:
+def _name(group: ArticleGroup) -> str:
     return f"rowtide_found_{group.levels[0].article.nickname}"
 
 

@@ -18,7 +18,7 @@ from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
 from rowtide.merge.errors.subscribing import PartitionValueMissing, PartitionValueUnfit
 from rowtide.merge.partitions.expressions import (
     Cast,
-    Column,
+    ColumnExpression,
     Expression,
     Scope,
     ScopeTable,
@@ -64,7 +64,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ArticleGroup:
     """An article; or articles that follow each other in a circle, and so does one that follows itself."""
 
     levels: tuple[Level, ...]
@@ -86,7 +86,7 @@ class RowFilter:
     """
 
     article: Article
-    groups: tuple[Group, ...]
+    groups: tuple[ArticleGroup, ...]
     deciding: tuple[int, ...]
     realigns: bool = True
 
@@ -100,7 +100,7 @@ class RowFilter:
         """The article's own filters."""
         return self.find(self.article)[1]
 
-    def find(self, article: Article) -> tuple[Group, Level]:
+    def find(self, article: Article) -> tuple[ArticleGroup, Level]:
         """Return the filters of the article or of one that it follows, with their group."""
         return next(
             (group, level)
@@ -150,7 +150,7 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
 def bind_articles(
     articles: Sequence[Article], partition: Partition | None, *, realigns: bool = True
 ) -> dict[int, RowFilter]:
-    """Return a partition's filters, by article nickname; unfiltered articles are left out.
+    """Return a partition's filters, by article nickname; unfiltered articles are omitted.
 
     Raises `StoredFilterRefused`.
     """
@@ -231,17 +231,17 @@ def _deciding(article: Article, articles: Sequence[Article], named: Mapping[str,
             names = [child.table] * (child == article) + [parent_name(child, parent)] * (parent == article)
             joined = columns_of(read_join(child, parent, join.condition)) if names else ()
             used |= {column.name for column in joined if column.table in names}
-    places = (article.place_of(name) for name in used)
+    places = (article.index_of(name) for name in used)
     return tuple(sorted(place for place in places if place is not None))
 
 
-def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, frozenset[int]]) -> Iterator[Group]:
+def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, frozenset[int]]) -> Iterator[ArticleGroup]:
     """Yield the groups of an article and all that it follows, parents first; `reach` is each article with those."""
     # Articles in one circle reach the same articles; one that follows others reaches all that they do, and more.
     for reached in sorted({reach[each] for each in reach[nickname]}, key=len):
         members = tuple(levels[each] for each in sorted(reached) if reach[each] == reached)
         own = {level.article.nickname for level in members}
-        yield Group(members, any(join.parent.nickname in own for level in members for join in level.joins))
+        yield ArticleGroup(members, any(join.parent.nickname in own for level in members for join in level.joins))
 
 
 def _followed(levels: Mapping[int, Level], nickname: int) -> set[int]:
@@ -265,7 +265,9 @@ def follow_renames(
     own = before[article.name]
     condition = article.subset_filter
     if condition is not None and own.nickname == altered.nickname:
-        condition = _renamed(condition, {own.table: own}, {Column(own.table, old): new for old, new in renamed.items()})
+        condition = _renamed(
+            condition, {own.table: own}, {ColumnExpression(own.table, old): new for old, new in renamed.items()}
+        )
     joins = tuple(_follow_join(join, own, before, altered, renamed) for join in article.join_filters)
     return replace(article, subset_filter=condition, join_filters=joins)
 
@@ -278,7 +280,7 @@ def _follow_join(
         return join
     tables = {child.table: child, parent_name(child, parent): parent}
     names = {
-        Column(table, old): new
+        ColumnExpression(table, old): new
         for table, each in tables.items()
         if each.nickname == altered.nickname
         for old, new in renamed.items()
@@ -286,7 +288,7 @@ def _follow_join(
     return replace(join, condition=_renamed(join.condition, tables, names))
 
 
-def _renamed(condition: str, tables: Mapping[str, Article], names: Mapping[Column, str]) -> str:
+def _renamed(condition: str, tables: Mapping[str, Article], names: Mapping[ColumnExpression, str]) -> str:
     try:
         return rename_columns(condition, scope_of(*tables.items()), names) if names else condition
     except FilterUnreadable:

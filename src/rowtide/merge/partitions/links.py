@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
-from rowtide.merge.partitions.expressions.tree import Column, Expression, Operation
+from rowtide.merge.partitions.expressions.tree import ColumnExpression, Expression, OperatorExpression
 from rowtide.merge.partitions.filters import parent_name, read_join
 
 
@@ -82,7 +82,10 @@ def column_pairs(child: Article, parent: Article, condition: str) -> tuple[tuple
     pairs = []
     for term in _terms(read_join(child, parent, condition)):
         match term:
-            case Operation("=", (Column(one, first), Column(other, second))) if {one, other} == {
+            case OperatorExpression("=", (ColumnExpression(one, first), ColumnExpression(other, second))) if {
+                one,
+                other,
+            } == {
                 child.table,
                 parent_name(child, parent),
             }:
@@ -101,7 +104,7 @@ def _links(article: Article, articles: Sequence[Article]) -> Iterator[Link]:
 
 
 def _place(article: Article, name: str) -> int:
-    place = article.place_of(name)
+    place = article.index_of(name)
     assert place is not None, name
     return place
 
@@ -116,7 +119,7 @@ def _below(top: Article, links: Sequence[Link]) -> Iterator[Link]:
 
 def _terms(expression: Expression) -> Iterator[Expression]:
     match expression:
-        case Operation("and", operands):
+        case OperatorExpression("and", operands):
             for operand in operands:
                 yield from _terms(operand)
         case _:

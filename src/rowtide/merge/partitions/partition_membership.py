@@ -18,7 +18,7 @@ from rowtide.merge.definitions import partition_groups, partition_mappings, subs
 from rowtide.merge.documented.dialect import CONTENTS_VIEW
 from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
-from rowtide.merge.partitions.candidates import STAYED, Marks
+from rowtide.merge.partitions.candidates import STAYED, CandidateMemberships
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.versions.apply import OF_OTHERS
 from rowtide.merge.versions.changes import Row, Write
@@ -59,7 +59,9 @@ def add_members(
             connection.execute(insert(partition_mappings), values)
 
 
-def mark(connection: Connection, subscriber: int, article: Article, marks: Marks, generation: int) -> None:
+def mark(
+    connection: Connection, subscriber: int, article: Article, marks: CandidateMemberships, generation: int
+) -> None:
     """Store the membership changes that a generation's enumeration found, before any row of it is sent.
 
     A row that was leaving and belongs again stays marked until `confirm_members`: it is sent again after an
@@ -79,7 +81,7 @@ def put_others_rows(connection: Connection, subscriber: int, article: Article, r
     """Store that a subscriber wrote to rows that it does not have: it is sent them, or that they are not there."""
     remove_members(connection, subscriber, article, rowguids)
     add_members(connection, subscriber, article, ((rowguid, None) for rowguid in rowguids), OF_OTHERS)
-    mark(connection, subscriber, article, Marks(leaving=list(rowguids)), OF_OTHERS)
+    mark(connection, subscriber, article, CandidateMemberships(leaving=list(rowguids)), OF_OTHERS)
 
 
 def keep_stayed(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
@@ -94,7 +96,7 @@ def keep_stayed(connection: Connection, subscriber: int, article: Article, rowgu
 
 
 def part_members(connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]) -> None:
-    """Store that a subscriber has rows no more.
+    """Store that a subscriber no longer has rows.
 
     Nodes below one that publishes again may have changed them before they left; their changes come later.
     """

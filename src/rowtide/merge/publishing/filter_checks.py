@@ -10,9 +10,15 @@ from collections.abc import Iterator, Sequence
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
-from rowtide.merge.nodes.node_tables import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.partitions.expressions import Column, Expression, Operation, columns_of, functions_of
+from rowtide.merge.partitions.expressions import (
+    ColumnExpression,
+    Expression,
+    OperatorExpression,
+    columns_of,
+    functions_of,
+)
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
 from rowtide.merge.partitions.links import column_pairs
 
@@ -67,13 +73,13 @@ def _is_unique(expression: Expression, name: str, parent: TableDescription) -> b
 def _equated(expression: Expression, name: str) -> Iterator[str]:
     """Yield the columns of a table that must be equal to a value without them."""
     match expression:
-        case Operation("and", operands):
+        case OperatorExpression("and", operands):
             for each in operands:
                 yield from _equated(each, name)
-        case Operation("=", (left, right)):
+        case OperatorExpression("=", (left, right)):
             for side, other in ((left, right), (right, left)):
                 is_apart = all(each.table != name for each in columns_of(other))
-                if isinstance(side, Column) and side.table == name and is_apart:
+                if isinstance(side, ColumnExpression) and side.table == name and is_apart:
                     yield side.name
         case _:
             pass
@@ -155,6 +161,6 @@ def _of_key(
     return f"the foreign key's action {changing[0]} would change rows of a record" if changing else None
 
 
-def _is_of(reference: Reference, pairs: Sequence[tuple[str, str]], parent: Article) -> bool:
+def _is_of(reference: TableReference, pairs: Sequence[tuple[str, str]], parent: Article) -> bool:
     columns = set(zip(reference.columns, reference.referenced_columns, strict=False))
     return reference.referenced_table == parent.qualified_name and columns == set(pairs)

@@ -26,13 +26,13 @@ from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.belonging import link_members
-from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
-from rowtide.merge.publishing.snapshots import Snapshot, fill_articles, hold
+from rowtide.merge.publishing.snapshots import SubscriberSnapshot, fill_articles, store_memberships
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import (
@@ -86,7 +86,7 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
         drop_unused_partitions(hub.connection, pairing.publication.pubid)
 
 
-def hold_all(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
+def store_all_memberships(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
     """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
     for article in articles:
         with hub.enumerating() as enumeration:
@@ -99,14 +99,20 @@ def hold_all(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
 def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, generation: int) -> None:
     known = list_members(hub.connection, subscriber, article)
     entering = [(rowguid, parent) for rowguid, parent in belonging.items() if rowguid not in known]
-    marks = Marks(
+    marks = CandidateMemberships(
         entering=entering,
         relinked=[pair for pair in belonging.items() if known.get(pair[0], pair[1]) != pair[1]],
         leaving=[rowguid for rowguid in known if rowguid not in belonging],
     )
     mark(hub.connection, subscriber, article, marks, generation)
     # A row that is marked is judged by the next synchronisation, whether it was changed or not.
-    mark(hub.connection, subscriber, article, Marks(leaving=[rowguid for rowguid, _ in entering]), generation)
+    mark(
+        hub.connection,
+        subscriber,
+        article,
+        CandidateMemberships(leaving=[rowguid for rowguid, _ in entering]),
+        generation,
+    )
 
 
 _CONSTANT = re.compile(
@@ -136,15 +142,15 @@ class _Following:
                     self._change(enumeration, known[article.nickname], article, described)
                 added = [article for article in pairing.articles if article.nickname not in known]
                 kind = pairing.at_hub.subscriber_type
-                snapshot = Snapshot(enumeration, added, pairing.filters, subscriber_type=kind)
+                snapshot = SubscriberSnapshot(enumeration, added, pairing.filters, subscriber_type=kind)
                 if added:
                     self._add(snapshot)
                 generation, members = enumeration.generation, snapshot.members()
                 self._put_version()
-            hold(hub, pairing.at_hub.nickname, members, generation)
+            store_memberships(hub, pairing.at_hub.nickname, members, generation)
         self.subscriber.forget_tables()
 
-    def _add(self, snapshot: Snapshot) -> None:
+    def _add(self, snapshot: SubscriberSnapshot) -> None:
         """Create and fill the tables of new articles, parents first."""
         for article in snapshot.articles:
             if self.subscriber.tables.is_there(article):
@@ -260,7 +266,7 @@ def follow(
     refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
     if refiltered:
         # Before the subscriber has the new filters: until then a repeat does it again.
-        hold_all(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
+        store_all_memberships(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
         move(hub, pairing, pairing.at_hub.partition or Partition())
     _Following(hub, subscriber, pairing, on_omission).follow()
     with hub.transaction():

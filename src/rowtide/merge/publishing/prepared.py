@@ -19,12 +19,12 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import put_retry
 from rowtide.merge.publishing.requests import Existing, ExistingRows
-from rowtide.merge.publishing.snapshots import Snapshot, put_at_subscriber
+from rowtide.merge.publishing.snapshots import SubscriberSnapshot, put_at_subscriber
 from rowtide.merge.row_hashes import HashBatch, hash_rows
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Change
+from rowtide.merge.versions.comparison import NodeChange
 
 _BATCH_ROWS = 2000
 _NUMBERS = ("numeric", "real", "double precision")
@@ -50,7 +50,7 @@ class PreparedTable:
     """
 
     subscriber: Node
-    snapshot: Snapshot
+    snapshot: SubscriberSnapshot
     article: Article
     equal: int = 0
     different: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class PreparedTable:
         return found
 
     def _key(self, row: Row) -> tuple[str | None, ...]:
-        places = (self.article.place_of(column.name) for column in self.article.key_columns)
+        places = (self.article.index_of(column.name) for column in self.article.key_columns)
         return tuple(row[place] for place in places if place is not None)
 
     def _match(self, here: dict[tuple[str | None, ...], tuple[str, bytes]]) -> tuple[dict[str, str], list[str]]:
@@ -182,7 +182,7 @@ class PreparedTable:
         for start in range(0, len(own), _BATCH_ROWS):
             # No version of the hub's: with this number, it includes nothing.
             unknown = [
-                RowChange(rowguid, b"", Change(publisher, 0).encode(), None, None)
+                RowChange(rowguid, b"", NodeChange(publisher, 0).encode(), None, None)
                 for rowguid in own[start : start + _BATCH_ROWS]
             ]
             self.subscriber.write(self.article, [_leave(change, publisher) for change in unknown])
@@ -206,13 +206,13 @@ class PreparedTable:
             else:
                 self._insert(changes, publisher)
         if is_kept:
-            for places, rowguids in _by_places(changed).items():
+            for places, rowguids in _by_indexes(changed).items():
                 node.rebuilt.log(article, Logged.UPDATED, rowguids, places)
             node.rebuilt.log(article, Logged.INSERTED, self.own)
 
     def _take(self, change: RowChange, publisher: int, row: Row | None) -> Write:
         """Return what stores the hub's version with a row that is there."""
-        return taken(change, None, publisher, self.snapshot.hub_priority)._replace(row=row, is_live=True)
+        return accepted(change, None, publisher, self.snapshot.hub_priority)._replace(row=row, is_live=True)
 
     def _insert(self, changes: Sequence[RowChange], publisher: int) -> None:
         """Insert the hub's rows; those that the subscriber's own rows prevent are requested again."""
@@ -241,7 +241,7 @@ def _are_equal(one: str | None, other: str | None) -> bool:
         return False
 
 
-def _by_places(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], list[str]]:
+def _by_indexes(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], list[str]]:
     found: dict[frozenset[int], list[str]] = {}
     for rowguid, places in changed.items():
         found.setdefault(places, []).append(rowguid)
@@ -250,7 +250,7 @@ def _by_places(changed: Mapping[str, frozenset[int]]) -> dict[frozenset[int], li
 
 def _leave(change: RowChange, publisher: int) -> Write:
     left = change._replace(row=None, tombstone=TombstoneType.LEFT)
-    return taken(left, None, publisher, None)._replace(is_live=True)
+    return accepted(left, None, publisher, None)._replace(is_live=True)
 
 
 def _bury(change: RowChange) -> Write:

@@ -281,7 +281,7 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
     others = [one for one in listed if one != article]
     filtered = next((one for one in others if article.name in (join.parent for join in one.join_filters)), None)
     if filtered is not None:
-        raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
+        raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would no longer be there")
     with hub.transaction():
         if list_subscriptions(hub.connection, publication.pubid):
             set_definition(hub.connection, publication.pubid, replace(article, is_dropped=True))

@@ -21,7 +21,7 @@ from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.row_hashes import GONE, hash_rows, key_of, read_hashes, rowguid_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 from rowtide.merge.versions.comparison import Lineage, Presence
 
 _BATCH_ROWS = 2000
@@ -50,7 +50,7 @@ def recover(hub: Node, subscriber: Node, pairing: Pairing, *, absent_is_delete: 
     with hub.enumerating() as enumeration, subscriber.transaction():
         _make_absent(hub, subscriber, pairing, present)
         tables = [
-            _Table(subscriber, enumeration, pairing, article, damages.get(article.nickname), absent_is_delete)
+            _RecoveredTable(subscriber, enumeration, pairing, article, damages.get(article.nickname), absent_is_delete)
             for article in pairing.known
         ]
         for table in tables:
@@ -85,7 +85,7 @@ class _Scan:
 
 
 @dataclass(slots=True)
-class _Table:
+class _RecoveredTable:
     subscriber: Node
     enumeration: Enumeration
     pairing: Pairing
@@ -124,7 +124,7 @@ class _Table:
 
     def _adopt_by_key(self, strangers: set[str], scan: _Scan) -> dict[str, str]:
         """Return what the hub calls rows with the same primary keys; of these the device has no others."""
-        places = [self.article.place_of(column.name) for column in self.article.key_columns]
+        places = [self.article.index_of(column.name) for column in self.article.key_columns]
         keys = {
             tuple(row[place] for place in places if place is not None): rowguid
             for batch in self.subscriber.rebuilt.rows(self.article)
@@ -134,7 +134,7 @@ class _Table:
         published = self._published()
         if not keys or published is None:
             return {}
-        theirs = [published.place_of(column.name) for column in self.article.key_columns]
+        theirs = [published.index_of(column.name) for column in self.article.key_columns]
         adopted: dict[str, str] = {}
         for batch in self.enumeration.rows(published, self._filter()):
             for rowguid, row in batch:
@@ -198,7 +198,7 @@ class _Table:
         known = self._read_known(changed)
         return [rowguid for rowguid in changed if not (rowguid in known and self._is_unsent(known[rowguid]))]
 
-    def _is_unsent(self, known: Known) -> bool:
+    def _is_unsent(self, known: KnownVersion) -> bool:
         generation = known.generation or 0
         return known.origin is None and known.version.last is not None and generation > self.pairing.at_subscriber.sent
 
@@ -236,16 +236,16 @@ class _Table:
     def _carry(self, published: Article, row: Row | None) -> Row | None:
         if row is None or published.columns == self.article.columns:
             return row
-        places = [published.place_of(column.name) for column in self.article.columns]
+        places = [published.index_of(column.name) for column in self.article.columns]
         return tuple(None if place is None else row[place] for place in places)
 
-    def _read_known(self, rowguids: Sequence[str]) -> dict[str, Known]:
-        found: dict[str, Known] = {}
+    def _read_known(self, rowguids: Sequence[str]) -> dict[str, KnownVersion]:
+        found: dict[str, KnownVersion] = {}
         for chunk in _chunks(rowguids):
             found.update(self.subscriber.read_known(self.article, chunk))
         return found
 
-    def _conflict(self, change: RowChange, row: Row, known: Known | None) -> ConflictRecord:
+    def _conflict(self, change: RowChange, row: Row, known: KnownVersion | None) -> ConflictRecord:
         lineage = Lineage.EMPTY if known is None else known.version.lineage
         (hashed,) = hash_rows(self.article, [row])
         is_there = change.row is not None
@@ -267,7 +267,7 @@ class _Table:
     def _back(self, row: Row) -> Row:
         """Return a row in the hub's columns."""
         published = self._published() or self.article
-        places = [self.article.place_of(column.name) for column in published.columns]
+        places = [self.article.index_of(column.name) for column in published.columns]
         return tuple(None if place is None else row[place] for place in places)
 
 

@@ -35,7 +35,7 @@ SubscriberUrl = Annotated[
         check=lasting,
     ),
 ]
-RETENTION_DAYS = "Reinitialise subscribers that have not synchronised for so many days; 0: never."
+RETENTION_DAYS = "Reinitialise subscribers that have not synchronised for this many days; 0: never."
 REPLICATE_DDL = "Subscribers follow when published tables are altered; else new columns are not sent."
 AS_IT_IS = "as it is"
 UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
@@ -63,7 +63,7 @@ class NewMergePublication(WordsRead):
         Option(
             "--conflict-retention",
             metavar="DAYS",
-            help="Remove kept conflicts after so many days; 0: never.",
+            help="Remove kept conflicts after this many days; 0: never.",
             min=0,
             max=MOST_DAYS,
             sql_server="@conflict_retention",
@@ -202,7 +202,7 @@ class ArticleRequest(WordsRead):
     threshold: Annotated[
         int,
         Option(
-            help="A node gets new numbers once so many percent of a range are used.",
+            help="A node gets new numbers once this percentage of a range is used.",
             min=1,
             max=100,
             sql_server="@threshold",

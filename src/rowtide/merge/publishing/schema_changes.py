@@ -300,7 +300,7 @@ def _definition(
         return replace(now, columns=tuple(column for column in now.columns if before.same_column(column) is not None))
     if is_sent:
         return now
-    # What is not sent is as it was, but for columns that are no more.
+    # What is not sent is as it was, but for columns that no longer exist.
     there = {column.name for column in now.columns} - set(renamed.values())
     kept = tuple(column for column in before.columns if column.name in there)
     return replace(before, columns=kept, fingerprint=now.fingerprint, table_id=now.table_id)

@@ -40,15 +40,15 @@ from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import (
     FileKind,
     PartitionSnapshot,
-    Snapshot,
     SnapshotFile,
     SnapshotProgress,
+    SubscriberSnapshot,
     copying,
-    hold,
     put_at_subscriber,
     read_members,
     read_snapshot,
     read_write,
+    store_memberships,
     write_snapshot,
 )
 from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
@@ -77,7 +77,7 @@ def make_snapshot(
     articles = list_articles(hub.connection, publication.pubid)
     chosen = choose_partition(publication, articles, partition)
     with hub.enumerating() as enumeration:
-        snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+        snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen))
         return write_snapshot(folder, publication, chosen, snapshot, on_progress)
 
 
@@ -128,7 +128,7 @@ def subscribe_from_snapshot(
     delivery.require_place()
     with hub.transaction():
         begin_subscription(hub, publication, articles, subscription)
-    hold(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
+    store_memberships(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
     found = hub.tables.describe_all(articles)
     restricted = [(article, restrict(article, found[article])) for article in articles]
     omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
@@ -202,7 +202,7 @@ class _Delivery:
                     for file in files:
                         self._deliver(file)
             for file in files:
-                self._tell(file)
+                self._report(file)
         return omissions
 
     def conclude(self, publication: Publication, at_subscriber: Subscription) -> None:
@@ -249,7 +249,7 @@ class _Delivery:
             self._subscriber.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
         self._record(file.name)
 
-    def _tell(self, file: SnapshotFile) -> None:
+    def _report(self, file: SnapshotFile) -> None:
         if file.kind is FileKind.ROWS:
             self._rows[file.article] = self._rows.get(file.article, 0) + file.rows
             self._on_progress(file.article, self._rows[file.article])

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.merge.articles import (
     PUBLISHER_PRIORITY,
     Article,
@@ -48,7 +48,7 @@ from rowtide.merge.partitions.partition_membership import (
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import accepted
 from rowtide.merge.versions.changes import Row, Write
 
 _NO_NODE = 0
@@ -58,7 +58,7 @@ SnapshotProgress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SubscriberSnapshot:
     """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones.
 
     `shared` are those whose tables it has from another publication, `prepared` those whose tables a program made there.
@@ -100,7 +100,7 @@ class Snapshot:
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
         for batch in self.enumeration.upserts(article, 0, _NO_NODE):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
-            yield [taken(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
+            yield [accepted(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
 
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
@@ -113,7 +113,7 @@ class Snapshot:
         )
 
 
-def hold(
+def store_memberships(
     hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
     """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
@@ -134,7 +134,7 @@ def copying(subscriber: Node) -> Iterator[None]:
 
 
 def fill(
-    hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
+    hub: Node, subscriber: Node, publication: Publication, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress
 ) -> Sequence[Omission]:
     """Create and fill all tables in the caller's transaction; later writes are tracked.
 
@@ -148,7 +148,7 @@ def fill_articles(
     hub: Node,
     subscriber: Node,
     publication: Publication,
-    snapshot: Snapshot,
+    snapshot: SubscriberSnapshot,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
     *,
     present: Sequence[Article] = (),
@@ -187,7 +187,9 @@ def put_at_subscriber(subscriber: Node, publication: Publication, article: Artic
     put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
 
 
-def refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
+def refill(
+    subscriber: Node, pubid: str, publisher: int, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress
+) -> None:
     """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
     articles = [article for article in snapshot.articles if not article.is_upload_only]
     for article in set(snapshot.articles) - set(articles):
@@ -207,7 +209,7 @@ def refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_
         subscriber.tables.track(snapshot.there(article))
 
 
-def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
+def _load(subscriber: Node, article: Article, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress) -> None:
     """Fill an empty table, and store the hashes of its rows, in the caller's transaction."""
     batches = [HashBatch(article)]
 
@@ -228,7 +230,7 @@ def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: S
 
 
 MANIFEST = "snapshot.json"
-FORMAT = Format("merge snapshot", replacement="write it again by `rowtide merge snapshot`")
+FORMAT = StoreFormat("merge snapshot", replacement="write it again by `rowtide merge snapshot`")
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""
@@ -298,7 +300,7 @@ def write_snapshot(
     folder: Path,
     publication: Publication,
     partition: Partition | None,
-    snapshot: Snapshot,
+    snapshot: SubscriberSnapshot,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> PartitionSnapshot:
     """Write a snapshot; one that the folder has already is replaced when this one is complete.
@@ -371,10 +373,10 @@ class _Writing:
     on_progress: SnapshotProgress
     count: int = 0
 
-    def files_of(self, article: Article, snapshot: Snapshot) -> Iterator[SnapshotFile]:
+    def files_of(self, article: Article, snapshot: SubscriberSnapshot) -> Iterator[SnapshotFile]:
         """Write the files of an article."""
         rows = ([rowguid, *row] for batch in snapshot.rows(article) for rowguid, row in batch)
-        yield from self._write(article, FileKind.ROWS, self._told(article, rows))
+        yield from self._write(article, FileKind.ROWS, self._reported(article, rows))
         versions = (_line(one) for batch in snapshot.versions(article, 0) for one in batch)
         yield from self._write(article, FileKind.VERSIONS, versions)
 
@@ -382,7 +384,7 @@ class _Writing:
         """Write the membership of an article's rows."""
         yield from self._write(article, FileKind.MEMBERS, (list(pair) for pair in members))
 
-    def _told(self, article: Article, rows: Iterable[Line]) -> Iterator[Line]:
+    def _reported(self, article: Article, rows: Iterable[Line]) -> Iterator[Line]:
         for number, row in enumerate(rows, 1):
             yield row
             if number % 1000 == 0:

@@ -52,7 +52,14 @@ from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, copying, fill, hold, refill
+from rowtide.merge.publishing.snapshots import (
+    SnapshotProgress,
+    SubscriberSnapshot,
+    copying,
+    fill,
+    refill,
+    store_memberships,
+)
 from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
@@ -118,7 +125,9 @@ def add_subscription(
     with copying(subscriber):
         with hub.enumerating() as enumeration:
             filters = bind_articles(articles, chosen)
-            snapshot = Snapshot(enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared)
+            snapshot = SubscriberSnapshot(
+                enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared
+            )
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
             omissions = fill(hub, subscriber, publication, snapshot, on_progress)
@@ -131,7 +140,7 @@ def add_subscription(
             for table in tables if existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
                 members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
-        hold(hub, nickname, members, generation)
+        store_memberships(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     give_ranges(hub, subscriber, publication, articles, subscription)
@@ -160,7 +169,7 @@ def compare_existing(
     chosen = choose_partition(publication, articles, partition or Partition())
     found: list[ExistingRows] = []
     with suppress(_Compared), hub.enumerating() as enumeration, subscriber.transaction():
-        snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared)
+        snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared)
         found += [table.counts for table in _adopt(subscriber, snapshot)]
         raise _Compared
     return found
@@ -200,7 +209,7 @@ def _find_prepared(
     return present
 
 
-def _adopt(subscriber: Node, snapshot: Snapshot) -> Sequence[PreparedTable]:
+def _adopt(subscriber: Node, snapshot: SubscriberSnapshot) -> Sequence[PreparedTable]:
     tables = [PreparedTable(subscriber, snapshot, article) for article in snapshot.prepared]
     for table in tables:
         table.adopt()
@@ -236,7 +245,7 @@ def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[
     ]
 
 
-def _complete(subscriber: Node, subscription: Subscription, snapshot: Snapshot, article: Article) -> None:
+def _complete(subscriber: Node, subscription: Subscription, snapshot: SubscriberSnapshot, article: Article) -> None:
     """Bring a shared table to the snapshot's state, in the caller's transaction; the subscriber's own changes stay.
 
     Raises `RowsRefused`.
@@ -272,7 +281,7 @@ def reinitialize(
     change numbers may have been used already.
     """
     for node in (hub, subscriber):
-        node.tables.record_place()
+        node.tables.record_identity()
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
@@ -295,7 +304,7 @@ def reinitialize(
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(
+            snapshot = SubscriberSnapshot(
                 enumeration,
                 pairing.articles,
                 pairing.filters,
@@ -304,7 +313,7 @@ def reinitialize(
             )
             generation, members = enumeration.generation, snapshot.members()
             refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
-        hold(hub, nickname, members, generation)
+        store_memberships(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
         set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)

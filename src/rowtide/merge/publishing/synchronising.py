@@ -40,7 +40,7 @@ def synchronise_following(
         try:
             summary = synchronise(hub, subscriber, pairing, on_progress, exchange)
         except DefinitionsDiffer:
-            pairing = _bring_up(hub, subscriber, pairing, on_progress, before, omissions)
+            pairing = _upload_earlier(hub, subscriber, pairing, on_progress, before, omissions)
         else:
             for earlier in before:
                 summary.upload.add(earlier.upload)
@@ -51,7 +51,7 @@ def synchronise_following(
     return synchronise(hub, subscriber, pairing, on_progress, exchange)
 
 
-def _bring_up(
+def _upload_earlier(
     hub: Node,
     subscriber: Node,
     pairing: Pairing,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsRefused
-from rowtide.merge.nodes.node_tables import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 
 _NOT_PUBLISHED = "column {} is not published"
@@ -78,7 +78,7 @@ def _over(
         yield Omission(described.name, part, _NOT_PUBLISHED.format(absent))
 
 
-def _part_of(reference: Reference) -> Part:
+def _part_of(reference: TableReference) -> Part:
     return Part(PartKind.FOREIGN_KEY, f"({', '.join(reference.columns)}) to {reference.referenced_table}")
 
 

@@ -22,7 +22,7 @@ from rowtide.merge.nodes.roles.transactions import Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write, make_writes
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence, decode_columns, encode_columns
 from rowtide.merge.versions.references import find_children, layers_by_keys
 
@@ -115,10 +115,10 @@ class Receiver(Protocol):
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         """Write the newer versions of each part; in `Attempt.LAST` rows that come `late` are only retried.
 
-        Raises `RowsRefused` where rows are to be told apart by the caller, and in `Attempt.TOGETHER`.
+        Raises `RowsRefused` where the caller has to distinguish rows, and in `Attempt.TOGETHER`.
         """
 
-    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+    def reject(self, refused: Sequence[Refused]) -> list[Counts]:
         """Handle changes that were refused in every attempt, in the caller's transaction; return the result of each."""
 
     def check(self) -> None:
@@ -132,7 +132,7 @@ class Records(Protocol):
 
     def collect(self, nickname: int, changes: Sequence[RowChange]) -> bool: ...
 
-    def bring(self, following: Article | None = None) -> None: ...
+    def apply(self, following: Article | None = None) -> None: ...
 
     def retry(self) -> None: ...
 
@@ -168,14 +168,14 @@ class Transfer:
         """
         self._coming = self._find_coming(spool)
         if self.records is None:
-            self._bring_rows(spool)
+            self._apply_rows(spool)
             self._retry()
             return
         for nickname, changes in spool.batches():
             if self.records.collect(nickname, changes):
                 self.on_progress(len(changes))
-        self._bring_rows(spool)
-        self.records.bring()
+        self._apply_rows(spool)
+        self.records.apply()
         self.records.retry()
         has_waited = bool(self._waiting)
         self._retry()
@@ -199,20 +199,20 @@ class Transfer:
             if each.row is not None
         ]
 
-    def _bring_rows(self, spool: Spool) -> None:
+    def _apply_rows(self, spool: Spool) -> None:
         last: Part | None = None
         for parts in self._parts(spool):
             if self.records is not None or len(parts) > 1:
-                self._bring_together(parts)
+                self._apply_together(parts)
                 continue
             if last is not None:
-                self._bring(*last)
+                self._apply(*last)
             (last,) = parts
         if last is not None:
-            self._bring_last(*last)
+            self._apply_last(*last)
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
-        """Yield what is to be brought now, in the parts that are written together; the rest waits."""
+        """Yield what is to be applied now, in the parts that are written together; the rest waits."""
         batches = self._joined(spool.batches())
         for nickname, changes in batches:
             if changes[0].row is None:
@@ -240,38 +240,38 @@ class Transfer:
             if self.records.collect(nickname, ()):
                 return
             is_deleting = changes[0].row is None
-            self.records.bring(None if is_deleting else self.articles[nickname])
+            self.records.apply(None if is_deleting else self.articles[nickname])
         article, again = self.articles[nickname], set(self.receiver.again.get(nickname, ()))
         now = [change for change in changes if change.rowguid not in again]
         for change in changes if again else ():
             if change.rowguid in again:
-                self._wait(article, change)
+                self._defer(article, change)
         if now:
             yield article, now
         self.on_progress(len(changes))
 
-    def _bring_together(self, parts: Sequence[Part]) -> None:
-        """Bring deletes in one transaction; what is refused waits."""
+    def _apply_together(self, parts: Sequence[Part]) -> None:
+        """Apply deletes in one transaction; what is refused is deferred."""
         if len(parts) == 1:
-            self._bring(*parts[0])
+            self._apply(*parts[0])
             return
         try:
             received = self._attempt(parts, Attempt.ALONE)
         except RowsRefused:
             for article, changes in parts:
-                self._bring(article, changes)
+                self._apply(article, changes)
             return
         for one in received:
             for refused in one.refused:
-                self._wait(refused.article, refused.change)
+                self._defer(refused.article, refused.change)
 
-    def _wait(self, article: Article, change: RowChange) -> None:
+    def _defer(self, article: Article, change: RowChange) -> None:
         key = (article.nickname, change.rowguid)
         self._waiting.pop(key, None)
         self._waiting[key] = (article, change)
 
-    def _hold_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
-        """Let rows wait whose parents wait or come later, and return the others.
+    def _defer_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
+        """Defer rows whose parents are deferred or come later, and return the others.
 
         A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
         take along what references that key. (The hub tells whose a row's parent is.)
@@ -287,12 +287,12 @@ class Transfer:
                 break
             for change in left:
                 if change.rowguid in held:
-                    self._wait(article, change)
+                    self._defer(article, change)
             left = [change for change in left if change.rowguid not in held]
         return left
 
     def _in_layers(self, article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
-        """Return rows in layers of at most a batch, each after those that it references, as in `_hold_children`.
+        """Return rows in layers of at most a batch, each after those that it references, as in `_defer_children`.
 
         Rows that reference each other in a circle, and those that follow, wait: one of them without the other may
         reference a row that is about to get another key.
@@ -303,28 +303,28 @@ class Transfer:
         placed = {change.rowguid for layer in layers for change in layer}
         for change in changes:
             if change.rowguid not in placed:
-                self._wait(article, change)
+                self._defer(article, change)
         return layers
 
-    def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
-        self._bring_layers(article, self._in_layers(article, changes))
+    def _apply(self, article: Article, changes: Sequence[RowChange]) -> None:
+        self._apply_layers(article, self._in_layers(article, changes))
 
-    def _bring_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
-        """Bring layers, as many in a transaction as make a batch; what follows a refused row waits with it."""
+    def _apply_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
+        """Apply layers, a batch in a transaction; what follows a refused row is deferred with it."""
         left = list(layers)
         while left:
-            now = {change.rowguid for change in self._hold_children(article, list(chain.from_iterable(left)))}
+            now = {change.rowguid for change in self._defer_children(article, list(chain.from_iterable(left)))}
             left = [rows for layer in left if (rows := [change for change in layer if change.rowguid in now])]
             together = [
                 layer for layer, total in zip(left, accumulate(map(len, left)), strict=True) if total <= _BATCH_ROWS
             ]
             if len(together) > 1:
-                left = [*self._bring_first(article, together), *left[len(together) :]]
+                left = [*self._apply_first(article, together), *left[len(together) :]]
             elif left:
-                self._bring_divided(article, left.pop(0))
+                self._apply_divided(article, left.pop(0))
 
-    def _bring_first(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> Sequence[Sequence[RowChange]]:
-        """Bring layers in one transaction, up to the first of which rows are refused; return those that follow."""
+    def _apply_first(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> Sequence[Sequence[RowChange]]:
+        """Apply layers in one transaction, up to the first of which rows are refused; return those that follow."""
 
         def work() -> list[Received]:
             received: list[Received] = []
@@ -339,12 +339,12 @@ class Transfer:
         except RowsRefused:
             # Which of them, only the commit could tell.
             for layer in layers:
-                self._bring_divided(article, self._hold_children(article, layer))
+                self._apply_divided(article, self._defer_children(article, layer))
             return ()
         self._keep(article, received[-1].refused)
         return layers[len(received) :]
 
-    def _bring_divided(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
+    def _apply_divided(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         if not changes:
             return
         try:
@@ -352,44 +352,44 @@ class Transfer:
             (received,) = self._attempt([(article, changes)], attempt, is_last=is_last)
         except RowsRefused:
             if len(changes) == 1:
-                self._wait(article, changes[0])
+                self._defer(article, changes[0])
                 return
             middle = len(changes) // 2
-            self._bring_divided(article, changes[:middle])
-            self._bring_divided(article, changes[middle:])
+            self._apply_divided(article, changes[:middle])
+            self._apply_divided(article, changes[middle:])
             return
         self._keep(article, received.refused)
 
     def _keep(self, article: Article, refused: Sequence[Refused]) -> None:
         """Let refused rows wait, but those that have the keys of each other."""
-        exchanged = self._bring_exchanged(article, refused)
+        exchanged = self._apply_exchanged(article, refused)
         for each in refused:
             if each.change.rowguid not in exchanged:
-                self._wait(article, each.change)
+                self._defer(article, each.change)
 
-    def _bring_exchanged(self, article: Article, refused: Sequence[Refused]) -> set[str]:
-        """Bring refused rows that have the keys of each other, before any that reference them; return those taken."""
+    def _apply_exchanged(self, article: Article, refused: Sequence[Refused]) -> set[str]:
+        """Apply refused rows that have the keys of each other, before any that references them; return the accepted."""
         holders = {each.change.rowguid: each.refusal.holder for each in refused}
         changes = [each.change for each in refused if each.refusal.holder in holders]
-        if len(changes) > 1 and self._are_taken_together([(article, change) for change in changes]):
+        if len(changes) > 1 and self._are_accepted_together([(article, change) for change in changes]):
             return {change.rowguid for change in changes}
         return set()
 
-    def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
-        *layers, last = self._in_layers(article, self._hold_children(article, changes)) or [[]]
-        self._bring_layers(article, layers)
-        changes = self._hold_children(article, last)
+    def _apply_last(self, article: Article, changes: Sequence[RowChange]) -> None:
+        """Apply the last batch, in one transaction with what is deferred; if that fails, batch by batch as others."""
+        *layers, last = self._in_layers(article, self._defer_children(article, changes)) or [[]]
+        self._apply_layers(article, layers)
+        changes = self._defer_children(article, last)
         waiting = list(self._waiting.values())
         if not self.receiver.node.tries_together:
-            self._bring_divided(article, changes, is_last=not waiting)
+            self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
         parts = _by_article([*waiting, *((article, change) for change in changes)])
         try:
             self._end(parts, Attempt.LAST, late)
         except RowsRefused:
-            self._bring_divided(article, changes)
+            self._apply_divided(article, changes)
             return
         retried = [(each.article, each.change) for each in self.refused if each.change.rowguid not in late]
         for each, _ in [*waiting, *retried]:
@@ -397,7 +397,7 @@ class Transfer:
         self._waiting = {}
 
     def _end(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> None:
-        """Make the last attempt, and give up what is refused."""
+        """Make the last attempt, and reject what is refused."""
 
         def work() -> list[Received]:
             received = self._finish(self.receiver.receive(parts, attempt, late))
@@ -440,12 +440,12 @@ class Transfer:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Retry what waits, once: together with deferred constraints, then each; what is refused then is given up."""
+        """Retry what waits, once: together with deferred constraints, then each; what is refused then is rejected."""
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
         if waiting and not self.receiver.node.tries_together:
-            waiting = [] if self._are_taken_together(waiting) else self._retry_exchanges(waiting)
+            waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
         parts = _by_article(waiting)
@@ -457,7 +457,7 @@ class Transfer:
     def _finish(self, received: list[Received]) -> list[Received]:
         """Give up what was refused, in the caller's transaction."""
         refused = [(one, each) for one in received for each in one.refused]
-        given_up = self.receiver.give_up([each for _, each in refused])
+        given_up = self.receiver.reject([each for _, each in refused])
         for (one, _), counts in zip(refused, given_up, strict=True):
             one.counts.add(counts)
         self.left = [each for (_, each), counts in zip(refused, given_up, strict=True) if counts.refused]
@@ -498,11 +498,11 @@ class Transfer:
         done: set[str] = set()
         for article, change in waiting if removals else ():
             holder = None if change.row is None else self.receiver.node.find_key_holder(article, change.row)
-            if holder in removals and self._are_taken_together([removals[holder], (article, change)]):
+            if holder in removals and self._are_accepted_together([removals[holder], (article, change)]):
                 done |= {holder, change.rowguid}
         return [(article, change) for article, change in waiting if change.rowguid not in done]
 
-    def _are_taken_together(self, waiting: Sequence[Waiting]) -> bool:
+    def _are_accepted_together(self, waiting: Sequence[Waiting]) -> bool:
         try:
             self._attempt(_by_article(waiting), Attempt.TOGETHER)
         except RowsRefused:
@@ -537,7 +537,7 @@ def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool
     return transact_at(receiver.node, checked, is_durable=is_durable)
 
 
-def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
+def accepted(change: RowChange, known: KnownVersion | None, origin: int, priority: float | None) -> Write:
     """Return what writes a sender's version unchanged; `priority` is the weight of the sender's own versions.
 
     For columns that the version has no metadata for, as after a snapshot, the receiver keeps its own.
@@ -559,13 +559,13 @@ def taken(change: RowChange, known: Known | None, origin: int, priority: float |
 
 
 def alike(
-    changes: Sequence[RowChange], known: Mapping[str, Known]
-) -> Iterator[tuple[Sequence[RowChange], Known | None]]:
+    changes: Sequence[RowChange], known: Mapping[str, KnownVersion]
+) -> Iterator[tuple[Sequence[RowChange], KnownVersion | None]]:
     """Yield groups of changes with the same version, on rows with the same metadata, together with that metadata.
 
     Rows changed between the same synchronisations, often thousands, form one group, which is decided once.
     """
-    groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
+    groups: dict[tuple[object, ...], tuple[list[RowChange], KnownVersion | None]] = {}
     for change in changes:
         rowguid, lineage, last, columns, row, tombstone, _, _, priority, overrules = change
         here = known.get(rowguid)
@@ -576,9 +576,11 @@ def alike(
     return iter(groups.values())
 
 
-def taken_alike(changes: Sequence[RowChange], known: Known | None, origin: int, priority: float | None) -> list[Write]:
-    """Return what writes the versions of one group of `alike`; see `taken`."""
-    same = taken(changes[0], known, origin, priority)[2:]
+def accepted_alike(
+    changes: Sequence[RowChange], known: KnownVersion | None, origin: int, priority: float | None
+) -> list[Write]:
+    """Return what writes the versions of one group of `alike`; see `accepted`."""
+    same = accepted(changes[0], known, origin, priority)[2:]
     return make_writes((change.rowguid, change.row, *same) for change in changes)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select
 from rowtide.core.errors import Retryable, describe
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node_tables import UnsentColumn
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.session.exchange import Counts, Refused
@@ -85,7 +85,7 @@ class Summary:
 class History:
     """Where the result of a synchronisation is recorded."""
 
-    hub: Transactions
+    hub: TransactionalNode
     subid: str
     summary: Summary
     began: datetime
@@ -98,7 +98,7 @@ class History:
 
 
 @contextmanager
-def recorded(hub: Transactions, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
+def recorded(hub: TransactionalNode, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
     """Yield what records the result of a synchronisation; one that fails is recorded here."""
     history = History(hub, subid, summary, began, clock)
     try:
@@ -117,7 +117,7 @@ def forget_sessions(connection: Connection, before: datetime) -> None:
     connection.execute(delete(sessions).where(sessions.c.start_time < before))
 
 
-def _record(hub: Transactions, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
+def _record(hub: TransactionalNode, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
     """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
     connection = hub.connection
     set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)

@@ -31,7 +31,7 @@ _BOUNDS = ("range_begin", "range_end", "next_range_begin", "next_range_end")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredRange:
     """A row of MSmerge_identity_range."""
 
     subid: str
@@ -181,7 +181,7 @@ def _stay_above(hub: NumberedKeys, pubid: str, article: Article, numbering: Numb
         _renew_publisher(hub, pubid, article, replace(numbering, highest=pool.owned.max_used))
 
 
-def _may_need(has: _Stored | None, numbering: Numbering, at_hub: Numbering, article: Article) -> bool:
+def _may_need(has: _StoredRange | None, numbering: Numbering, at_hub: Numbering, article: Article) -> bool:
     if has is None:
         return True
     ahead = max(at_hub.highest or 0, numbering.highest or 0)
@@ -275,26 +275,28 @@ def _raise_pool(connection: Connection, pubid: str, article: Article, known: Ide
         _set(connection, pubid, article, max_used=known.next_end)
 
 
-def _find(connection: Connection, subid: str, article: Article, *, is_pub_range: bool = False) -> _Stored | None:
+def _find(connection: Connection, subid: str, article: Article, *, is_pub_range: bool = False) -> _StoredRange | None:
     return _read(connection, _columns.subid == subid, article, is_pub_range=is_pub_range)
 
 
-def _find_own(connection: Connection, article: Article, *, is_pub_range: bool) -> _Stored | None:
+def _find_own(connection: Connection, article: Article, *, is_pub_range: bool) -> _StoredRange | None:
     return _read(connection, _columns.is_own, article, is_pub_range=is_pub_range)
 
 
-def _find_pool(connection: Connection, article: Article) -> _Stored | None:
+def _find_pool(connection: Connection, article: Article) -> _StoredRange | None:
     """Return the pool of a node that has its own ranges from another publisher."""
     return _read(connection, _columns.subid.in_(select(publications.c.pubid)), article, is_pub_range=False)
 
 
-def _read(connection: Connection, condition: Any, article: Article, *, is_pub_range: bool) -> _Stored | None:
+def _read(connection: Connection, condition: Any, article: Article, *, is_pub_range: bool) -> _StoredRange | None:
     of_article = (_columns.artid == article.nickname) & (_columns.is_pub_range == int(is_pub_range))
     row = connection.execute(select(identity_ranges).where(condition & of_article)).mappings().first()
     if row is None:
         return None
     begin, end, next_begin, next_end = (row[name] for name in _BOUNDS)
-    return _Stored(row["subid"], IdentityRange(begin, end, next_begin, next_end, row["max_used"]), bool(row["is_own"]))
+    return _StoredRange(
+        row["subid"], IdentityRange(begin, end, next_begin, next_end, row["max_used"]), bool(row["is_own"])
+    )
 
 
 def _put(

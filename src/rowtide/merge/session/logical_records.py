@@ -67,7 +67,7 @@ def group(node: LinkedRows, kind: RecordType, changes: Mapping[int, Sequence[Row
 
 
 def find_tops(node: LinkedRows, kind: RecordType, nickname: int, rowguids: Iterable[str]) -> dict[str, str]:
-    """Return the top rows of the records that rows of an article are in at a node; others are left out."""
+    """Return the top rows of the records that rows of an article are in at a node; others are omitted."""
     links = {link.child.nickname: link for link in kind.links}
     found = {rowguid: rowguid for rowguid in rowguids}
     while nickname != kind.top.nickname and found:

@@ -31,7 +31,7 @@ from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, Subscript
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
 from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.nodes.roles.transactions import Sessions, Transactions
+from rowtide.merge.nodes.roles.transactions import Sessions, TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -41,7 +41,7 @@ from rowtide.merge.progress import (
     select_subscriptions,
 )
 from rowtide.merge.session.purging import expiry
-from rowtide.merge.session.spooling import Bridge, bridges_of
+from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Pairing:
     hub_priority: float = PUBLISHER_PRIORITY
 
     @property
-    def bridges(self) -> Mapping[int, Bridge]:
+    def mappings(self) -> Mapping[int, ArticleMapping]:
         """What carries the subscriber's changes to the hub's definitions, by article; in the subscriber's order."""
-        return bridges_of(self.known, (*self.articles, *self.leaving))
+        return map_articles(self.known, (*self.articles, *self.leaving))
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Pairing:
 
     @property
     def filters(self) -> dict[int, RowFilter]:
-        """The filters of the subscriber's partition, by article; unfiltered articles are left out."""
+        """The filters of the subscriber's partition, by article; unfiltered articles are omitted."""
         return bind_articles(self.articles, self.at_hub.partition, realigns=self.publication.realigns)
 
 
@@ -196,11 +196,11 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     subscriber.tables.require_owners(pairing.known)
     for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
         if not examination.is_recorded:
-            node.tables.record_place()
+            node.tables.record_identity()
     return unsent_columns(pairing, at_hub, at_subscriber)
 
 
-def require_known_schema(hub: Transactions, pairing: Pairing) -> None:
+def require_known_schema(hub: TransactionalNode, pairing: Pairing) -> None:
     """Raise `SchemaAhead` if the subscriber has followed a schema change that the hub does not have."""
     version, guid = pairing.at_subscriber.schema_version, pairing.at_subscriber.schema_guid
     if version == 0 or SchemaVersion(version, guid) == pairing.schema:
@@ -270,7 +270,7 @@ def require_original(node: MergedTables, *, is_sure: bool = True) -> None:
     _require_original(node.tables.find_original(), is_sure=is_sure)
 
 
-def has_met(subscriber: Transactions, pairing: Pairing) -> bool:
+def has_met(subscriber: TransactionalNode, pairing: Pairing) -> bool:
     """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another."""
     is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
     return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
@@ -289,7 +289,7 @@ def _require_unexpired(pairing: Pairing) -> None:
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
 
 
-def _require_met(subscriber: Transactions, pairing: Pairing) -> None:
+def _require_met(subscriber: TransactionalNode, pairing: Pairing) -> None:
     if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
     here, there = pairing.at_hub, pairing.at_subscriber
@@ -302,7 +302,7 @@ def _require_whole(node: MergedTables, name: str, pairing: Pairing, examination:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
     for article in pairing.articles:
         damage = examination.damages.get(article.nickname)
-        if damage is not None and node.tables.take_in_partitions(article):
+        if damage is not None and node.tables.attach_partitions(article):
             damage = node.tables.find_damage(article)
         if damage is not None:
             raise MergedTableAltered(name, article.qualified_name, damage)

@@ -22,14 +22,14 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import Place
 from rowtide.merge.nodes.roles.transactions import retry_busy
 from rowtide.merge.nodes.roles.writing import Refusal
-from rowtide.merge.nodes.sending import EnumeratedSending, Enumeration, Request
+from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
 from rowtide.merge.session.exchange import Counts
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
 from rowtide.merge.session.spooling import Outgoing, Spool
-from rowtide.merge.session.synchronisation import bring_up, receive_at_hub
+from rowtide.merge.session.synchronisation import receive_at_hub, upload_all
 from rowtide.merge.versions.changes import RowChange
 
 
@@ -52,7 +52,7 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
     """
 
     @contextmanager
-    def reading(request: Request) -> Iterator[tuple[int, Spool]]:
+    def reading(request: ChangesRequest) -> Iterator[tuple[int, Spool]]:
         sending = EnumeratedSending(preview.naming_parents(request.parents), request)
         with Outgoing(sending, request).spool() as spool:
             spool.complete()
@@ -64,7 +64,9 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
         with hub.trying():
             known = select(conflicts_info.c.conflict_id).where(of_publication)
             before = set(hub.connection.execute(known).scalars())
-            bring_up(subscriber, receive_at_hub(hub, pairing, again), pairing, reading, phase, lambda _done, _all: None)
+            upload_all(
+                subscriber, receive_at_hub(hub, pairing, again), pairing, reading, phase, lambda _done, _all: None
+            )
             conflicts = _read_conflicts(hub, pairing, before)
         refusals = {(each.article.nickname, each.change.rowguid): each.refusal for each in phase.refusals}
         return Rehearsed(phase.articles, conflicts, refusals)
@@ -131,7 +133,7 @@ def list_downloads(hub: Node, publication_name: str, subscriber: str | None = No
         for subscription in list_subscriptions(hub.connection, publication.pubid):
             if subscriber in (None, subscription.subscriber):
                 filters = bind_articles(articles, subscription.partition, realigns=publication.realigns)
-                request = Request(articles, subscription.sent, subscription.nickname, {}, filters)
+                request = ChangesRequest(articles, subscription.sent, subscription.nickname, {}, filters)
                 sent = _read(preview, request)
                 found += _counted(publication.name, subscription.subscriber, "download", articles, sent)
     return found
@@ -151,9 +153,9 @@ def list_pending(
     up = min(pairing.at_subscriber.sent, pairing.at_hub.received)
     down = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     again = list_retries(hub.connection, pairing.at_hub.nickname)
-    uploads = Request(pairing.articles, up, pairing.hub, again, {})
+    uploads = ChangesRequest(pairing.articles, up, pairing.hub, again, {})
     again = list_retries(subscriber.connection, pairing.hub)
-    downloads = Request(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
+    downloads = ChangesRequest(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
     with hub.previewing() as ours:
         down_there = list(_counted(*names, "download", pairing.going_down, _read(ours, downloads)))
     with subscriber.previewing() as theirs:
@@ -165,7 +167,7 @@ Batches = Iterator[tuple[Article, Sequence[RowChange]]]
 """Changes of articles."""
 
 
-def _read(sender: Enumeration, request: Request) -> Batches:
+def _read(sender: Enumeration, request: ChangesRequest) -> Batches:
     articles = {article.nickname: article for article in request.articles}
     with Outgoing(EnumeratedSending(sender, request), request).spool() as spool:
         for nickname, changes in spool.batches():

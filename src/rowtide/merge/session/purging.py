@@ -28,7 +28,7 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.row_hashes import compact_hashes
 from rowtide.merge.session.history import forget_sessions
-from rowtide.merge.versions.comparison import Change, Lineage
+from rowtide.merge.versions.comparison import Lineage, NodeChange
 
 CHUNK_ROWS = 10_000
 _EVERY = timedelta(days=1)
@@ -90,7 +90,7 @@ def _is_expired(node: MetadataUpkeep, publication: Publication, subscription: Su
 
 def _include(node: MetadataUpkeep, nickname: int, bound: int) -> None:
     """Add the lineages of the metadata to be removed to the lineage of rows without metadata."""
-    own = Change(read_nickname(node.connection), bound)
+    own = NodeChange(read_nickname(node.connection), bound)
     set_purged(node.connection, nickname, read_included(node, bound, nickname).with_change(own).encode())
 
 

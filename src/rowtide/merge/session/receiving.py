@@ -26,9 +26,9 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write, overruling
-from rowtide.merge.versions.comparison import Presence, Take, compare
+from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, accepted_alike, alike, count_writes
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, overruling
+from rowtide.merge.versions.comparison import Accept, Presence, compare
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class NodeReceiver:
     kept: list[ConflictRecord] = field(default_factory=list)
     asking: set[tuple[int, str]] = field(init=False)
     locked: set[tuple[int, str]] = field(default_factory=set)
-    seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
+    seen: dict[int, dict[str, KnownVersion | None]] = field(default_factory=dict)
     hub_priority: float = PUBLISHER_PRIORITY
 
     def __post_init__(self) -> None:
@@ -74,13 +74,13 @@ class NodeReceiver:
         self.seen.clear()
         self.node.require_session(self.subscription)
 
-    def read_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+    def read_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
         """Return the metadata of rows, which the transaction reads once."""
         return self.read_known_and_rows(asked, [])[0]
 
     def read_known_and_rows(
         self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
-    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+    ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         """Return the metadata of rows, which the transaction reads once, and other rows in the same round trip."""
         missing = [
             (article, [rowguid for rowguid in rowguids if rowguid not in self.seen.get(article.nickname, {})])
@@ -91,13 +91,13 @@ class NodeReceiver:
         for (article, rowguids), found in zip(unread, known, strict=True):
             seen = self.seen.setdefault(article.nickname, {})
             seen.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)
-        again: list[Mapping[str, Known]] = [
+        again: list[Mapping[str, KnownVersion]] = [
             {rowguid: here for rowguid in rowguids if (here := self.seen[article.nickname][rowguid]) is not None}
             for article, rowguids in asked
         ]
         return again, read
 
-    def weighed(self, known: Known | None) -> Known | None:
+    def weighed(self, known: KnownVersion | None) -> KnownVersion | None:
         """Return what is known of a row as conflicts weigh it."""
         return known
 
@@ -130,7 +130,7 @@ class NodeReceiver:
             late = {write.rowguid for _, writes in parts for write in writes}
         return self.node.write_each(parts, bounds=self.bounds, late=late)
 
-    def ask_again(self, refused: Refused, known: Known | None, present: Row | None = None) -> None:
+    def requeue(self, refused: Refused, known: KnownVersion | None, present: Row | None = None) -> None:
         """Record a refused change as failed, and request the row again in the next synchronisation.
 
         `present` is the row that stays.
@@ -162,7 +162,7 @@ class NodeReceiver:
         code: str,
         reason: str,
         *,
-        known: Known | None,
+        known: KnownVersion | None,
         winning_row: Row | None,
     ) -> None:
         """Record a conflict that the sender's version lost."""
@@ -208,7 +208,9 @@ class SubscriberReceiver(NodeReceiver):
             compared = starmap(overruling, alike(changes, found))
             newer = [several for several in compared if self._are_newer(*several)]
             taken = [
-                write for several, here in newer for write in taken_alike(several, here, self.source, self.hub_priority)
+                write
+                for several, here in newer
+                for write in accepted_alike(several, here, self.source, self.hub_priority)
             ]
             writes.append((article, taken))
         received = []
@@ -222,13 +224,13 @@ class SubscriberReceiver(NodeReceiver):
             received.append(Received(count_writes(written), refused))
         return received
 
-    def _are_newer(self, changes: Sequence[RowChange], known: Known | None) -> bool:
+    def _are_newer(self, changes: Sequence[RowChange], known: KnownVersion | None) -> bool:
         change = changes[0]
         if known is None or known.has_left:
             return change.row is not None
         if change.tombstone is not TombstoneType.LEFT:
             is_same = known.version.last in (None, change.version.last)
-            return isinstance(compare(change.version, known.version), Take) or (self.repeats and is_same)
+            return isinstance(compare(change.version, known.version), Accept) or (self.repeats and is_same)
         if known.version.presence is Presence.DELETED:
             return False
         if known.version.last is None or change.version.lineage.includes(known.version.last):
@@ -236,7 +238,7 @@ class SubscriberReceiver(NodeReceiver):
         self.staying.update(change.rowguid for change in changes)
         return False
 
-    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+    def reject(self, refused: Sequence[Refused]) -> list[Counts]:
         parts = by_article(refused)
         known = self.read_known(rowguids_of(parts))
         found = {article.nickname: each for (article, _), each in zip(parts, known, strict=True)}
@@ -244,7 +246,7 @@ class SubscriberReceiver(NodeReceiver):
             if each.change.tombstone is TombstoneType.LEFT:
                 self.staying.add(each.change.rowguid)
             else:
-                self.ask_again(each, found[each.article.nickname].get(each.change.rowguid))
+                self.requeue(each, found[each.article.nickname].get(each.change.rowguid))
         return [Counts(refused=1) for _ in refused]
 
 

@@ -26,16 +26,16 @@ _OF_OTHER_ROWS = (
     "SQLITE_CONSTRAINT_PRIMARYKEY",
 )
 """Codes of refusals that other rows are the cause of, PostgreSQL's and SQLite's."""
-HELD = "RT-8122"
+DEFERRED = "RT-8122"
 """Why a row waits that was not refused itself."""
-HELD_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
+DEFERRED_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
 
 Writes = dict[int, list[Write]]
 """Writes by the article's nickname."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowRefused:
+class RecordRowRefused:
     """A row of a record that a node refused."""
 
     article: Article
@@ -44,20 +44,20 @@ class RowRefused:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RecordOutcome:
     """What is written of a record, and what is counted, by the article's nickname.
 
     `withdrawals` are written before all else: they delete rows whose keys others take; `refused` are rows that must not
-    be written. Nothing is written of a record that is held back; the next synchronisation requests the rows `late`.
+    be written. Nothing is written of a record that is deferred; the next synchronisation requests the rows `late`.
     """
 
     writes: Writes = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict)
     conflicts: list[ConflictRecord] = field(default_factory=list)
-    is_held: bool = False
+    is_deferred: bool = False
     late: list[tuple[Article, RowChange]] = field(default_factory=list)
     withdrawals: Writes = field(default_factory=dict)
-    refused: list[RowRefused] = field(default_factory=list)
+    refused: list[RecordRowRefused] = field(default_factory=list)
 
     def write(self, nickname: int, write: Write) -> None:
         """Add a write."""
@@ -67,7 +67,7 @@ class Outcome:
         """Add to what is counted."""
         self.counts.setdefault(nickname, Counts()).add(counts)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: RecordOutcome) -> None:
         """Add another outcome."""
         for nickname, writes in other.writes.items():
             self.writes.setdefault(nickname, []).extend(writes)
@@ -76,12 +76,12 @@ class Outcome:
         self.conflicts += other.conflicts
 
 
-Waiting = tuple[LogicalRecord, list[RowRefused]]
+Waiting = tuple[LogicalRecord, list[RecordRowRefused]]
 """A record that is to be tried again, and why."""
-GivenUp = tuple[Outcome, list[Refused]]
-"""What was done of a record that was refused, and the rows to be asked again."""
+Rejected = tuple[RecordOutcome, list[Refused]]
+"""What was done of a record that was refused, and the rows to be requested again."""
 LAST_ATTEMPT = 2
-"""The one of `give_up` that only asks for the record again."""
+"""The one of `reject` that only asks for the record again."""
 
 
 class RecordReceiver(Protocol):
@@ -90,13 +90,13 @@ class RecordReceiver(Protocol):
     def screen(self, article: Article, changes: Sequence[RowChange], /) -> tuple[Sequence[RowChange], Counts]:
         """Refuse changes that are to be in no record; return the others, and what was counted."""
 
-    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[RecordOutcome]:
         """Return what to write of records of one kind."""
 
-    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[RecordOutcome]) -> None:
         """Store what goes with the writes, once these are done."""
 
-    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+    def reject(self, waiting: Sequence[Waiting], attempt: int, /) -> list[Rejected]:
         """Handle records that were refused in every attempt.
 
         Raises `OutcomeRefused` if the node does not take what this attempt, counted from 0, has decided, not in the
@@ -132,15 +132,15 @@ class RecordTransfer:
         self._collected[nickname] += changes
         return True
 
-    def bring(self, following: Article | None = None) -> None:
+    def apply(self, following: Article | None = None) -> None:
         """Write the records of the kinds whose articles all come before one that follows, or of all; some may wait."""
         for kind in list(self._left):
             last = max(article.processing_order for article in kind.articles)
             if following is None or following.processing_order > last:
                 self._left.remove(kind)
-                self._bring(kind)
+                self._apply(kind)
 
-    def _bring(self, kind: RecordType) -> None:
+    def _apply(self, kind: RecordType) -> None:
         changes = {article.nickname: self._screened(article) for article in kind.articles}
         self._collected.update((nickname, []) for nickname in changes)
         now: list[LogicalRecord] = []
@@ -168,7 +168,7 @@ class RecordTransfer:
                 self.count(article, Counts(retried=1))
         self._retry_each()
         may_fit = all(_may_fit_together(refused) for _, refused in self._waiting)
-        if len(self._waiting) > 1 and may_fit and self._are_taken_together():
+        if len(self._waiting) > 1 and may_fit and self._are_accepted_together():
             self._waiting = []
 
     def finish(self, *, is_retried: bool) -> None:
@@ -176,20 +176,20 @@ class RecordTransfer:
         if is_retried:
             self._retry_each()
         if self._waiting:
-            for (record, _), (outcome, asked) in zip(self._waiting, self._give_up(self._waiting), strict=True):
+            for (record, _), (outcome, asked) in zip(self._waiting, self._reject(self._waiting), strict=True):
                 self._count([(record, outcome)])
                 self.refused += asked
         self._waiting = []
 
-    def _give_up(self, waiting: Sequence[Waiting], attempt: int = 0) -> list[GivenUp]:
+    def _reject(self, waiting: Sequence[Waiting], attempt: int = 0) -> list[Rejected]:
         try:
-            return transact(self.receiver, partial(self.handling.give_up, waiting, attempt))
+            return transact(self.receiver, partial(self.handling.reject, waiting, attempt))
         except (OutcomeRefused, RowsRefused):
             if len(waiting) > 1:
-                return [given_up for each in waiting for given_up in self._give_up([each])]
+                return [given_up for each in waiting for given_up in self._reject([each])]
             if attempt == LAST_ATTEMPT:
                 raise
-            return self._give_up(waiting, attempt + 1)
+            return self._reject(waiting, attempt + 1)
 
     def _retry_each(self) -> None:
         """Write what waits until no more is taken: as before, then each alone, with deferred constraints."""
@@ -207,7 +207,7 @@ class RecordTransfer:
                     if not _may_fit_together(refused) or self._write([record], together=True)
                 ]
 
-    def _are_taken_together(self) -> bool:
+    def _are_accepted_together(self) -> bool:
         records = [record for record, _ in self._waiting]
         try:
             outcomes = transact(self.receiver, partial(self._attempt, records, together=True))
@@ -217,14 +217,14 @@ class RecordTransfer:
         return True
 
     def _write(self, records: Sequence[LogicalRecord], *, together: bool = False) -> list[Waiting]:
-        """Write records, those that are refused left out; return these."""
+        """Write records, except those that are refused; return these."""
         began = time.monotonic()
         try:
-            return self._write_taken(records, together=together)
+            return self._write_accepted(records, together=together)
         finally:
             self.count(records[0].kind.top, Counts(seconds=time.monotonic() - began))
 
-    def _write_taken(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Waiting]:
+    def _write_accepted(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Waiting]:
         refused: list[Waiting] = []
         left = list(records)
         while left:
@@ -236,19 +236,19 @@ class RecordTransfer:
             except RowsRefused as error:
                 if len(left) == 1:
                     article, change = next(iter(left[0].rows))
-                    return [*refused, (left[0], [RowRefused(article, change.rowguid, Refusal(error, None))])]
+                    return [*refused, (left[0], [RecordRowRefused(article, change.rowguid, Refusal(error, None))])]
                 middle = len(left) // 2
                 halves = left[:middle], left[middle:]
-                return [*refused, *(each for half in halves for each in self._write_taken(half, together=together))]
+                return [*refused, *(each for half in halves for each in self._write_accepted(half, together=together))]
             else:
                 self._count(zip(left, outcomes, strict=True))
                 break
         return refused
 
-    def _attempt(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Outcome]:
+    def _attempt(self, records: Sequence[LogicalRecord], *, together: bool) -> list[RecordOutcome]:
         """Write records in the caller's transaction, all or none."""
         kinds = list(dict.fromkeys(record.kind for record in records))
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, RecordOutcome] = {}
         for kind in kinds:
             places = [place for place, record in enumerate(records) if record.kind is kind]
             decided = self.handling.decide(kind, [records[place] for place in places])
@@ -263,13 +263,15 @@ class RecordTransfer:
             if parts:
                 self.receiver.node.write_together(parts, bounds=self.receiver.bounds)
         else:
-            self._require_taken(kinds, listed)
+            self._require_accepted(kinds, listed)
         self.handling.accept(records, listed)
         return listed
 
-    def _find_referenced(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> dict[int, list[RowRefused]]:
+    def _find_referenced(
+        self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]
+    ) -> dict[int, list[RecordRowRefused]]:
         """Return the rows that would be deleted below their children, which then were another's with the same key."""
-        refused: dict[int, list[RowRefused]] = {}
+        refused: dict[int, list[RecordRowRefused]] = {}
         for kind in kinds:
             for link in kind.links:
                 parent, child = link.parent.nickname, link.child.nickname
@@ -286,10 +288,10 @@ class RecordTransfer:
                         link.parent.name, FOREIGN_KEY_CODES[0], f"rows of {link.child.name} reference it"
                     )
                     listed = refused.setdefault(deleted[rowguid], [])
-                    listed.append(RowRefused(link.parent, rowguid, Refusal(error, None)))
+                    listed.append(RecordRowRefused(link.parent, rowguid, Refusal(error, None)))
         return refused
 
-    def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> None:
+    def _require_accepted(self, kinds: Sequence[RecordType], outcomes: Sequence[RecordOutcome]) -> None:
         """Write outcomes; raise `_RecordsRefused` if any row is refused."""
         places = {
             (nickname, one.rowguid): place
@@ -297,25 +299,25 @@ class RecordTransfer:
             for nickname, writes in outcome.writes.items()
             for one in writes
         }
-        refused: dict[int, list[RowRefused]] = {}
+        refused: dict[int, list[RecordRowRefused]] = {}
         for kind in kinds:
             for parts in _steps(kind, outcomes):
                 written = self.receiver.node.write_each(parts, bounds=self.receiver.bounds)
                 for (article, _), refusals in zip(parts, written, strict=True):
                     for rowguid, refusal in refusals.items():
                         place = places[article.nickname, rowguid]
-                        refused.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
+                        refused.setdefault(place, []).append(RecordRowRefused(article, rowguid, refusal))
         if refused:
             raise _RecordsRefused(refused)
 
-    def _count(self, done: Iterable[tuple[LogicalRecord, Outcome]]) -> None:
+    def _count(self, done: Iterable[tuple[LogicalRecord, RecordOutcome]]) -> None:
         for record, outcome in done:
             for article in record.kind.articles:
                 if article.nickname in outcome.counts:
                     self.count(article, outcome.counts[article.nickname])
 
 
-def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
+def _may_fit_together(refused: Sequence[RecordRowRefused]) -> bool:
     """Whether rows may be taken once constraints are deferred, or other rows are there or gone."""
     return all(each.refusal.error.code in _OF_OTHER_ROWS for each in refused)
 
@@ -323,19 +325,19 @@ def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
 class _RecordsRefused(Exception):
     """Undoes a transaction in which rows of some records were refused, by the record's place."""
 
-    def __init__(self, rows: dict[int, list[RowRefused]]) -> None:
+    def __init__(self, rows: dict[int, list[RecordRowRefused]]) -> None:
         super().__init__()
         self.rows = rows
 
 
-def write_outcome(receiver: Receiver, kind: RecordType, outcome: Outcome) -> None:
+def write_outcome(receiver: Receiver, kind: RecordType, outcome: RecordOutcome) -> None:
     """Write the outcome of one record, in the caller's transaction. Raises `OutcomeRefused`."""
     for parts in _steps(kind, [outcome]):
         if any(receiver.node.write_each(parts, bounds=receiver.bounds)):
             raise OutcomeRefused
 
 
-def _steps(kind: RecordType, outcomes: Sequence[Outcome]) -> Iterator[list[tuple[Article, list[Write]]]]:
+def _steps(kind: RecordType, outcomes: Sequence[RecordOutcome]) -> Iterator[list[tuple[Article, list[Write]]]]:
     """Yield what is written one after the other.
 
     Rows without children are deleted first, as another row may have their key; those that had children once these are

@@ -16,18 +16,18 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
-from rowtide.merge.nodes.sending import Request, Sending
+from rowtide.merge.nodes.sending import ChangesRequest, Sending
 from rowtide.merge.partitions.belonging import choose_parents
-from rowtide.merge.partitions.candidates import Marks, Move, judge
+from rowtide.merge.partitions.candidates import CandidateAction, CandidateMemberships, judge
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
-from rowtide.merge.versions.comparison import Change, Lineage, in_all_columns, move_columns
+from rowtide.merge.versions.comparison import Lineage, NodeChange, in_all_columns, move_columns
 from rowtide.merge.versions.composition import append
 
 _PRIORITY = "priority"
 
 
 @dataclass(frozen=True, slots=True)
-class Bridge:
+class ArticleMapping:
     """An article as its sender defines it, and as the receiver writes it; `kept` are the sender's places of columns."""
 
     sender: Article
@@ -58,21 +58,21 @@ class Bridge:
         return None if change.columns is None else move_columns(change.columns, self.kept)
 
 
-def bridge(sender: Article, receiver: Article) -> Bridge:
+def map_article(sender: Article, receiver: Article) -> ArticleMapping:
     """Return what carries changes from one definition of an article to a later one."""
     columns = tuple(column for column in receiver.columns if sender.same_column(column) is not None)
     common = replace(receiver, columns=columns)
     column = receiver.resolver.partition(":")[2].partition(":")[0]
-    if column and receiver.place_of(column) is not None and common.place_of(column) is None:
+    if column and receiver.index_of(column) is not None and common.index_of(column) is None:
         # Its column is new: the subscriber has no value of it.
         common = replace(common, resolver=_PRIORITY)
-    return Bridge(sender, common, tuple(common.places_in(sender)))
+    return ArticleMapping(sender, common, tuple(common.indexes_in(sender)))
 
 
-def bridges_of(known: Iterable[Article], published: Iterable[Article]) -> Mapping[int, Bridge]:
-    """Return the bridges of all articles that both have, by nickname."""
+def map_articles(known: Iterable[Article], published: Iterable[Article]) -> Mapping[int, ArticleMapping]:
+    """Return the mappings of all articles that both have, by nickname."""
     there = {article.nickname: article for article in published}
-    return {each.nickname: bridge(each, there[each.nickname]) for each in known if each.nickname in there}
+    return {each.nickname: map_article(each, there[each.nickname]) for each in known if each.nickname in there}
 
 
 _BATCH_ROWS = 2000
@@ -96,7 +96,7 @@ class Spool:
         self._end = 0
         self.changes = 0
         self.nicknames: set[int] = set()
-        self.bridges: Mapping[int, Bridge] = {}
+        self.mappings: Mapping[int, ArticleMapping] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
 
     def complete(self) -> None:
@@ -149,7 +149,7 @@ class Spool:
             nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             place = self._file.tell()
             found = make_changes(changes)
-            yield nickname, self.bridges[nickname].carry(found) if nickname in self.bridges else found
+            yield nickname, self.mappings[nickname].carry(found) if nickname in self.mappings else found
 
     def _reaches_behind(self, place: int) -> bool:
         while self._end == place:
@@ -182,9 +182,9 @@ class Outgoing:
     """
 
     sending: Sending
-    request: Request
+    request: ChangesRequest
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None
-    marks: dict[int, Marks] = field(default_factory=dict)
+    marks: dict[int, CandidateMemberships] = field(default_factory=dict)
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
     _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
 
@@ -216,12 +216,12 @@ class Outgoing:
     def _note_bases(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Collect the sent values of an additive column: later changes start from them."""
         column = article.additive_column
-        place = None if column is None else article.place_of(column.name)
+        place = None if column is None else article.index_of(column.name)
         if place is not None:
             noted = self.bases.setdefault(article.nickname, {})
             for change in changes:
                 if change.bases is not None and change.row is not None:
-                    version = Change.decode(change.last).version
+                    version = NodeChange.decode(change.last).version
                     noted[change.rowguid] = append(change.bases, version, change.row[place])
 
     def _upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
@@ -244,7 +244,7 @@ class Outgoing:
     def _entering(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
         row_filter = self.request.filters[article.nickname]
-        marks = self.marks[article.nickname] = Marks(row_filter.is_circular)
+        marks = self.marks[article.nickname] = CandidateMemberships(row_filter.is_circular)
         leaving: list[RowChange] = []
         buried: list[RowChange] = []
         for batch in self.sending.entering(article):
@@ -255,9 +255,9 @@ class Outgoing:
                 if known is None:
                     continue
                 change = self._overruling(known) if candidate.is_of_others else known
-                if move is Move.SEND:
+                if move is CandidateAction.SEND:
                     sent.append(change)
-                elif move is Move.LEAVE:
+                elif move is CandidateAction.LEAVE:
                     leaving.append(change._replace(row=None, tombstone=TombstoneType.LEFT))
                 elif change.row is None and marks.buried[-1:] == [candidate.rowguid]:
                     buried.append(change)
@@ -270,7 +270,7 @@ class Outgoing:
         The sender's own version stays as it is: nothing that the destination says of the row becomes part of it. What
         the destination has is for itself to tell: the version may be of nodes below it.
         """
-        last = Change(self.request.source, self.sending.generation)
+        last = NodeChange(self.request.source, self.sending.generation)
         lineage = Lineage.decode(change.lineage).with_change(last)
         return change._replace(lineage=lineage.encode(), last=last.encode(), overrules=self.request.received)
 

@@ -26,8 +26,8 @@ from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.sending import ChangeSource
 from rowtide.merge.nodes.roles.transactions import Sessions
-from rowtide.merge.nodes.sending import Request
-from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.nodes.sending import ChangesRequest
+from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, part_members
 from rowtide.merge.progress import (
@@ -46,7 +46,7 @@ from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub.cascades import Cascades
-from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, Claims, read_generations
+from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, LineageChecks, read_generations
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
@@ -226,16 +226,16 @@ def _upload(
 ) -> Uploaded:
     """Upload the subscriber's changes."""
     source, hashes = pairing.at_hub.nickname, _SentHashes()
-    claims = Claims(pairing.at_hub.subscriber, source, pairing.at_hub.received, state.last)
+    claims = LineageChecks(pairing.at_hub.subscriber, source, pairing.at_hub.received, state.last)
     if pairing.at_hub.subscriber_type is not SubscriberType.SERVER:
         claims.read_seen = partial(read_included, hub, state.last[pairing.hub])
     receiver = receive_at_hub(hub, pairing, state.again, claims)
-    received = [one.receiver for one in pairing.bridges.values()]
+    received = [one.receiver for one in pairing.mappings.values()]
     # What additive columns are sent with is stored before, and logical records are put together.
     is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
 
     @contextmanager
-    def reading(request: Request) -> Iterator[tuple[int, Spool]]:
+    def reading(request: ChangesRequest) -> Iterator[tuple[int, Spool]]:
         with (
             _read(subscriber, request, hashes.add, is_whole=is_whole) as (generation, outgoing, spool),
             hub.working(spool.read_ahead),
@@ -248,7 +248,7 @@ def _upload(
         _put_received(receiver, generation, source)
 
     tell = _counting(on_progress, "upload")
-    generation, changes, is_stored = bring_up(subscriber, receiver, pairing, reading, phase, tell, store)
+    generation, changes, is_stored = upload_all(subscriber, receiver, pairing, reading, phase, tell, store)
     if not is_stored and (generation != pairing.at_hub.received or changes):
         _advance(receiver, partial(store, generation))
     receiver.conclude()
@@ -260,7 +260,7 @@ def _upload(
 
 
 def receive_at_hub(
-    hub: Node, pairing: Pairing, again: dict[int, list[str]], claims: Claims | None = None
+    hub: Node, pairing: Pairing, again: dict[int, list[str]], claims: LineageChecks | None = None
 ) -> HubReceiver:
     """Return what receives an upload; `again` are the rows to request once more."""
     articles = {article.nickname: article for article in pairing.articles}
@@ -288,7 +288,7 @@ def receive_at_hub(
     )
 
 
-def bring_up(
+def upload_all(
     subscriber: Node,
     receiver: HubReceiver,
     pairing: Pairing,
@@ -301,22 +301,25 @@ def bring_up(
 
     Return the generation, the number of changes, and whether `store` was called, in the last transaction.
     """
-    bridges = pairing.bridges
-    received = [one.receiver for one in bridges.values()]
+    mappings = pairing.mappings
+    received = [one.receiver for one in mappings.values()]
     # The hub's references, by whose places the parents are read there.
-    sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
-    carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
+    sent = [replace(one.sender, references=one.receiver.references) for one in mappings.values()]
+    carried = {nickname: one for nickname, one in mappings.items() if one.is_needed}
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
     if receiver.cascades is not None:
         receiver.cascades.unreceived = partial(list_retries, subscriber.connection, pairing.hub)
-    with reading(Request(sent, since, pairing.hub, receiver.again, {}, names_parents=True)) as (generation, spool):
-        spool.bridges = carried
+    with reading(ChangesRequest(sent, since, pairing.hub, receiver.again, {}, names_parents=True)) as (
+        generation,
+        spool,
+    ):
+        spool.mappings = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
         is_stored = _transfer(spool, receiver, received, phase, tell, records, partial(store, generation))
         changes = spool.changes
     while records is not None and records.wants_more:
-        with reading(Request(sent, generation, pairing.hub, records.request(), {})) as (generation, spool):
-            spool.bridges = carried
+        with reading(ChangesRequest(sent, generation, pairing.hub, records.request(), {})) as (generation, spool):
+            spool.mappings = carried
             _transfer(spool, receiver, received, phase, tell, records)
             changes += spool.changes
     if records is not None and records.wanted:
@@ -325,7 +328,7 @@ def bring_up(
     return generation, changes, is_stored
 
 
-Reading = Callable[[Request], AbstractContextManager[tuple[int, Spool]]]
+Reading = Callable[[ChangesRequest], AbstractContextManager[tuple[int, Spool]]]
 """What reads a node's changes: the generation read up to, and a spool of them."""
 
 
@@ -355,7 +358,7 @@ def _download(
     )
     destination = pairing.at_hub.nickname
     received = max(uploaded.generation, pairing.at_hub.received) if uploaded.is_current else pairing.at_hub.received
-    request = Request(
+    request = ChangesRequest(
         pairing.going_down, since, destination, again, pairing.filters, source=pairing.hub, received=received
     )
     with _read(hub, request) as (generation, outgoing, spool):
@@ -371,7 +374,7 @@ def _download(
     return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, stayed, receiver)
 
 
-def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
+def _report_to_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
     """Record at the hub, in the caller's transaction, the rows that the subscriber refused or has accepted since."""
     still = list_retries(receiver.node.connection, receiver.source)
     for conflict in receiver.kept:
@@ -386,7 +389,7 @@ def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Articl
 @contextmanager
 def _read(
     sender: ChangeSource,
-    request: Request,
+    request: ChangesRequest,
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
     *,
     is_whole: bool = True,
@@ -467,7 +470,7 @@ def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
                 subscriber.keep_bases(article, outgoing.bases.get(article.nickname, {}))
 
 
-def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int) -> None:
+def _mark(hub: Node, pairing: Pairing, marks: dict[int, CandidateMemberships], generation: int) -> None:
     """Store at the hub which rows the subscriber is about to receive, and which are to leave it."""
     if not any(each.is_any for each in marks.values()):
         return
@@ -477,7 +480,9 @@ def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int)
                 mark(hub.connection, pairing.at_hub.nickname, article, marks[article.nickname], generation)
 
 
-def _gone(marks: dict[int, Marks], receiver: SubscriberReceiver, refused: Sequence[Refused]) -> dict[int, list[str]]:
+def _gone(
+    marks: dict[int, CandidateMemberships], receiver: SubscriberReceiver, refused: Sequence[Refused]
+) -> dict[int, list[str]]:
     """Return the rows that the subscriber no longer has, by article."""
     there = receiver.staying | {each.change.rowguid for each in refused}
     return {
@@ -561,7 +566,7 @@ def _part(
             stayed = downloaded.stayed.get(article.nickname)
             if stayed:
                 keep_stayed(hub.connection, pairing.at_hub.nickname, article, stayed)
-        _tell_hub(hub, downloaded.receiver, pairing.articles)
+        _report_to_hub(hub, downloaded.receiver, pairing.articles)
         history.put()
 
 

@@ -41,7 +41,7 @@ class Logged(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecursionStep:
     """A step of a recursive query: the columns that it finds, and what follows the row that it starts from."""
 
     found: str
@@ -81,7 +81,7 @@ class Tables:
         """Return the join that looks up, for each row on the left, the rows that satisfy a condition on an index."""
         return self.lookup.format(table=table, alias=alias, condition=condition)
 
-    def recursive(self, name: str, columns: str, first: str, row: str, steps: Sequence[Step]) -> str:
+    def recursive(self, name: str, columns: str, first: str, row: str, steps: Sequence[RecursionStep]) -> str:
         """Return the definition of a recursive query: rows `first`, and what each step finds from a row `row`."""
         pattern, joined = self.steps
         begun = self.step_from.format(name=name, row=row)
@@ -98,7 +98,7 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowQuery:
     """A query to read rows from: it returns a column `rowguid`; with its alias, and what follows the joins.
 
     The alias is `c` or `d` if it returns all of the contents or tombstones.
@@ -117,7 +117,7 @@ class Source:
         )
 
 
-class Dialect(Protocol):
+class MetadataDialect(Protocol):
     """The SQL that differs between databases."""
 
     @property
@@ -141,7 +141,7 @@ class Dialect(Protocol):
         """The list of one value with the number 0; see `composition`."""
 
 
-def apply_lines(article: Article, table: str, dialect: Dialect) -> str:
+def apply_lines(article: Article, table: str, dialect: MetadataDialect) -> str:
     """Return the statement that writes the log's effect on an article's rows, in `table`, to `APPLIED`.
 
     The table itself says whether a row exists. A row that was deleted and inserted again counts as changed in all
@@ -191,7 +191,7 @@ def select_rows(
     table: str,
     columns: Sequence[str],
     tables: Tables,
-    source: Source,
+    source: RowQuery,
     *,
     is_beside: bool,
     extra: Sequence[str] = (),
@@ -205,7 +205,7 @@ def select_rows(
 
 
 def select_known(
-    article: Article, table: str, tables: Tables, source: Source, listing: str, subscriber: int | None
+    article: Article, table: str, tables: Tables, source: RowQuery, listing: str, subscriber: int | None
 ) -> str:
     """Return the query of rows' metadata, grouped: the rowguids that share it, the metadata itself, and at the end
     whether a subscriber has them, if one is given.
@@ -246,7 +246,7 @@ _IS_BURIED = f"(not ({_IS_LIVE}) or l.deleted = 1)"
 _IS_PUT_BACK = "(l.deleted = 1 or (l.inserted = 1 and d.rowguid is not null))"
 
 
-def _by_row(article: Article, dialect: Dialect) -> str:
+def _by_row(article: Article, dialect: MetadataDialect) -> str:
     said = {kind: f"max(case when kind = {kind.value} then 1 else 0 end)" for kind in (Logged.INSERTED, Logged.DELETED)}
     terms = [
         f"{dialect.stamp} as stamp",
@@ -261,7 +261,7 @@ def _by_row(article: Article, dialect: Dialect) -> str:
     return f"select rowguid, {', '.join(terms)} from {lines} group by rowguid"
 
 
-def _contents(article: Article, dialect: Dialect) -> list[str]:
+def _contents(article: Article, dialect: MetadataDialect) -> list[str]:
     """Return the contents of an existing row: the received version remains the base of later changes."""
     stays = f"{_IS_LIVE} and l.deleted = 0"
     own_columns, bases = "c.own_columns", "c.bases"

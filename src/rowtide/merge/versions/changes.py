@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, decode_columns
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, decode_columns
 
 Row = tuple[str | None, ...]
 """The values of an article's columns, each as PostgreSQL writes it; None is NULL."""
@@ -54,7 +54,7 @@ class RowChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownVersion:
     """A node's metadata of a row; `origin` is the node from which its version was received, None for its own change.
 
     `generation` is this node's generation of the version, None without metadata. `has_left`: the row is absent because
@@ -91,7 +91,9 @@ class Write(NamedTuple):
     priority: float | None = None
 
 
-def overruling(changes: Sequence[RowChange], known: Known | None) -> tuple[Sequence[RowChange], Known | None]:
+def overruling(
+    changes: Sequence[RowChange], known: KnownVersion | None
+) -> tuple[Sequence[RowChange], KnownVersion | None]:
     """Return changes of the same version, and what a receiver knows of their rows, as they are to be compared.
 
     A version that the sender has refused counts for nothing, whatever nodes made it. The lineage includes it then: so
@@ -101,7 +103,7 @@ def overruling(changes: Sequence[RowChange], known: Known | None) -> tuple[Seque
     if last_seen is None or known is None or known.generation is None or known.generation > last_seen:
         return changes, known
     lineage = changes[0].version.lineage.joined(known.version.lineage).encode()
-    columns = None if known.version.columns is None else dict[int, Change]()
+    columns = None if known.version.columns is None else dict[int, NodeChange]()
     refused = RowVersion(known.version.presence, Lineage.EMPTY, None, columns)
     return [change._replace(lineage=lineage) for change in changes], replace(known, version=refused)
 
@@ -137,4 +139,4 @@ def number_alike(writes: Sequence[Write]) -> tuple[list[int], list[Write]]:
 def _version(lineage: bytes, last: bytes, columns: bytes | None, *, is_gone: bool) -> RowVersion:
     presence = Presence.DELETED if is_gone else Presence.LIVE
     changed = None if columns is None else decode_columns(columns)
-    return RowVersion(presence, Lineage.decode(lineage), Change.decode(last), changed)
+    return RowVersion(presence, Lineage.decode(lineage), NodeChange.decode(last), changed)

@@ -38,14 +38,14 @@ def _require_size(encoded: bytes, size: int, most: int, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Change:
+class NodeChange:
     """A node's change of a row, or of a column of it; the version is the node's generation."""
 
     nickname: int
     version: int
 
     @classmethod
-    def decode(cls, encoded: bytes) -> Change:
+    def decode(cls, encoded: bytes) -> NodeChange:
         """Read what `encode` wrote."""
         return _decode_change(encoded)
 
@@ -58,7 +58,7 @@ class Change:
 class Lineage:
     """The last change of each node that a version of a row includes; by nickname, ascending."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NodeChange, ...] = ()
     _versions: dict[int, int] = field(init=False, compare=False, repr=False)
 
     EMPTY: ClassVar[Lineage]
@@ -67,12 +67,12 @@ class Lineage:
         object.__setattr__(self, "_versions", {change.nickname: change.version for change in self.changes})
 
     @classmethod
-    def of(cls, changes: Iterable[Change]) -> Lineage:
+    def of(cls, changes: Iterable[NodeChange]) -> Lineage:
         """Return the lineage of changes in any order; of each node only the last counts."""
         last: dict[int, int] = {}
         for change in changes:
             last[change.nickname] = max(change.version, last.get(change.nickname, 0))
-        return cls(tuple(Change(nickname, last[nickname]) for nickname in sorted(last)))
+        return cls(tuple(NodeChange(nickname, last[nickname]) for nickname in sorted(last)))
 
     @classmethod
     def decode(cls, encoded: bytes) -> Lineage:
@@ -87,7 +87,7 @@ class Lineage:
         """Return the number of a node's last included change, 0 if there is none."""
         return self._versions.get(nickname, 0)
 
-    def includes(self, change: Change) -> bool:
+    def includes(self, change: NodeChange) -> bool:
         """Return whether a change is included."""
         return self._versions.get(change.nickname, 0) >= change.version
 
@@ -95,7 +95,7 @@ class Lineage:
         """Return the union of two lineages."""
         return Lineage.of((*self.changes, *other.changes))
 
-    def with_change(self, change: Change) -> Lineage:
+    def with_change(self, change: NodeChange) -> Lineage:
         """Return the lineage with a change added."""
         return Lineage.of((*self.changes, change))
 
@@ -105,26 +105,26 @@ Lineage.EMPTY = Lineage()
 
 # Thousands of rows that were changed between the same synchronisations have the same ones.
 @lru_cache(maxsize=1 << 14)
-def _decode_change(encoded: bytes) -> Change:
+def _decode_change(encoded: bytes) -> NodeChange:
     if len(encoded) != _ENTRY.size:
         raise Malformed(f"a change has {len(encoded):,} bytes instead of {_ENTRY.size}")
     high, low, version = _ENTRY.unpack(encoded)
-    return Change(high << _LOW_BITS | low, version)
+    return NodeChange(high << _LOW_BITS | low, version)
 
 
 @lru_cache(maxsize=1 << 14)
 def _decode_lineage(encoded: bytes) -> Lineage:
     _require_size(encoded, _ENTRY.size, _MOST_NODES, "lineage")
     entries = _ENTRY.iter_unpack(encoded)
-    return Lineage(tuple(Change(high << _LOW_BITS | low, version) for high, low, version in entries))
+    return Lineage(tuple(NodeChange(high << _LOW_BITS | low, version) for high, low, version in entries))
 
 
-def include(lineage: bytes, change: Change) -> bytes:
+def include(lineage: bytes, change: NodeChange) -> bytes:
     """Return an encoded lineage with a change added."""
     return Lineage.decode(lineage).with_change(change).encode()
 
 
-def encode_columns(columns: Mapping[int, Change]) -> bytes:
+def encode_columns(columns: Mapping[int, NodeChange]) -> bytes:
     """Return the last changes of columns (SQL Server: colvl): for each, its position in 2 bytes, and the change."""
     return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))
 
@@ -137,15 +137,15 @@ def move_columns(encoded: bytes, kept: Sequence[int]) -> bytes:
 
 def in_all_columns(last: bytes, columns: int) -> bytes:
     """Return the last changes of columns that one change has all written."""
-    return encode_columns(dict.fromkeys(range(columns), Change.decode(last)))
+    return encode_columns(dict.fromkeys(range(columns), NodeChange.decode(last)))
 
 
-def decode_columns(encoded: bytes) -> dict[int, Change]:
+def decode_columns(encoded: bytes) -> dict[int, NodeChange]:
     """Read what `encode_columns` wrote."""
     size = _PLACE.size + _ENTRY.size
     _require_size(encoded, size, _MOST_COLUMNS, "columns' changes")
     pieces = (encoded[start : start + size] for start in range(0, len(encoded), size))
-    return {_PLACE.unpack(piece[: _PLACE.size])[0]: Change.decode(piece[_PLACE.size :]) for piece in pieces}
+    return {_PLACE.unpack(piece[: _PLACE.size])[0]: NodeChange.decode(piece[_PLACE.size :]) for piece in pieces}
 
 
 class Presence(Enum):
@@ -166,8 +166,8 @@ class RowVersion:
 
     presence: Presence
     lineage: Lineage
-    last: Change | None
-    columns: Mapping[int, Change] | None = None
+    last: NodeChange | None
+    columns: Mapping[int, NodeChange] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Accept:
     """The sender's version is newer."""
 
 
@@ -192,7 +192,7 @@ class Combine:
     columns: frozenset[int]
 
 
-class ConflictKind(Enum):
+class ConcurrentChangeKind(Enum):
     """The kind of the conflicting changes; the first word is the sender's."""
 
     UPDATE_UPDATE = "update-update"
@@ -204,11 +204,11 @@ class ConflictKind(Enum):
 class Conflict:
     """Concurrent changes; with column tracking, `columns` are the positions that both changed."""
 
-    kind: ConflictKind
+    kind: ConcurrentChangeKind
     columns: frozenset[int] = frozenset()
 
 
-Comparison = Nothing | Take | Join | Combine | Conflict
+Comparison = Nothing | Accept | Join | Combine | Conflict
 
 
 def compare(sent: RowVersion, known: RowVersion) -> Comparison:
@@ -217,14 +217,14 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
     if known.lineage.includes(sent.last):
         return Nothing()
     if known.last is None or sent.lineage.includes(known.last):
-        return Take()
+        return Accept()
     if sent.presence is Presence.DELETED or known.presence is Presence.DELETED:
         return _compare_deleted(sent, known)
     if sent.columns is None or known.columns is None:
-        return Conflict(ConflictKind.UPDATE_UPDATE)
+        return Conflict(ConcurrentChangeKind.UPDATE_UPDATE)
     ahead, behind = changed_apart(sent, known)
     both = ahead & behind
-    return Conflict(ConflictKind.UPDATE_UPDATE, both) if both else Combine(ahead)
+    return Conflict(ConcurrentChangeKind.UPDATE_UPDATE, both) if both else Combine(ahead)
 
 
 def concurrent_columns(sent: RowVersion, known: RowVersion) -> frozenset[int]:
@@ -250,9 +250,9 @@ def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
     if sent.presence is known.presence:
         return Join()
     if sent.presence is Presence.DELETED:
-        return Conflict(ConflictKind.DELETE_UPDATE)
-    return Conflict(ConflictKind.UPDATE_DELETE)
+        return Conflict(ConcurrentChangeKind.DELETE_UPDATE)
+    return Conflict(ConcurrentChangeKind.UPDATE_DELETE)
 
 
-def _unknown_to(lineage: Lineage, columns: Mapping[int, Change]) -> frozenset[int]:
+def _unknown_to(lineage: Lineage, columns: Mapping[int, NodeChange]) -> frozenset[int]:
     return frozenset(place for place, change in columns.items() if not lineage.includes(change))

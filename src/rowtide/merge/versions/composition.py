@@ -15,8 +15,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, decode_columns, encode_columns
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, decode_columns, encode_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Composer:
         """Return an existing row as a change; without metadata it has the number 0."""
         if contents is None:
             untouched = b"" if self.article.column_tracking else None
-            return RowChange(rowguid, self._base(tombstone), Change(self.own, 0).encode(), untouched, row)
+            return RowChange(rowguid, self._base(tombstone), NodeChange(self.own, 0).encode(), untouched, row)
         columns = self._columns(contents)
         if contents.origin is not None:
             assert contents.lineage is not None
@@ -81,19 +81,19 @@ class Composer:
             lineage, last = _compose(self.own, tombstone.version, self._base(tombstone))
         return RowChange(rowguid, lineage, last, columns, None, tombstone.kind, priority=tombstone.priority)
 
-    def known(self, *, is_live: bool, contents: Contents | None, tombstone: Tombstone | None) -> Known | None:
+    def known(self, *, is_live: bool, contents: Contents | None, tombstone: Tombstone | None) -> KnownVersion | None:
         """Return a row's metadata; None if this node never had the row."""
         if is_live and contents is None:
             lineage = Lineage.decode(self._base(tombstone))
-            columns: dict[int, Change] | None = {} if self.article.column_tracking else None
-            return Known(RowVersion(Presence.LIVE, lineage, None, columns), None, None, None)
+            columns: dict[int, NodeChange] | None = {} if self.article.column_tracking else None
+            return KnownVersion(RowVersion(Presence.LIVE, lineage, None, columns), None, None, None)
         if is_live and contents is not None:
             version = self.live("", (), contents, tombstone).version
-            return Known(version, contents.origin, contents.priority, contents.version)
+            return KnownVersion(version, contents.origin, contents.priority, contents.version)
         if tombstone is not None:
             version = self.gone("", tombstone).version
             has_left = tombstone.kind is TombstoneType.LEFT
-            return Known(version, tombstone.origin, tombstone.priority, tombstone.version, has_left)
+            return KnownVersion(version, tombstone.origin, tombstone.priority, tombstone.version, has_left)
         return None
 
     def _base(self, tombstone: Tombstone | None) -> bytes:
@@ -111,14 +111,14 @@ class Composer:
         if contents.origin is not None:
             return contents.columns or b""
         changes = decode_columns(contents.columns or b"")
-        changes.update({place: Change(self.own, version) for place, version in contents.own_columns.items()})
+        changes.update({place: NodeChange(self.own, version) for place, version in contents.own_columns.items()})
         return encode_columns(changes)
 
 
 @lru_cache(maxsize=4096)
 def _compose(own: int, version: int, base: bytes) -> tuple[bytes, bytes]:
     """Return the encoded lineage and last change of a row that a node changed on top of a lineage."""
-    last = Change(own, version)
+    last = NodeChange(own, version)
     return Lineage.decode(base).with_change(last).encode(), last.encode()
 
 
@@ -142,7 +142,7 @@ def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: s
     """
     if sent is None or known is None:
         return known if sent is None else sent
-    included = [value for version, value in json.loads(bases) if lineage.includes(Change(sender, version))]
+    included = [value for version, value in json.loads(bases) if lineage.includes(NodeChange(sender, version))]
     base = included[-1] if included else None
     if base is None:
         return None

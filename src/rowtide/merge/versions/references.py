@@ -10,14 +10,14 @@ from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.versions.changes import Row, RowChange
 
 
-def places_of(article: Article, reference: ArticleReference) -> list[int]:
+def reference_indexes(article: Article, reference: ArticleReference) -> list[int]:
     """Return the positions of a foreign key's columns in an article's rows."""
-    return [place for name in reference.columns if (place := article.place_of(name)) is not None]
+    return [place for name in reference.columns if (place := article.index_of(name)) is not None]
 
 
 def with_key(article: Article, reference: ArticleReference, row: Row, key: Row) -> Row:
     """Return a row that references a parent with a key."""
-    values = dict(zip(places_of(article, reference), key, strict=True))
+    values = dict(zip(reference_indexes(article, reference), key, strict=True))
     return tuple(values.get(place, value) for place, value in enumerate(row))
 
 
@@ -29,9 +29,9 @@ def find_children(article: Article, changes: Sequence[RowChange], parents: Itera
     found: set[str] = set()
     for reference in article.references:
         parent, listed = rows.get(reference.parent, (article, []))
-        referenced = [parent.place_of(name) for name in reference.parent_columns]
+        referenced = [parent.index_of(name) for name in reference.parent_columns]
         keys = {tuple(row[place] for place in referenced if place is not None) for row in listed}
-        places = places_of(article, reference)
+        places = reference_indexes(article, reference)
         found.update(
             change.rowguid
             for change in (changes if keys else ())
@@ -43,14 +43,14 @@ def find_children(article: Article, changes: Sequence[RowChange], parents: Itera
 def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Sequence[RowChange]]:
     """Return rows in layers, so that those whose keys a row references are in earlier ones.
 
-    Rows in a circle with others, and what follows them, are left out.
+    Rows in a circle with others, and what follows them, are omitted.
     """
     above: dict[str, set[str]] = {change.rowguid: set() for change in changes}
     for reference in article.references:
         if reference.parent != article.nickname:
             continue
-        referenced = [place for name in reference.parent_columns if (place := article.place_of(name)) is not None]
-        places = places_of(article, reference)
+        referenced = [place for name in reference.parent_columns if (place := article.index_of(name)) is not None]
+        places = reference_indexes(article, reference)
         rows = [(change.rowguid, change.row) for change in changes if change.row is not None]
         keys = {tuple(row[place] for place in referenced): rowguid for rowguid, row in rows}
         for rowguid, row in rows:

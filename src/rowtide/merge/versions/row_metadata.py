@@ -13,13 +13,13 @@ from rowtide.merge.errors.reading import reading
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,
     TOMBSTONE_COLUMNS,
-    Source,
+    RowQuery,
     Tables,
     applied_rows,
     select_known,
     select_rows,
 )
-from rowtide.merge.versions.changes import Known, Row, RowChange, make_changes
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
 from rowtide.merge.versions.comparison import Malformed, decode_columns
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
 from rowtide.merge.versions.stored import are_rowguids, read_rowguid, require_complete
@@ -99,25 +99,25 @@ class MetadataReader:
             row, columns, beside, order = "k", "rowguid", applied_rows(self.article.nickname), ("rowguid",)
         query = f"select {columns} from {metadata}{beside}"
         ordered = ", ".join(f"{row}.{name}" for name in order)
-        return self._select(Source(query, row, f"where t.rowguid {presence} order by {ordered}"))
+        return self._select(RowQuery(query, row, f"where t.rowguid {presence} order by {ordered}"))
 
     def select_asked(self) -> str:
         """Return the query of listed rows; `changes` reads its result."""
-        return self._select(Source(self.reader.asked))
+        return self._select(RowQuery(self.reader.asked))
 
     def select_listed(self, query: str, columns: Sequence[str]) -> str:
         """Return the query of the rows that a query lists, by rowguid; its last columns are these of that query.
 
         `changes` reads what is before them.
         """
-        return self._select(Source(query, rest="order by k.rowguid"), columns)
+        return self._select(RowQuery(query, rest="order by k.rowguid"), columns)
 
     def select_known(self, asked: str | None = None) -> str:
         """Return the query of rows, the listed ones or those of another query, without their values; see `known`."""
-        table, source = self.reader.table_of(self.article), Source(asked or self.reader.asked)
+        table, source = self.reader.table_of(self.article), RowQuery(asked or self.reader.asked)
         return select_known(self.article, table, self.reader.tables, source, self.reader.listing, self.subscriber)
 
-    def _select(self, source: Source, extra: Sequence[str] = ()) -> str:
+    def _select(self, source: RowQuery, extra: Sequence[str] = ()) -> str:
         table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
         return select_rows(
             self.article,
@@ -141,12 +141,12 @@ class MetadataReader:
         parent = self.parents.get(reference.parent)
         return (
             parent is not None
-            and all(self.article.place_of(name) is not None for name in reference.columns)
-            and all(parent.place_of(name) is not None for name in reference.parent_columns)
+            and all(self.article.index_of(name) is not None for name in reference.columns)
+            and all(parent.index_of(name) is not None for name in reference.parent_columns)
         )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
-        """Return the query's rows as changes; rows without any record are left out.
+        """Return the query's rows as changes; rows without any record are omitted.
 
         Raises `RowguidMalformed`, `MetadataMalformed`.
         """
@@ -178,9 +178,9 @@ class MetadataReader:
     def _place(self) -> str:
         return f"{self.article.qualified_name} in {self.node}"
 
-    def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
-        """Return the query's rows as metadata; a row that this node never had is left out."""
-        found: dict[str, Known] = {}
+    def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, KnownVersion]:
+        """Return the query's rows as metadata; a row that this node never had is omitted."""
+        found: dict[str, KnownVersion] = {}
         for rowguids, *metadata in groups:
             is_held = self.subscriber is None or metadata.pop() is not None
             with reading(self._place, "".join(str(rowguids).split('"')[1:2])):
@@ -207,7 +207,7 @@ class MetadataReader:
             raise Malformed("its columns' changes are of columns that it does not have")
         return change
 
-    def _recall(self, metadata: Sequence[Any]) -> Known | None:
+    def _recall(self, metadata: Sequence[Any]) -> KnownVersion | None:
         is_live, contents, tombstone = self._decode(metadata)
         return self.composer.known(is_live=is_live, contents=contents, tombstone=tombstone)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from rowtide.merge.versions.changes import TombstoneType
-from rowtide.merge.versions.comparison import MOST_VERSIONS, Change, Lineage, Malformed, decode_columns
+from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, Malformed, NodeChange, decode_columns
 
 _NICKNAMES = 1 << 48
 _PLACES = 1 << 16
@@ -72,10 +72,10 @@ def read_lineage(value: object) -> bytes | None:
 
 
 def read_last(value: object) -> bytes | None:
-    """Return an encoded change that `Change.decode` reads."""
+    """Return an encoded change that `NodeChange.decode` reads."""
     encoded = _bytes(value, "last change")
     if encoded is not None:
-        Change.decode(encoded)
+        NodeChange.decode(encoded)
     return encoded
 
 

@@ -18,7 +18,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.articles.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.call_formats import DEFAULTS, ArgumentGroup, CallFormat, Command, KeyUpdates, parts_of
 from rowtide.replication.articles.requests import ArticleRequest, MovedPartitions
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
@@ -66,7 +66,7 @@ class PublishedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOutColumn:
+class OmittedColumn:
     """A column that was added to a published table and is not published, and why; `number` None: it is not known.
 
     `is_kept`: it was dropped from the published table, and the subscriber still has it.
@@ -118,7 +118,7 @@ class Article:
     is_partitioned: bool = False
     key_updates: KeyUpdates = KeyUpdates.UPDATE
     moved_partitions: MovedPartitions = MovedPartitions.COPY
-    left_out: tuple[LeftOutColumn, ...] = ()
+    left_out: tuple[OmittedColumn, ...] = ()
     """What was added to the table since and is missing from the article, which was to have all columns; and what was
     dropped and a subscriber keeps."""
     defined_at: int = 0
@@ -143,7 +143,7 @@ class Article:
     def needs_whole_rows(self) -> bool:
         """Whether updates or deletes need values that the log is certain to carry only with the whole old row."""
         commands = {operation: self.command(operation) for operation in _CHANGING}
-        return any(needs_of_whole_rows(commands, self.filter_clause, self.key_updates))
+        return any(reasons_for_whole_rows(commands, self.filter_clause, self.key_updates))
 
     @property
     def condition(self) -> Condition | None:
@@ -327,7 +327,7 @@ def _require_room(
     table: SourceTable, columns: Sequence[PublishedColumn], commands: Mapping[Operation, Command]
 ) -> None:
     keys = sum(column.key_ordinal is not None for column in columns)
-    sizes = {Part.OLD_KEY: keys, Part.BITMAP: 1}
+    sizes = {ArgumentGroup.OLD_KEY: keys, ArgumentGroup.BITMAP: 1}
     for operation, command in commands.items():
         if command.procedure is None:
             # One that is generated is given whole rows where that would be too many.
@@ -347,7 +347,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     if not _has_identity(table) and request.before_images is BeforeImages.KEY:
         raise ImagesLackKey(table.qualified_name)
     virtual = next((column.name for column in table.columns if column.is_virtual), None)
-    for need in needs_of_whole_rows(commands, request.where, request.key_updates):
+    for need in reasons_for_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
             raise ImagesNeeded(table.qualified_name, need)
         if table.kind is TableKind.PARTITIONED:
@@ -368,7 +368,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     return request.before_images or BeforeImages.FULL
 
 
-def needs_of_whole_rows(
+def reasons_for_whole_rows(
     commands: Mapping[Operation, Command], filter_clause: str | None, key_updates: KeyUpdates
 ) -> Iterator[str]:
     """Yield what needs values of updates and deletes that the log is certain to carry only with the whole old row."""
@@ -376,7 +376,7 @@ def needs_of_whole_rows(
         command = commands[operation]
         if command.call_format is CallFormat.NONE:
             continue
-        if not {Part.NEW, Part.OLD}.isdisjoint(parts_of(operation, command.call_format)):
+        if not {ArgumentGroup.NEW, ArgumentGroup.OLD}.isdisjoint(parts_of(operation, command.call_format)):
             yield str(command)
         if filter_clause is not None:
             yield "a row filter"

@@ -37,7 +37,7 @@ class CallFormat(StrEnum):
     """Not propagated."""
 
 
-class Part(Enum):
+class ArgumentGroup(Enum):
     """A group of arguments, one per column: all published columns, or the key's."""
 
     NEW = "new"
@@ -69,24 +69,24 @@ DEFAULTS: Mapping[Operation, Command] = {
     Operation.DELETE: Command(CallFormat.CALL),
 }
 
-_PARTS: Mapping[tuple[Operation, CallFormat], tuple[Part, ...]] = {
-    (Operation.INSERT, CallFormat.CALL): (Part.NEW,),
-    (Operation.UPDATE, CallFormat.CALL): (Part.NEW, Part.OLD_KEY),
-    (Operation.UPDATE, CallFormat.SCALL): (Part.CHANGED, Part.OLD_KEY, Part.BITMAP),
-    (Operation.UPDATE, CallFormat.MCALL): (Part.NEW, Part.OLD_KEY, Part.BITMAP),
-    (Operation.UPDATE, CallFormat.XCALL): (Part.OLD, Part.NEW),
-    (Operation.DELETE, CallFormat.CALL): (Part.OLD_KEY,),
-    (Operation.DELETE, CallFormat.XCALL): (Part.OLD,),
+_PARTS: Mapping[tuple[Operation, CallFormat], tuple[ArgumentGroup, ...]] = {
+    (Operation.INSERT, CallFormat.CALL): (ArgumentGroup.NEW,),
+    (Operation.UPDATE, CallFormat.CALL): (ArgumentGroup.NEW, ArgumentGroup.OLD_KEY),
+    (Operation.UPDATE, CallFormat.SCALL): (ArgumentGroup.CHANGED, ArgumentGroup.OLD_KEY, ArgumentGroup.BITMAP),
+    (Operation.UPDATE, CallFormat.MCALL): (ArgumentGroup.NEW, ArgumentGroup.OLD_KEY, ArgumentGroup.BITMAP),
+    (Operation.UPDATE, CallFormat.XCALL): (ArgumentGroup.OLD, ArgumentGroup.NEW),
+    (Operation.DELETE, CallFormat.CALL): (ArgumentGroup.OLD_KEY,),
+    (Operation.DELETE, CallFormat.XCALL): (ArgumentGroup.OLD,),
     # A statement takes what the plain call does.
-    (Operation.INSERT, CallFormat.SQL): (Part.NEW,),
-    (Operation.UPDATE, CallFormat.SQL): (Part.NEW, Part.OLD_KEY),
-    (Operation.DELETE, CallFormat.SQL): (Part.OLD_KEY,),
+    (Operation.INSERT, CallFormat.SQL): (ArgumentGroup.NEW,),
+    (Operation.UPDATE, CallFormat.SQL): (ArgumentGroup.NEW, ArgumentGroup.OLD_KEY),
+    (Operation.DELETE, CallFormat.SQL): (ArgumentGroup.OLD_KEY,),
 }
 _OF_UPDATABLE = "VCALL"
 _WITHOUT_PROCEDURE = (CallFormat.SQL, CallFormat.NONE)
 
 
-def parts_of(operation: Operation, call_format: CallFormat) -> tuple[Part, ...]:
+def parts_of(operation: Operation, call_format: CallFormat) -> tuple[ArgumentGroup, ...]:
     """Return the parts of an operation's format, in order.
 
     Raises `KeyError` for a format that the operation does not have.

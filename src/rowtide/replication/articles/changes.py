@@ -15,7 +15,7 @@ from rowtide.replication.articles.articles import (
     Article,
     PublishedColumn,
     define_article,
-    needs_of_whole_rows,
+    reasons_for_whole_rows,
 )
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions
@@ -47,7 +47,7 @@ def changed(article: Article, table: SourceTable, change: ArticleChange) -> Arti
     where = None if change.without_filter else change.where or article.filter_clause
     key_updates = change.key_updates or article.key_updates
     may_have_keys = article.before_images is BeforeImages.KEY and not any(
-        needs_of_whole_rows(commands, where, key_updates)
+        reasons_for_whole_rows(commands, where, key_updates)
     )
     request = ArticleRequest(
         columns=_choose_columns(article, table, change),

@@ -18,7 +18,7 @@ from rowtide.log.announcements import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import (
     Article,
     GeneratedColumn,
-    LeftOutColumn,
+    OmittedColumn,
     PublishedColumn,
 )
 from rowtide.replication.articles.call_formats import CallFormat
@@ -29,7 +29,7 @@ NOT_REPLICATED = "the publication does not replicate schema changes"
 NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
 COLUMN_LACKING = "the subscriber's table has no such column"
-"""Why a column is left out."""
+"""Why a column is omitted."""
 _SHOWN = 200
 """Characters of a statement that a reason names."""
 
@@ -78,7 +78,7 @@ class NullsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRenamed:
+class ArticleTableRenamed:
     """The table has another name, or is in another schema."""
 
     schema: str
@@ -108,7 +108,7 @@ class ExpressionDropped:
 
 
 SchemaChange = (
-    TableRenamed
+    ArticleTableRenamed
     | ColumnRenamed
     | ColumnDropped
     | ColumnRetyped
@@ -132,7 +132,7 @@ class CustomSql:
 class Followed:
     """An article as it is after an alteration, and what that changes at a subscriber, in this order.
 
-    The article has another `left_out` too, where a column is left out. `is_delivered`: delivery ran the alteration at
+    The article has another `left_out` too, where a column is omitted. `is_delivered`: delivery ran the alteration at
     the publisher.
     """
 
@@ -158,13 +158,13 @@ class Followed:
 
     def leaving_out_generated(self, change: GeneratedAltered, reason: str) -> Followed:
         """Return it without a change of a generated column."""
-        left_out = LeftOutColumn(change.column.number, change.column.name, reason, is_kept=change.after is None)
+        left_out = OmittedColumn(change.column.number, change.column.name, reason, is_kept=change.after is None)
         article = replace(self.article, left_out=(*self.article.left_out, left_out))
         return replace(self, article=article, changes=tuple(each for each in self.changes if each != change))
 
     def keeping(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it with a dropped column kept by the subscriber, null in new rows."""
-        kept = LeftOutColumn(column.number, column.name, reason, is_kept=True)
+        kept = OmittedColumn(column.number, column.name, reason, is_kept=True)
         instead = () if column.is_nullable else (NullsChanged(replace(column, is_nullable=True)),)
         changes: list[SchemaChange] = []
         for each in self.changes:
@@ -174,7 +174,7 @@ class Followed:
 
 
 class Unfollowed(Exception):
-    """An alteration that subscribers cannot be brought through: the article has to be copied again."""
+    """An alteration that subscribers cannot apply: the article has to be copied again."""
 
 
 HasValues = Callable[[int, int], bool]
@@ -210,7 +210,7 @@ def follow(
         _require_rows(article, alteration)
     changes: list[SchemaChange] = []
     if (article.schema, article.table) != (alteration.schema, alteration.table):
-        changes.append(TableRenamed(alteration.schema, alteration.table))
+        changes.append(ArticleTableRenamed(alteration.schema, alteration.table))
     computed = () if alteration.is_inferred else _generated_changes(article, alteration)
     changes += [each for each in computed if isinstance(each, GeneratedAltered) and each.after is None]
     changes += [ColumnDropped(column) for column in article.columns if column.number not in now]
@@ -220,7 +220,7 @@ def follow(
             changes.append(ColumnRetyped(after, now[after.number].collation, _keeps_texts(before, after, alteration)))
         if before.is_nullable is not after.is_nullable:
             changes.append(NullsChanged(after))
-    renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
+    renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_omitted_now(article, now))
     _require_filter(renamed)
     if not alteration.is_inferred:
         names = tuple(column.name for column in alteration.columns if column.is_generated)
@@ -265,7 +265,7 @@ def _generated_changes(article: Article, alteration: Alteration) -> Sequence[Gen
 def bound(held: Article, known: Article) -> Article:
     """Return an article as a subscriber has it, with the oids of the database that it is published from now.
 
-    The database may have been moved since the subscriber was brought through a schema change.
+    The database may have been moved since the subscriber applied a schema change.
     """
     if held.source_id == known.source_id:
         return held
@@ -304,9 +304,9 @@ def with_key_of(article: Article, table: SourceTable) -> Article:
     return replace(article, columns=tuple(columns))
 
 
-def leave_out_added(article: Article, names: Sequence[str], reason: str) -> Article:
+def omit_added(article: Article, names: Sequence[str], reason: str) -> Article:
     """Return an article whose table has more columns than it."""
-    added = tuple(LeftOutColumn(None, name, reason) for name in names)
+    added = tuple(OmittedColumn(None, name, reason) for name in names)
     return replace(article, left_out=(*article.left_out, *added))
 
 
@@ -371,7 +371,7 @@ def _require_followed(article: Article, now: Mapping[int, AlteredColumn], *, has
 
 def _require_filter(article: Article) -> None:
     try:
-        # Read anew: its literals are of the columns' types.
+        # Read again: its literals are of the columns' types.
         _ = article.condition
     except RowtideError as error:
         raise Unfollowed(f"its row filter does not fit its columns any more ({error.filled_fact})") from error
@@ -428,8 +428,8 @@ def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | N
     return article.filter_clause if changed == condition else as_sql(changed)
 
 
-def _left_out_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[LeftOutColumn, ...]:
-    """Return the columns left out before that the table still has, or the subscriber."""
+def _omitted_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[OmittedColumn, ...]:
+    """Return the columns omitted before that the table still has, or the subscriber."""
     return tuple(
         each if each.number is None or each.is_kept else replace(each, name=now[each.number].name)
         for each in article.left_out
@@ -470,7 +470,7 @@ def _list_added(article: Article, alteration: Alteration) -> Sequence[AlteredCol
 
 
 def _leaving_out(article: Article, column: PublishedColumn, reason: str) -> Article:
-    return replace(article, left_out=(*article.left_out, LeftOutColumn(column.number, column.name, reason)))
+    return replace(article, left_out=(*article.left_out, OmittedColumn(column.number, column.name, reason)))
 
 
 def _published(altered: AlteredColumn) -> PublishedColumn:

@@ -17,21 +17,21 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.reading.unreported_changes import has_values_of_before
+from rowtide.log.postgres.reading.unreported_changes import has_earlier_values
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
-from rowtide.log.store.state import Gap, ManifestState, bounded_end, next_gap
+from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
+from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Cutter, ProcedureCall
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
-    CallNotHeld,
+    CallNotStorable,
     Delivery,
     JoiningArticle,
     JoiningMoved,
@@ -52,7 +52,7 @@ from rowtide.replication.errors.delivery import (
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
-from rowtide.replication.snapshot.agent import HandOver
+from rowtide.replication.snapshot.agent import DeliveryStart
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000
@@ -72,7 +72,7 @@ class DistributionAgent:
         articles: Sequence[Article],
         manifest: Manifest,
         delivery: Delivery,
-        hand_over: HandOver | None = None,
+        hand_over: DeliveryStart | None = None,
         complete: CompleteChange = lambda followed, _lsn: followed,
     ) -> None:
         """With a `hand_over`, the subscriber has a snapshot, whose chunks contain some of the changes already."""
@@ -139,8 +139,8 @@ class DistributionAgent:
         self._delivery.end(self._position)
         self._has_altered = True
 
-    def take_in(self, joining: JoiningArticle, held_by: Subscription) -> bool:
-        """Deliver what a joining article lacks up to this position, in one with its becoming one of these.
+    def attach(self, joining: JoiningArticle, held_by: Subscription) -> bool:
+        """Deliver what a joining article lacks up to this position, atomically with making it one of these.
 
         `held_by` is its subscription so far. Returns false if that has to deliver more before: the article was altered,
         or the log has a gap. Raises what `Delivery` raises.
@@ -157,7 +157,7 @@ class DistributionAgent:
         while True:
             try:
                 self._deliver_joining(self._manifest.state, joining)
-            except CallNotHeld as found:
+            except CallNotStorable as found:
                 self._suspend(found.call, found.reason)
             except JoiningMoved:
                 return False
@@ -189,7 +189,7 @@ class DistributionAgent:
         """
         state = self._manifest.refresh()
         require_here(state)
-        gap = self._find_bridged(state)
+        gap = self._find_reconciled(state)
         self._entry.require_kept(state, self._position)
         if self._end_hand_over():
             return True
@@ -216,7 +216,7 @@ class DistributionAgent:
         if token is not None:
             self._pass_on(token, end, has_delivered=has_delivered)
         for dropped in find_dropped(state, self._articles, begin, end):
-            self._tell_dropped(dropped)
+            self._report_dropped(dropped)
         self._position = max(self._position, end)
         has_ended = self._end_hand_over()
         self._advance_now_and_then()
@@ -231,7 +231,7 @@ class DistributionAgent:
         is_plain = self._hand_over is None and (self._next_stop is None or self._next_stop <= self._position)
         return is_plain and self._early.follow(state, self._position)
 
-    def _find_bridged(self, state: ManifestState) -> Gap | None:
+    def _find_reconciled(self, state: ManifestState) -> LogGap | None:
         """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
         the gap changed in every article.
         """
@@ -241,8 +241,8 @@ class DistributionAgent:
             raise ChangesLost(str(self._position), _RESTARTED)
         return gap
 
-    def _cross(self, gap: Gap) -> None:
-        """Go on behind a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
+    def _cross(self, gap: LogGap) -> None:
+        """Continue after a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
         of the copied chunks have seen what the gap changed is not known.
         """
         if self._hand_over is not None:
@@ -307,11 +307,11 @@ class DistributionAgent:
             except BatchUndone:
                 has_delivered |= self._position > before
                 one_by_one = True
-            except CallNotHeld as found:
+            except CallNotStorable as found:
                 has_delivered |= self._position > before
                 self._suspend(found.call, found.reason)
 
-    def _suspend(self, call: Call, reason: str) -> None:
+    def _suspend(self, call: ProcedureCall, reason: str) -> None:
         """Record from which transaction on the subscriber lacks an article, before anything later is delivered."""
         lsn, article = CommitLsn(call.lsn), call.article
         if not self._entry.is_registered():
@@ -319,7 +319,7 @@ class DistributionAgent:
         failpoint("article_suspension.before")
         self._manifest.append(TransactionOmitted(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
-        self._tell_dropped(ArticleSuspended(article.qualified_name, str(lsn), reason))
+        self._report_dropped(ArticleSuspended(article.qualified_name, str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
@@ -350,9 +350,9 @@ class DistributionAgent:
         return batch is not None
 
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
-        """Deliver a transaction that alters published tables, in one with the schema changes.
+        """Deliver a transaction that alters published tables, atomically with the schema changes.
 
-        A column that the subscriber cannot add is left out, one that it cannot drop is kept; a table is copied whose
+        A column that the subscriber cannot add is omitted, one that it cannot drop is kept; a table is copied whose
         alteration fits into no place among the transaction's rows. Raises `IdentityLost`, `SchemaChanged`,
         `CopyNeeded`, `LogNotRead`.
         """
@@ -382,14 +382,14 @@ class DistributionAgent:
                 if fits_nowhere or not isinstance(error.change, ColumnAdded | ColumnDropped | GeneratedAltered):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
-            except CallNotHeld as found:
+            except CallNotStorable as found:
                 self._suspend(found.call, found.reason)
             else:
                 return
 
     def _has_values(self, source_id: int, number: int) -> bool:
         with translated(), self._context.engine.connect() as connection:
-            return has_values_of_before(connection, source_id, number)
+            return has_earlier_values(connection, source_id, number)
 
     def _explain(self, error: AlterationRefused, transaction: AlteringTransaction) -> SchemaChanged | CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
@@ -434,7 +434,7 @@ class DistributionAgent:
             self._delivery.end(end)
         record_arrival(self._context.engine, self._subscription.agent_id, token)
 
-    def _run(self, call: Call | Block) -> None:
+    def _run(self, call: ProcedureCall | Block) -> None:
         if isinstance(call, Block):
             self._delivery.run_block(call)
         else:
@@ -452,7 +452,7 @@ class DistributionAgent:
         report = DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
         self._context.watchers.on_batch(report)
 
-    def _tell_dropped(self, error: ArticleEnded) -> None:
+    def _report_dropped(self, error: ArticleEnded) -> None:
         self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
 
     def _open_calls(self) -> LogCalls:
@@ -460,9 +460,9 @@ class DistributionAgent:
         return LogCalls(self._manifest, self._subscription, copies)
 
 
-def _count(call: Call | Block) -> int:
+def _count(call: ProcedureCall | Block) -> int:
     return len(call.rows) if isinstance(call, Block) else 1
 
 
-def _number(call: Call | Block) -> int:
+def _number(call: ProcedureCall | Block) -> int:
     return int(call.seqvals[0]) if isinstance(call, Block) else call.seqval

@@ -33,7 +33,7 @@ from rowtide.replication.articles.schema_changes import (
     HasValues,
     Unfollowed,
     follow,
-    leave_out_added,
+    omit_added,
 )
 from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
@@ -45,7 +45,7 @@ AlteringEvent = Altered | Reshaped | ChangesOmitted
 
 
 class CopyNeeded(Exception):
-    """No subscriber can be brought through a schema change of an article: its rows have to be copied again."""
+    """No subscriber can apply a schema change of an article: its rows have to be copied again."""
 
     def __init__(self, article: Article, error: SchemaChanged) -> None:
         super().__init__(str(error))
@@ -64,7 +64,7 @@ def find_altering(
     return None
 
 
-def fold(
+def read_steps(
     state: ManifestState,
     articles: Iterable[Article],
     starts: Mapping[str, Position],
@@ -112,7 +112,7 @@ def _steps(
             article = followed.article
 
 
-def _is_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
+def _raise_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
     raise error
 
 
@@ -124,7 +124,7 @@ def _follow_event(
     replicates_ddl: bool,
     has_no_rows: bool = False,
     has_values: HasValues = lambda _source_id, _number: True,
-    require_intact: RequireIntact = _is_lost,
+    require_intact: RequireIntact = _raise_lost,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table, lsn = article.qualified_name, str(event.commit_lsn)
@@ -142,7 +142,7 @@ def _follow_event(
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
             added = list_added(article, shape)
-            return Followed(article, leave_out_added(article, added, since or NOT_REPORTED), ())
+            return Followed(article, omit_added(article, added, since or NOT_REPORTED), ())
         case Altered():
             try:
                 followed = follow(
@@ -192,10 +192,10 @@ def _differs(article: Article, alteration: Alteration) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ArticleStep:
     """What a transaction changes of an article before its row changes with the number `seqval` and higher ones.
 
-    With `is_estimated` the log does not say where: from behind the table's last row of before, up to its next one.
+    With `is_estimated` the log does not say where: from after the table's previous row, up to its next one.
     """
 
     seqval: int
@@ -215,7 +215,7 @@ class AlteringTransaction:
 
     lsn: CommitLsn
     before: Sequence[Article]
-    steps: Sequence[Step]
+    steps: Sequence[ArticleStep]
 
     @classmethod
     def read(
@@ -229,9 +229,9 @@ class AlteringTransaction:
         has_values: HasValues = lambda _source_id, _number: True,
         row_numbers: RowNumbers = lambda _table_id: (),
         late: Container[str] = (),
-        require_intact: RequireIntact = _is_lost,
+        require_intact: RequireIntact = _raise_lost,
     ) -> AlteringTransaction:
-        """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
+        """Read a transaction's events; `refused` columns, by article and number, are omitted, or kept, with the reason
         given.
 
         `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
@@ -242,14 +242,14 @@ class AlteringTransaction:
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
         before = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
         now = dict(before)
-        places = dict.fromkeys(now, _Place(0, is_estimated=False))
-        steps: list[Step] = []
+        places = dict.fromkeys(now, _AlterationOffset(0, is_estimated=False))
+        steps: list[ArticleStep] = []
         for number, event in enumerate(events):
             for article_id, article in now.items():
                 if not _is_of_table(event, state, article):
                     continue
                 if isinstance(event, Altered):
-                    found = _find_place(state, events, number, row_numbers, is_late=article_id in late)
+                    found = _find_offset(state, events, number, row_numbers, is_late=article_id in late)
                     places[article_id] = max(places[article_id], found)
                 try:
                     followed = _follow_event(
@@ -267,7 +267,9 @@ class AlteringTransaction:
                 if followed.article != article:
                     now[article_id] = replace(followed.article, defined_at=lsn.value + 1)
                     place = places[article_id]
-                    steps.append(Step(place.seqval, replace(followed, article=now[article_id]), place.is_estimated))
+                    steps.append(
+                        ArticleStep(place.seqval, replace(followed, article=now[article_id]), place.is_estimated)
+                    )
         return cls(lsn, articles, sorted(steps, key=lambda step: step.seqval))
 
     def articles(self) -> tuple[Article, ...]:
@@ -292,32 +294,34 @@ class AlteringTransaction:
         yield place, tuple(now.values())
 
 
-class _Place(NamedTuple):
+class _AlterationOffset(NamedTuple):
     seqval: int
     is_estimated: bool
 
 
-def _find_place(
+def _find_offset(
     state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers, *, is_late: bool
-) -> _Place:
+) -> _AlterationOffset:
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
-    One that was inferred came at any time between the table's last row of before and its next one, before which the log
+    One that was inferred came at any time between the table's previous row and its next one, before which the log
     describes the table.
     """
     event = events[number]
     assert isinstance(event, Altered)
     alteration = event.alteration
     if not alteration.is_inferred:
-        return _Place(event.seqval, is_estimated=False)
+        return _AlterationOffset(event.seqval, is_estimated=False)
     versions = {one.table_id for one in state.tables.values() if one.shape.source_id == alteration.source_id}
     later = (one.table_id for one in events[number:] if isinstance(one, Reshaped) and one.table_id in versions)
     first_after = next(later, None)
     if is_late:
-        return _Place(min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True)
+        return _AlterationOffset(
+            min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True
+        )
     of_before = (table_id for table_id in versions if first_after is None or table_id < first_after)
     last_before = max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
-    return _Place(last_before + 1, is_estimated=True)
+    return _AlterationOffset(last_before + 1, is_estimated=True)
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:

@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from rowtide.log.store.state import Reader
     from rowtide.replication.articles.articles import Article
     from rowtide.replication.articles.schema_changes import Followed, SchemaChange
-    from rowtide.replication.distribution.calls.batches import Block, Call
+    from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
     from rowtide.replication.snapshot.table_details import TableDetails
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DeliveryProgress:
     """A subscriber's progress: its position, the number of its last batch, and the epoch of its agent."""
 
     position: Position
     batch: int
     epoch: int
 
-    def after_batch(self, reached: Position) -> Progress:
+    def after_batch(self, reached: Position) -> DeliveryProgress:
         """Return the progress once a batch is committed that reaches a position."""
-        return Progress(reached, self.batch + 1, self.epoch)
+        return DeliveryProgress(reached, self.batch + 1, self.epoch)
 
 
 class BatchUndone(Exception):
     """A batch was refused and rolled back, and has to be delivered row by row."""
 
 
-class CallNotHeld(Exception):
+class CallNotStorable(Exception):
     """A subscriber cannot store a call's values, and retrying does not help; its batch was rolled back."""
 
-    def __init__(self, call: Call, reason: str) -> None:
+    def __init__(self, call: ProcedureCall, reason: str) -> None:
         super().__init__(reason)
         self.call = call
         self.reason = reason
@@ -83,12 +83,12 @@ class Delivery(Protocol):
 
     A batch, between `begin` and `end`, is committed as a whole or not at all. Raises `AgentReplaced` if another agent
     has taken over; a `CommandError` or `BatchRefused`, after which the batch is rolled back and the object cannot be
-    used any more; `BatchUndone`, after which the batch is delivered again row by row; `CallNotHeld`, after which it is
-    delivered again without the call's article.
+    used any more; `BatchUndone`, after which the batch is delivered again row by row; `CallNotStorable`,
+    after which it is delivered again without the call's article.
     """
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> DeliveryProgress:
         """What was committed last."""
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:
@@ -104,7 +104,7 @@ class Delivery(Protocol):
         raises `BatchUndone`.
         """
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         """Run one call of the batch, at once or before `end` returns."""
 
     def run_block(self, block: Block) -> None:
@@ -133,13 +133,13 @@ class Delivery(Protocol):
         """Close the connection; an uncommitted batch is rolled back."""
 
 
-def resume_position(progress: Progress, reader: Reader, joined_at: int = 0) -> Position:
+def resume_position(progress: DeliveryProgress, reader: Reader, joined_at: int = 0) -> Position:
     """Return the position below which the subscriber has everything.
 
     A subscriber is not written to while the log has nothing for it: its recorded position stays behind while the log
     store removes the log, and the reader's entry says that nothing was there. A subscriber restored to an even older
     state resumes from its own position, because it lacks changes in between. So does one whose newest article joined at
-    `joined_at`, if the entry is of an agent of before: that had nothing for the other articles.
+    `joined_at`, if the entry is an earlier agent's: that had nothing for the other articles.
     """
     if progress.position >= reader.position:
         return progress.position

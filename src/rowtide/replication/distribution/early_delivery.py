@@ -2,7 +2,7 @@
 
 The parts run in an open transaction at the subscriber, which is committed only if the log store has the transaction's
 commit, and names exactly these parts: else it is rolled back, and the log delivered as ever. So a kill at either side,
-a transaction that is read again and one that is left out lose nothing and repeat nothing.
+a transaction that is read again and one that is omitted lose nothing and repeat nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowtide.log.store.state import ManifestState, events_between, segments_betw
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.calls.batches import Block
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, Delivery
 from rowtide.replication.distribution.log_calls import LogCalls, find_versions
 from rowtide.replication.distribution.watchers import BatchCounts
 from rowtide.replication.errors.publishing import ColumnNotLogged
@@ -133,7 +133,7 @@ class EarlyDelivery:
         """Deliver; return false for what can be delivered in another way only, once the rest is read."""
         try:
             deliver()
-        except (BatchUndone, CallNotHeld):
+        except (BatchUndone, CallNotStorable):
             assert self._begun is not None
             self._begun.undo = None  # it is rolled back
             self._pass_over()

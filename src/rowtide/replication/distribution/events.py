@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from rowtide.core.lsn import Position
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.log.membership import ChangesOmitted, Disabled, Traced
-from rowtide.log.store.state import Gap, ManifestState, events_between, skipped_between
+from rowtide.log.store.state import LogGap, ManifestState, events_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
 
 
-def find_gap(state: ManifestState, from_position: Position, to_position: Position) -> Gap | None:
+def find_gap(state: ManifestState, from_position: Position, to_position: Position) -> LogGap | None:
     """Return the first gap of a range, before which delivery stops; None if there is none."""
     return min(skipped_between(state, from_position, to_position), key=lambda gap: gap.after, default=None)
 

@@ -23,7 +23,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Block, Call, in_blocks
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall, in_blocks
 from rowtide.replication.distribution.calls.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -101,7 +101,7 @@ def find_row_numbers(manifest: Manifest, lsn: CommitLsn, table_id: int) -> Seque
 class LogCalls:
     """The calls of one subscription, and the commit times of what was read.
 
-    `copies`: during a hand-over, by article; the changes that they contain are left out.
+    `copies`: during a hand-over, by article; the changes that they contain are omitted.
     """
 
     manifest: Manifest
@@ -111,13 +111,13 @@ class LogCalls:
 
     def read(
         self, begin: Position, end: Position, versions: ArticleVersions, relieve: Callable[[], None]
-    ) -> Iterator[Call | Block]:
+    ) -> Iterator[ProcedureCall | Block]:
         """Yield the calls in [begin, end), in log order; `relieve` is called where those so far take much memory."""
         return self.read_stages(begin, end, (Stage(0, versions),), relieve)
 
     def read_stages(
         self, begin: Position, end: Position, stages: Sequence[Stage], relieve: Callable[[], None]
-    ) -> Iterator[Call | Block]:
+    ) -> Iterator[ProcedureCall | Block]:
         """As `read`, of a transaction in which articles change; no block has rows of two stages."""
         held_bytes = 0
         versions = stages[0].versions
@@ -131,7 +131,7 @@ class LogCalls:
 
     def read_segment(
         self, segment: Segment, begin: Position, end: Position, versions: ArticleVersions
-    ) -> Iterator[Call | Block]:
+    ) -> Iterator[ProcedureCall | Block]:
         """Yield the calls of one segment in [begin, end), in log order. Raises what `read_segment` of the log raises,
         and `ColumnNotLogged`.
         """
@@ -139,7 +139,7 @@ class LogCalls:
 
     def _read_segment(
         self, segment: Segment, begin: Position, end: Position, stages: Sequence[Stage]
-    ) -> Iterator[Call | Block]:
+    ) -> Iterator[ProcedureCall | Block]:
         present = [Stage(stage.since, _of_segment(segment, stage.versions)) for stage in stages]
         if not present[0].versions:
             return iter(())
@@ -168,7 +168,7 @@ class LogCalls:
             stop = min(end, self._find_suspension(article) or end)
             is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id) & is_sent
             copy = self.copies[article.article_id] if self.copies is not None else None
-            # What a copy contains may be of before a column that the copy has: none of it is delivered.
+            # What a copy contains may predate a column that the copy has: none of it is delivered.
             yield from encode(
                 article, version.shape, filtered(records, is_inside), copy, may_lack_columns=copy is not None
             )

@@ -1,4 +1,4 @@
-"""A subscription's entry in the log store: from where delivery goes on, and what may be removed behind it.
+"""A subscription's entry in the log store: from where delivery resumes, and what may be removed behind it.
 
 Waits until the log store has the log up to a position, for work that nobody may be reading the log for.
 """
@@ -21,7 +21,7 @@ from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.delivery import Progress, resume_position
+from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.comparing import LogNotRead
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
@@ -38,7 +38,7 @@ class ReaderEntry:
         self._advanced: Position | None = None
         self._next_advance = 0.0
 
-    def find_start(self, state: ManifestState, progress: Progress, articles: Iterable[Article]) -> Position:
+    def find_start(self, state: ManifestState, progress: DeliveryProgress, articles: Iterable[Article]) -> Position:
         """Return the subscriber's position in the log, past what it recorded if the log had nothing for it.
 
         Raises `SubscriptionDeactivated`, `SubscriberAhead`, `SubscriberBehind`.

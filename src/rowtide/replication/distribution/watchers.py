@@ -51,7 +51,7 @@ class SkippedCommand:
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A published table is no more; its subscription goes on without it."""
+    """A published table no longer exists; its subscription continues without it."""
 
     subscription: Subscription
     error: ArticleEnded

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.replication.distributor.location import (
@@ -126,7 +126,7 @@ subscriptions = Table(
     Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("definition", Text, comment="JSON: the article as the subscriber has it; null: as MSarticles has it"),
 )
-FORMAT = Format("distribution database")
+FORMAT = StoreFormat("distribution database")
 
 
 def is_made(connection: Connection) -> bool:
@@ -144,12 +144,12 @@ def is_made(connection: Connection) -> bool:
 
 def is_there(connection: Connection) -> bool:
     """Return whether the distribution database has its tables. Raises `FormatNewer`, `FormatOutdated`."""
-    return _look(connection, Format.require_readable)
+    return _look(connection, StoreFormat.require_readable)
 
 
 def require_writable(connection: Connection) -> None:
     """Raise `FormatNewer`, `FormatOutdated` unless this build may write to the distribution database."""
-    _look(connection, Format.require_writable)
+    _look(connection, StoreFormat.require_writable)
 
 
 def _look(connection: Connection, requirement: Requirement) -> bool:

@@ -256,7 +256,7 @@ def _insert_error(connection: Connection, source: str, error: Exception, now: da
         "source_name": redact(source),
         "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
         "error_text": describe(error),
-        **_place(error),
+        **_find_entry(error),
     }
     return int(distributor(connection).execute(insert(errors).values(values).returning(errors.c.id)).scalar_one())
 
@@ -319,7 +319,7 @@ def _error(row: Any) -> HistoricError:
     )
 
 
-def _place(error: Exception) -> dict[str, int]:
+def _find_entry(error: Exception) -> dict[str, int]:
     if isinstance(error, CommandError):
         return {"xact_seqno": error.lsn.value, "command_id": error.command_id}
     return {}

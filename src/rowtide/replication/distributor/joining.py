@@ -1,7 +1,7 @@
 """Articles that join or leave a subscription while it is delivered: their records in the distribution database.
 
-An article that joins is a subscription of its own until its rows are copied and have caught up: others go on. One that
-leaves is kept as detached until the subscriber has none of its procedures any more.
+An article that joins is a subscription of its own until its rows are copied and have caught up: others continue. One
+that leaves is kept as detached until the subscriber has none of its procedures any more.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def mark_prepared(connection: Connection, joining: Subscription) -> None:
 
 
 def mark_ready(connection: Connection, joining: Subscription, at: Position) -> None:
-    """Record that a joining article has everything below a position, and that its agent delivers no more."""
+    """Record that a joining article has everything below a position, and that its agent no longer delivers."""
     distributor(connection).execute(update(agents).where(agents.c.id == joining.agent_id).values(ready_at=at.value))
     _change_state(connection, joining, SubscriptionState.ACTIVE, SubscriptionState.READY)
 

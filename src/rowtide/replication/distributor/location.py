@@ -41,31 +41,31 @@ _IN_SCHEMA = re.compile(rf'\b{SCHEMA}(_\d+_\d+)?\."?MS')
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DistributorLocation:
     """A distribution database that is not the publisher, and the publisher's schema there."""
 
     url: str
     schema: str
 
 
-def plan_place(connection: Connection, url: str) -> Place:
+def plan_place(connection: Connection, url: str) -> DistributorLocation:
     """Return the place for a publisher's distribution database. Raises `PasswordGiven`, `UrlNotRead`."""
     parsed = parse_url(url)
     if parsed.has_secret:
         raise PasswordGiven(str(parsed))
     server = read_server_identity(connection)
-    return Place(url, f"{SCHEMA}_{server.system_identifier}_{server.database_id}")
+    return DistributorLocation(url, f"{SCHEMA}_{server.system_identifier}_{server.database_id}")
 
 
-def find_place(connection: Connection) -> Place | None:
+def find_place(connection: Connection) -> DistributorLocation | None:
     """Return where a publisher's distribution database is; None if it is a schema of its own."""
     if not has_table(connection, LOG_SCHEMA, _places.name):
         return None
     row = connection.execute(select(_places.c.url, _places.c.schema_name)).one_or_none()
-    return Place(*row) if row is not None else None
+    return DistributorLocation(*row) if row is not None else None
 
 
-def record_place(connection: Connection, place: Place | None) -> None:
+def record_place(connection: Connection, place: DistributorLocation | None) -> None:
     """Record where a publisher's distribution database is, in the caller's transaction."""
     _places.create(connection, checkfirst=True)
     connection.execute(delete(_places))
@@ -139,7 +139,7 @@ def schema_of(connection: Connection) -> str:
     return str(mapped.get(SCHEMA, SCHEMA))
 
 
-def connect_to(place: Place, application_name: str) -> Connection:
+def connect_to(place: DistributorLocation, application_name: str) -> Connection:
     """Open a connection to a distribution database. Raises `DistributorUnreachable`."""
     engine = open_engine(place.url, application_name=application_name)
     try:
@@ -149,7 +149,7 @@ def connect_to(place: Place, application_name: str) -> Connection:
         raise DistributorUnreachable(place.url, error.filled_fact) from error
 
 
-def _open_companion(connection: Connection, place: Place) -> Connection:
+def _open_companion(connection: Connection, place: DistributorLocation) -> Connection:
     # Named as the publisher's session: `subscription_records` reads from it which process delivers.
     name = connection.execute(text("select current_setting('application_name')")).scalar_one()
     companion = connect_to(place, name)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.heartbeat import Heartbeat
+from rowtide.databases.postgres.heartbeat import SessionKeepalive
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,
@@ -45,8 +45,8 @@ class Subscription:
 
     `starts` are the positions at which its articles' delivery starts. `forwards`: what the publisher has received from
     others is delivered too. One that `joins` another, given by agent id, has a single article, which is copied while
-    the other goes on, and becomes one of the other's: the table that is there is treated as `if_exists` says, and what
-    it has is whole at `ready_at`.
+    the other continues, and becomes one of the other's: the table that is there is treated as `if_exists` says, and
+    what it has is whole at `ready_at`.
     """
 
     agent_id: int
@@ -87,16 +87,16 @@ def record_followed(connection: Connection, agent_id: int, followed: Sequence[Ar
     require_writable(connection)
     for article in changed:
         renew_article(connection, article)
-        distributor(connection).execute(hold_article_step(agent_id, article))
+        distributor(connection).execute(record_article_step(agent_id, article))
 
 
-def hold_article_step(agent_id: int, article: Article) -> Executable:
+def record_article_step(agent_id: int, article: Article) -> Executable:
     """Return the statement that records an article as a subscriber has it."""
     of_subscription = (subscriptions.c.agent_id == agent_id) & (subscriptions.c.article_id == article.article_id)
     return update(subscriptions).where(of_subscription).values(definition=encode_article(article))
 
 
-def hold_articles(connection: Connection, guid: str, prepared: Sequence[Article]) -> None:
+def record_articles(connection: Connection, guid: str, prepared: Sequence[Article]) -> None:
     """Record articles as the subscriber of a new subscription has them, where others have followed a schema change
     since; nobody else does until the transaction ends.
     """
@@ -108,7 +108,7 @@ def hold_articles(connection: Connection, guid: str, prepared: Sequence[Article]
     agent_id = distributor(connection).execute(of_agent).scalar_one()
     for article in prepared:
         if now[article.article_id] != article:
-            distributor(connection).execute(hold_article_step(agent_id, article))
+            distributor(connection).execute(record_article_step(agent_id, article))
 
 
 def find_replaced(connection: Connection, agent_id: int) -> Article | None:
@@ -117,7 +117,7 @@ def find_replaced(connection: Connection, agent_id: int) -> Article | None:
     return None if found is None else decode_article(found)
 
 
-def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:
+def list_earlier_articles(connection: Connection) -> tuple[tuple[int, Article], ...]:
     """Return the articles that subscribers have otherwise than as they are for later ones, with their agents."""
     if not is_made(connection):
         return ()
@@ -137,7 +137,7 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
     return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
 
 
-def get_held(connection: Connection, agent_id: int, article_id: str) -> Article:
+def get_subscriber_article(connection: Connection, agent_id: int, article_id: str) -> Article:
     """Return an article of a subscription, as its subscriber has it."""
     return next(held for held in list_subscribed(connection, agent_id) if held.article_id == article_id)
 
@@ -271,13 +271,13 @@ APPLICATION_NAME = "rowtide replication on"
 """Prefix of the application_name of a run's session at the distribution database."""
 
 
-class Claims:
+class SubscriptionClaims:
     """The claims of one run, whose connection to the publisher commits each statement by itself."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = distributor(connection)
         # A run that is stopped would have its subscriptions for ever.
-        self._heartbeat = Heartbeat(self._connection)
+        self._heartbeat = SessionKeepalive(self._connection)
         self._held: set[int] = set()
 
     def are_at(self, connection: Connection) -> bool:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
@@ -107,7 +107,7 @@ def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
 def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[TracerArrival]:
     """Return the tokens of a publication by subscriber, newest first. Raises `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, Format.require_readable)
+        source = read_source(connection, database, StoreFormat.require_readable)
         publication_id = publication_records.get_publication(connection, publication)
         query = (
             select(tracer_tokens, tracer_history.c.subscriber_commit, agents.c.subscriber)

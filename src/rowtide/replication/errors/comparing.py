@@ -48,7 +48,7 @@ class RowsNotRepaired(RowtideError, number=7238):
 
 
 class RowKeyInvalid(Invalid, number=7239):
-    """A row is looked for by something else than its key."""
+    """A row is looked up by something other than its key."""
 
     fact = "no row of {table} can be found by {key}: {reason}"
     hint = "Give one value for each column of the primary key, in its order: rowtide replication row TABLE KEY..."
@@ -61,6 +61,6 @@ class LogNotRead(Retryable, number=7236):
     """A process holds the right to read the log, but does not read it."""
 
     fact = "the log was not read beyond LSN {position} for {seconds} s"
-    hint = "`rowtide replication status` tells what keeps it from being read."
+    hint = "`rowtide replication status` reports what prevents reading it."
     position: str
     seconds: int

@@ -21,7 +21,7 @@ class TableDeliveredBack(Invalid, number=7163):
     """With --forward, a subscriber that publishes the table to this database would get its own changes back."""
 
     fact = "{subscriber} publishes {table} to this database: forwarded, its changes would come back"
-    hint = "Leave out --forward: only this database's own changes are delivered then."
+    hint = "Omit --forward: only this database's own changes are delivered then."
     subscriber: str
     table: str
 
@@ -37,10 +37,10 @@ class TableDeliveredInRing(Invalid, number=7171):
 
 
 class TableDeliveredTwice(Invalid, number=7246):
-    """A subscriber would get the same changes by two ways."""
+    """A subscriber would get the same changes twice, by two routes."""
 
     fact = "{subscriber} already receives the same changes of {table} by another subscription"
-    hint = "Leave out --forward, or drop the other subscription: each change must arrive by one way only."
+    hint = "Omit --forward, or drop the other subscription: each change must arrive by one route only."
     table: str
     subscriber: str
 
@@ -66,7 +66,7 @@ class TriggersUnsent(Invalid, number=7249):
 
 
 class OriginMissing(RowtideError, number=7248):
-    """A session that delivers has no replication origin: PostgreSQL's own subscriptions take its changes for local."""
+    """A session that delivers has no replication origin: PostgreSQL's own subscriptions treat its changes as local."""
 
     fact = "delivery to {subscriber} has no replication origin: {reason}"
     hint = """rowtide's own publications are not affected. For subscriptions with `origin = none`, a superuser has to
@@ -142,9 +142,9 @@ class ClockSkewed(RowtideError, number=7255):
 
 
 class ConflictsFixed(Invalid, number=7252):
-    """A subscription that looks for conflicts has no procedures, and goes on looking for them."""
+    """A subscription that detects conflicts has no procedures, and cannot stop detecting them."""
 
-    fact = "the subscription cannot stop looking for conflicts"
+    fact = "the subscription cannot stop detecting conflicts"
     hint = "Choose stop, apply, skip or last-commit-time; or drop the subscription and add it again."
 
 

@@ -81,11 +81,11 @@ class SchemaChanged(RowtideError, number=7116):
 
 
 class IdentityLost(SchemaChanged, number=7286):
-    """The log of a published table has not the old rows that delivery needs: its replica identity was changed."""
+    """The log of a published table lacks the old rows that delivery needs: its replica identity was changed."""
 
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
     hint = """Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume
-        PUBLICATION`: delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."""
+        PUBLICATION`: delivery resumes, and the table is copied again only if rows were updated or deleted meanwhile."""
     quoted: str
     """The table as SQL takes it."""
 
@@ -123,10 +123,10 @@ class PublishedTableDropped(RowtideError, number=7164):
 
 
 class ArticleCopiedAgain(RowtideError, number=7202):
-    """A published table was altered in a way that the log does not tell; it is copied again, and others continue."""
+    """A published table was altered in a way that the log does not show; it is copied again, and others continue."""
 
     fact = "published table {table} is copied again from LSN {lsn} on: {reason}"
-    hint = "Other tables are delivered meanwhile; `rowtide replication status` says how far the copy is."
+    hint = "Other tables are delivered meanwhile; `rowtide replication status` shows the progress of the copy."
     table: str
     lsn: str
     reason: str
@@ -212,7 +212,7 @@ class CopyRefused(RowtideError, number=7131):
 
 
 class JoiningRefused(Invalid, number=7200):
-    """The subscriber refuses to make a copied article one of its subscription's; the others go on."""
+    """The subscriber refuses to make a copied article one of its subscription's; the others continue."""
 
     fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
     hint = "Remove the cause at the subscriber, then run `rowtide replication resume PUBLICATION`."

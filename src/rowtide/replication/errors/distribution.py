@@ -17,8 +17,8 @@ class DistributorUnreachable(Retryable, number=7263):
 class DistributionMoved(Retryable, number=7294):
     """The distribution database was moved, or the last publication dropped, while a statement on it waited or ran."""
 
-    fact = "the distribution database left its place meanwhile: {reason}"
-    hint = "An agent goes on where it is now; repeat a command."
+    fact = "the distribution database was moved in the meantime: {reason}"
+    hint = "An agent continues at the new place; repeat a command."
     reason: str
 
 
@@ -33,7 +33,7 @@ class DistributionElsewhere(AlreadyExists, number=7264):
 
 
 class DistributionMissing(NotFound, number=7265):
-    """Where the distribution database is recorded to be there is none."""
+    """There is no distribution database at the recorded place."""
 
     fact = "there is no distribution database of this publisher at {url} (schema {schema})"
     hint = """Repeat an interrupted `rowtide replication add-publication NAME` or `rowtide replication drop-publication

@@ -71,7 +71,7 @@ class PublishedColumnListedTwice(Invalid, number=7104):
 class PublishedKeyColumnMissing(Invalid, number=7105):
     """A column list must contain the key's columns."""
 
-    fact = "the column list of {table} leaves out key column {column}"
+    fact = "the column list of {table} excludes key column {column}"
     hint = "Add it to --columns."
     table: str
     column: str
@@ -123,7 +123,7 @@ class ArticleExists(AlreadyExists, number=14030):
 class CustomScriptInvalid(Invalid, number=7262):
     """A custom script is empty or misnamed."""
 
-    fact = "{script} is no custom script: {reason}"
+    fact = "{script} is not a custom script: {reason}"
     hint = "Give a file with SQL statements (--sql FILE), or a Python function (--python module:function)."
     script: str
     reason: str
@@ -213,8 +213,8 @@ class CaptureReadsLog(Denied, number=7155):
     """Change data capture reads the same log, and would lose changes too."""
 
     fact = "change data capture reads the same log, and would lose changes too"
-    hint = """Run `rowtide cdc reinitialize --difference`: subscriptions to captured tables go on. For others, drop the
-        publications, run `rowtide cdc reinitialize`, and publish again."""
+    hint = """Run `rowtide cdc reinitialize --difference`: subscriptions to captured tables continue. For others, drop
+        the publications, run `rowtide cdc reinitialize`, and publish again."""
 
 
 class LogStoreElsewhere(Invalid, number=7154):
@@ -316,7 +316,7 @@ class ArticlesNotAdded(RowtideError, number=7277):
     """Some objects of a schema are not published; the others are."""
 
     fact = "{count} of {total} objects of schema {schema} could not be published in {publication}"
-    hint = "The list says why. Mend that, and repeat the command: those that are published already are skipped."
+    hint = "The list says why. Remove the causes and repeat the command: objects that are already published stay."
     schema: str
     publication: str
     count: int

@@ -56,7 +56,7 @@ class SubscriberTableInUse(Retryable, number=7183):
 
     fact = """a table at subscriber {subscriber} is in use and cannot be altered as at the publisher: {reason}, by
         {holders}"""
-    hint = "Delivery tries again by itself; end those transactions if it goes on."
+    hint = "Delivery tries again by itself; end those transactions if this persists."
     subscriber: str
     reason: Said
     holders: str
@@ -103,10 +103,10 @@ class SubscriberTableExists(AlreadyExists, number=7132):
 
 
 class SubscriberTablesUnfit(Invalid, number=7225):
-    """Tables that the subscriber keeps do not take the published rows; all that is unfit is listed."""
+    """Tables that the subscriber keeps cannot hold the published rows; all that is unfit is listed."""
 
     fact = "the subscriber's tables do not fit the published ones: {reasons}"
-    hint = """Alter them there, or leave columns out with --columns. Foreign keys are not checked with --constraints
+    hint = """Alter them there, or exclude columns with --columns. Foreign keys are not checked with --constraints
         not-for-replication. --if-exists drop lets rowtide create the tables."""
     reasons: str
 
@@ -124,8 +124,8 @@ class RestorationRefused(RowtideError, number=7227):
     """The subscriber refuses to have back what was switched off during a copy."""
 
     fact = "the subscriber refuses `{statement}`, which was switched off during the copy ({sqlstate}): {reason}"
-    hint = """Correct the rows, or empty the tables if their copy is to be given up, and repeat or resume. What is still
-        switched off is listed in the subscriber's table rowtide_subscriber."MSrestorations"."""
+    hint = """Correct the rows, or empty the tables if their copy is to be abandoned, and repeat or resume. What is
+        still switched off is listed in the subscriber's table rowtide_subscriber."MSrestorations"."""
     statement: str
     sqlstate: str
     reason: Said
@@ -193,7 +193,7 @@ class ColumnAlters(Invalid, number=7144):
     """A SQLite column's declared type would change the published values."""
 
     fact = "column {column} of {table} is declared {declared} at the subscriber, which would change {published} values"
-    hint = "Declare it {wanted}, or leave it out of the article with --columns."
+    hint = "Declare it {wanted}, or exclude it from the article with --columns."
     table: str
     column: str
     declared: str

@@ -98,7 +98,7 @@ class LsnNotKept(DataLoss, number=7134):
 
 
 class NotAPromotedCopy(Invalid, number=7234):
-    """The subscriber's history does not tell where it left the publisher's."""
+    """The subscriber's history does not show where it diverged from the publisher's."""
 
     fact = "{subscriber} is not a promoted copy of the publisher: {reason}"
     hint = """Make the copy with `pg_basebackup --write-recovery-conf`, and promote it once it has the log; or use

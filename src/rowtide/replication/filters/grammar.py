@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rowtide.databases.filter_words import RESERVED_WORDS, Cursor, FilterUnreadable, Token, TokenKind
+from rowtide.databases.filter_words import RESERVED_WORDS, FilterUnreadable, Token, TokenKind, WordCursor
 from rowtide.databases.postgres.types.details import describe_type
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters.conditions import (
@@ -108,14 +108,14 @@ def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition
     server's.
     """
     try:
-        words = Cursor(filter_text)
+        words = WordCursor(filter_text)
         _require_plain(words)
-        return _Reader(filter_text, words, {column.name: column for column in columns}).read()
+        return _FilterParser(filter_text, words, {column.name: column for column in columns}).read()
     except FilterUnreadable as error:
         raise FilterMalformed(filter_text, error.place, error.reason) from None
 
 
-def _require_plain(words: Cursor) -> None:
+def _require_plain(words: WordCursor) -> None:
     """Raise `FilterUnreadable` at a word that only merge's filters have, which a server evaluates."""
     for token in words.tokens:
         if token.is_mark("."):
@@ -125,11 +125,11 @@ def _require_plain(words: Cursor) -> None:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _FilterParser:
     """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and negations."""
 
     filter_text: str
-    words: Cursor
+    words: WordCursor
     columns: Mapping[str, FilterColumn]
     depth: int = 0
 
@@ -227,7 +227,7 @@ class _Reader:
         return named.bind(_read_literal(self.words), place, in_order=in_order)
 
 
-def _read_literal(words: Cursor) -> Literal:
+def _read_literal(words: WordCursor) -> Literal:
     """Read a literal: a number with an optional sign, a text with an optional type before it, or a boolean.
 
     Raises `FilterUnreadable`.
@@ -246,7 +246,7 @@ def _read_literal(words: Cursor) -> Literal:
             raise words.refusal(f"a column is compared with a literal, not with {token}", token)
 
 
-def _read_named_literal(words: Cursor, token: Token) -> Literal:
+def _read_named_literal(words: WordCursor, token: Token) -> Literal:
     if token.text in ("true", "false"):
         return Literal(Form.TRUTH, token.text)
     if token.is_word("null"):

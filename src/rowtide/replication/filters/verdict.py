@@ -47,7 +47,7 @@ def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
 
     A row for which the result is null is not selected.
     """
-    keys = {column.place: _Keys.of(column, values[column.place]) for column in columns_of(condition)}
+    keys = {column.place: _ColumnKeys.of(column, values[column.place]) for column in columns_of(condition)}
     return _judge(condition, keys).is_true
 
 
@@ -60,14 +60,14 @@ class _Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class _ColumnKeys:
     """A column's values as comparable keys, for the rows that have a value."""
 
     has_value: _Facts
     keys: Values
 
     @classmethod
-    def of(cls, column: FilterColumn, values: Values) -> _Keys:
+    def of(cls, column: FilterColumn, values: Values) -> _ColumnKeys:
         has_value: _Facts = values != np.array(None)
         exact = find_type(column.type_text, is_deterministic=column.has_deterministic_collation)
         read = exact.read_value if isinstance(exact, ExactType) else bytes
@@ -89,7 +89,7 @@ class _Keys:
         return _Verdict(verdict, self.has_value & ~verdict)
 
 
-def _judge(condition: Condition, keys: Mapping[int, _Keys]) -> _Verdict:
+def _judge(condition: Condition, keys: Mapping[int, _ColumnKeys]) -> _Verdict:
     match condition:
         case Comparison(column, comparator, constant):
             of_column = keys[column.place]

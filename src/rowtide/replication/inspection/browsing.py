@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableVersion
@@ -21,7 +21,7 @@ from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, parts_of
 from rowtide.replication.distribution.calls.batches import in_order
 from rowtide.replication.distribution.calls.encoding import Arguments, Calls, encode
 from rowtide.replication.distributor import publication_records
@@ -56,7 +56,7 @@ def browse_commands(
     delivery would stop.
     """
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, Format.require_readable)
+        source = read_source(connection, database, StoreFormat.require_readable)
         articles = _find_articles(connection, publication, article)
     store = open_store(source.log_store)
     state = open_own_manifest(source, store).state
@@ -136,11 +136,11 @@ def _literals(article: Article, operation: Operation, arguments: Arguments) -> I
     columns: list[PublishedColumn | None] = []
     for part in parts_of(operation, article.command(operation).call_format):
         match part:
-            case Part.NEW | Part.CHANGED | Part.OLD:
+            case ArgumentGroup.NEW | ArgumentGroup.CHANGED | ArgumentGroup.OLD:
                 columns += article.columns
-            case Part.OLD_KEY:
+            case ArgumentGroup.OLD_KEY:
                 columns += article.key_columns
-            case Part.BITMAP:
+            case ArgumentGroup.BITMAP:
                 columns.append(None)
     for column, value in zip(columns, arguments, strict=True):
         yield _bitmap(value) if column is None else _literal(column, value)

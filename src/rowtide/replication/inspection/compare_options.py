@@ -12,7 +12,7 @@ from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
 OneArticle = Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")]
-Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")]
+Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not only row counts.")]
 DeleteExtra = Annotated[bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")]
 
 

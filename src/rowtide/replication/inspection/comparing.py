@@ -34,8 +34,8 @@ from rowtide.replication.distributor.subscription_records import Subscription, l
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
 from rowtide.replication.inspection.moving import (
-    Move,
     NotComparable,
+    PositionMove,
     add_to_buckets,
     find_position,
     require_between,
@@ -62,7 +62,7 @@ Wanted = tuple[Subscription, Sequence[Article]]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SubscriberComparison:
     """A subscriber and its publisher, read in a snapshot each; `end`: the log has what the publisher's sees below."""
 
     subscription: Subscription
@@ -73,12 +73,12 @@ class Comparison:
     articles: tuple[Article, ...]
     """As the subscriber has them."""
 
-    def plan(self, article: Article) -> Move:
+    def plan(self, article: Article) -> PositionMove:
         """Return how the publisher's rows come to the article's position. Raises `NotComparable`."""
         state, subscription = self.manifest.state, self.subscription
         if self.subscribed.status is not SnapshotStatus.DELIVERED:
             raise NotComparable("its rows are being copied to the subscriber")
-        for obstacles in (self.subscribed.obstacles, self.published.obstacles):
+        for obstacles in (self.subscribed.constraints, self.published.constraints):
             if article.article_id in obstacles:
                 raise NotComparable(obstacles[article.article_id])
         reader, recorded = state.readers.get(subscription.reader), self.subscribed.progress
@@ -86,7 +86,7 @@ class Comparison:
         position, _ = find_position(state, subscription, article, resumed)
         require_between(state, subscription, article, position, self.end)
         published = self.published
-        return Move(
+        return PositionMove(
             article,
             forwards=subscription.forwards,
             snapshot=published.snapshot,
@@ -96,7 +96,7 @@ class Comparison:
             unseen_since=published.unseen_since,
         )
 
-    def list_changes(self, move: Move, *, with_values: bool) -> Iterator[tuple[Row, int]]:
+    def list_changes(self, move: PositionMove, *, with_values: bool) -> Iterator[tuple[Row, int]]:
         """Yield the rows that come and go on the move, a segment in memory at a time. Raises `NotComparable`."""
         state, store = self.manifest.state, self.manifest.store
         for segment in move.find_segments(state):
@@ -127,14 +127,16 @@ class Publisher:
 @contextmanager
 def open_comparison(
     engine: Engine, url: str, subscription: Subscription, articles: Sequence[Article]
-) -> Iterator[Comparison]:
+) -> Iterator[SubscriberComparison]:
     """Read a subscriber and its publisher in a snapshot each. Raises what opening a subscriber raises, and as
     `open_publisher`.
     """
     with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
         held = tuple(map(bound, subscribed.articles, articles))
         with open_publisher(engine, url, held) as publisher:
-            yield Comparison(subscription, publisher.rows, subscribed, publisher.manifest, publisher.end, held)
+            yield SubscriberComparison(
+                subscription, publisher.rows, subscribed, publisher.manifest, publisher.end, held
+            )
 
 
 @contextmanager
@@ -160,7 +162,7 @@ def compare_all(
     url: str,
     wanted: Iterable[Wanted],
     options: CompareOptions,
-    compare: Callable[[Comparison, Article], Iterator[Found]],
+    compare: Callable[[SubscriberComparison, Article], Iterator[Found]],
     not_compared: Callable[[Subscription, Article, str], Found],
 ) -> Generator[Found]:
     """Yield what is found in each article of subscriptions.
@@ -258,7 +260,7 @@ def _choose_articles(connection: Connection, subscription: Subscription, name: s
     return subscribed if name is None else publication_records.find_named(connection, subscribed, name)
 
 
-def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:
+def _compare(comparison: SubscriberComparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:
     move = comparison.plan(article)
     published, present = comparison.read_buckets(article, WHOLE, with_checksum=with_checksum)
     changes = comparison.list_changes(move, with_values=with_checksum)

@@ -22,7 +22,7 @@ from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.inspection.moving import Move, NotComparable
+from rowtide.replication.inspection.moving import NotComparable, PositionMove
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.compared_rows import Row, key_of
 from rowtide.replication.targets.postgres import progress
@@ -83,7 +83,7 @@ class Counterflow:
         end = Position.of(state.epoch, mark + 1)
         if since < state.low or since.epoch != state.epoch or find_altering(state, [flow.article], since, end):
             raise NotComparable("its changes that are on their way here are not known", may_pass=False)
-        move = Move(
+        move = PositionMove(
             flow.article, forwards=False, snapshot=_ALL, position=since, begin=since, end=end, unseen_since=None
         )
         try:

@@ -22,12 +22,12 @@ from rowtide.core.secrets import redact
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
-from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
-from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing
+from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all
+from rowtide.replication.inspection.moving import NotComparable, PositionMove, add_to_buckets, differing
 from rowtide.replication.targets.compared_rows import HashedRow, Row, bucket_of, hash_row, key_of
 
 _KEYS_READ = 200
-"""Rows of so many keys are in memory at once."""
+"""The number of keys whose rows are in memory at once."""
 MISSING, EXTRA, DIFFERENT, NOT_COMPARED = "missing", "extra", "different", "not compared"
 
 Changes = Mapping[Row, Sequence[tuple[Row, int]]]
@@ -75,13 +75,13 @@ def find_differences(
     return compare_all(engine, url, wanted, options, _compare, _not_compared)
 
 
-def _compare(comparison: Comparison, article: Article) -> Iterator[RowDifference]:
+def _compare(comparison: SubscriberComparison, article: Article) -> Iterator[RowDifference]:
     move = comparison.plan(article)
     for row in find_differing(comparison, move):
         yield _describe(comparison.subscription, move, row)
 
 
-def find_differing(comparison: Comparison, move: Move) -> Iterator[DifferingRow]:
+def find_differing(comparison: SubscriberComparison, move: PositionMove) -> Iterator[DifferingRow]:
     """Yield the rows of an article that differ. Raises `NotComparable`, before the first."""
     article = move.article
     if not article.key_columns:
@@ -102,7 +102,7 @@ def find_differing(comparison: Comparison, move: Move) -> Iterator[DifferingRow]
 
 
 def read_differing(
-    comparison: Comparison, article: Article, keys: Sequence[Row], changes: Changes
+    comparison: SubscriberComparison, article: Article, keys: Sequence[Row], changes: Changes
 ) -> Iterator[DifferingRow]:
     """Yield both rows of keys."""
     present = {key_of(article, row): row for row in comparison.subscribed.rows.find_rows(article, keys)}
@@ -190,7 +190,7 @@ def key_as_json(article: Article, key: Row) -> str:
     return json.dumps(dict(zip(names, texts, strict=True)), ensure_ascii=False)
 
 
-def _describe(subscription: Subscription, move: Move, row: DifferingRow) -> RowDifference:
+def _describe(subscription: Subscription, move: PositionMove, row: DifferingRow) -> RowDifference:
     article = move.article
     columns = differing_columns(article, row)
     kind = MISSING if row.present is None else EXTRA if row.published is None else DIFFERENT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.options import takes
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
@@ -54,7 +54,7 @@ class ReplicationInspection(ReplicationHandle):
 
         kind = kind_named(DatabaseKind.POSTGRESQL) if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
-            find_source(connection, Format.require_readable)
+            find_source(connection, StoreFormat.require_readable)
             publication_id = publication_records.get_publication(connection, publication)
             return kind.creations(publication_records.list_articles(connection, publication_id))
 
@@ -152,6 +152,6 @@ class ReplicationInspection(ReplicationHandle):
 
 
 def _require_publication(connection: Connection, publication: str | None) -> None:
-    find_source(connection, Format.require_readable)
+    find_source(connection, StoreFormat.require_readable)
     if publication is not None:
         publication_records.get_publication(connection, publication)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import ArticleType, decode_article
@@ -164,7 +164,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
 
 
 def _is_published(connection: Connection, database: str, publication: str | None = None) -> bool:
-    read_source(connection, database, Format.require_readable)
+    read_source(connection, database, StoreFormat.require_readable)
     if publication is not None:
         publication_records.get_publication(connection, publication)
     return definitions.is_made(connection)
@@ -215,7 +215,7 @@ def list_conflicts(engine: Engine, url: str, publication: str | None, subscriber
     """
     wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
     with translated(), engine.connect() as connection:
-        read_source(connection, url, Format.require_readable)
+        read_source(connection, url, StoreFormat.require_readable)
         if publication is not None:
             publication_records.get_publication(connection, publication)
         known = subscription_records.list_subscriptions(connection, publication)

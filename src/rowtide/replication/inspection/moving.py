@@ -51,7 +51,7 @@ class NotComparable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PositionMove:
     """From a snapshot of the publisher to an article's position.
 
     The snapshot sees what is in the log before `begin`, unless a commit has waited since `unseen_since` (None if none

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Engine
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
@@ -26,7 +26,7 @@ from rowtide.replication.distributor import publication_records, subscription_re
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.comparing import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
-from rowtide.replication.inspection.comparing import Comparison, open_comparison, open_publisher
+from rowtide.replication.inspection.comparing import SubscriberComparison, open_comparison, open_publisher
 from rowtide.replication.inspection.differences import (
     as_json,
     changes_by_key,
@@ -89,7 +89,7 @@ def find_row(engine: Engine, url: str, table: str, key: Sequence[str]) -> Iterat
     Raises `ArticleUnknown`, `RowKeyInvalid`, and as comparing does.
     """
     with translated(), engine.connect() as connection:
-        read_source(connection, url, Format.require_readable)
+        read_source(connection, url, StoreFormat.require_readable)
         known = publication_records.list_all_articles(connection)
         subscriptions = subscription_records.list_subscriptions(connection)
         articles = publication_records.find_named(connection, known, table)
@@ -104,8 +104,8 @@ def _find(
     engine: Engine, url: str, article: Article, subscriptions: Sequence[Subscription], given: Sequence[str]
 ) -> Iterator[RowPlace]:
     with open_publisher(engine, url, [article]) as publisher:
-        if article.article_id in publisher.rows.obstacles:
-            raise RowKeyInvalid(article.name, ", ".join(given), publisher.rows.obstacles[article.article_id])
+        if article.article_id in publisher.rows.constraints:
+            raise RowKeyInvalid(article.name, ", ".join(given), publisher.rows.constraints[article.article_id])
         key = _read_key(publisher.rows.rows, article, given)
         last = next(list_commands(publisher.manifest, article, key, forwards=True), None)
         yield _at_publisher(publisher.rows.rows, article, key, last)
@@ -139,7 +139,7 @@ def _at_publisher(rows: PostgresRows, article: Article, key: Row, last: RowComma
     return _with_command(replace(place, row=as_json(article, present[0]) if present else None), last)
 
 
-def _at_subscriber(comparison: Comparison, article: Article, key: Row) -> RowPlace:
+def _at_subscriber(comparison: SubscriberComparison, article: Article, key: Row) -> RowPlace:
     subscription = comparison.subscription
     place = RowPlace(
         redact(subscription.subscriber), subscription.publication, article.name, NOT_COMPARED, key_as_json(article, key)

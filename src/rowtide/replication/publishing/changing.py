@@ -171,7 +171,7 @@ def _plan(
     before, after, table = planned.before, planned.after, planned.table
     members, announcing = membership.lock_steps(table), list[Executable]()
     members += truncates.refusal_steps(connection, table, after)
-    # The log goes on with columns that are no longer published: subscribers that are behind have them.
+    # The log continues with columns that are no longer published: subscribers that are behind have them.
     if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)
         members.append(membership.unregister_step(after.article_id))
@@ -202,7 +202,7 @@ def _change_subscription(
     held = None
     for holder in (subscription, *copying):
         if article_id in holder.starts:
-            held = subscription_records.get_held(connection, holder.agent_id, article_id)
+            held = subscription_records.get_subscriber_article(connection, holder.agent_id, article_id)
             yield from joining.detach_steps(subscription, holder, held)
     usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
     yield from joining.join_steps(subscription, article_id, if_exists or usual, held)

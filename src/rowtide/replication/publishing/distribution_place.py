@@ -31,7 +31,7 @@ from rowtide.replication.distributor import (
     tracers,
 )
 from rowtide.replication.distributor.location import (
-    Place,
+    DistributorLocation,
     connect_to,
     distributor,
     find_place,
@@ -53,7 +53,7 @@ _MODULES = (definitions, custom_scripts, joining, schema_articles, history, repa
 """What each keeps is in the metadata that they share, once it is imported."""
 
 
-def choose_place(connection: Connection, url: str | None) -> Place | None:
+def choose_place(connection: Connection, url: str | None) -> DistributorLocation | None:
     """Return the place that a publisher's first publication gives its distribution database; None: nothing to record.
 
     Raises `DistributionElsewhere`, `DistributorUnreachable`, `PasswordGiven`.
@@ -96,7 +96,7 @@ def _move(engine: Engine, database: str, url: str) -> int | None:
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         present, planned = find_place(connection), plan_place(connection, url)
-        place = planned if present is None else Place(url, present.schema)
+        place = planned if present is None else DistributorLocation(url, present.schema)
         if place == present:
             return 0
         with connect_to(place, "rowtide") as target:
@@ -123,7 +123,7 @@ def _is_there(connection: Connection) -> bool:
         return False
 
 
-def _has_tables(target: Connection, place: Place) -> bool:
+def _has_tables(target: Connection, place: DistributorLocation) -> bool:
     name = quote_qualified(place.schema, definitions.publications.name)
     return bool(target.execute(select(func.to_regclass(name).is_not(None))).scalar_one())
 

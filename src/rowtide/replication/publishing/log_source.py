@@ -11,7 +11,7 @@ from rowtide.lake.paths import absolute_lake
 from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.postgres import provision
-from rowtide.log.postgres.provision import OpenedSource, Place, absolute
+from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE
@@ -32,7 +32,7 @@ def ensure_source(
     Raises `NothingReadsLog` if no directory is given, `LogStoreElsewhere` if the source has another one.
     """
 
-    def choose_place() -> Place:
+    def choose_place() -> StoragePlaces:
         # Capture, if it is enabled later, says where its lake is.
         folder = lake if lake is not None else log_store
         if folder is None:
@@ -41,7 +41,7 @@ def ensure_source(
         from rowtide.lake.stores import prepare_lake, require_not_nested
 
         require_not_nested(folder, log_store)
-        return Place(prepare_lake(folder, for_group=for_group), log_store, for_group)
+        return StoragePlaces(prepare_lake(folder, for_group=for_group), log_store, for_group)
 
     with engine.connect() as connection:
         found = find_source(connection)
@@ -73,6 +73,6 @@ def _require_place(database: str, source: SourceDefinition, lake: str | None, lo
     elif lake is None or absolute_lake(lake) == source.lake:
         return
     else:
-        wanted = Place(absolute_lake(lake), None).log_store_place
+        wanted = StoragePlaces(absolute_lake(lake), None).log_store_place
     if wanted != source.log_store:
         raise LogStoreElsewhere(name_of(database), source.log_store, wanted)

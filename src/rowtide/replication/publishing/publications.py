@@ -332,6 +332,6 @@ def _leave_subscriptions(connection: Connection, publication: str, article: Arti
         for step in joining.detach_steps(
             known[holder.joins or holder.agent_id],
             holder,
-            subscription_records.get_held(connection, holder.agent_id, article.article_id),
+            subscription_records.get_subscriber_article(connection, holder.agent_id, article.article_id),
         )
     ]

@@ -35,7 +35,7 @@ from rowtide.replication.publishing import truncates
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLoss:
-    """What restarting the log gives up: everything after `after`, for these subscriptions.
+    """What restarting the log loses: everything after `after`, for these subscriptions.
 
     `after` is None if the log store has no manifest: then it is all that was not delivered. `known_epoch` is the last
     epoch of the log that a subscription knows.
@@ -56,7 +56,7 @@ class DeliveryLoss:
 
 
 def find_loss(engine: Engine, database: str) -> DeliveryLoss:
-    """Return what `restart_log` would give up. Raises `DatabaseNotPublished`, `CaptureReadsLog`."""
+    """Return what `restart_log` would lose. Raises `DatabaseNotPublished`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
         manifest = find_own_manifest(source)
@@ -136,8 +136,8 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
         if article.article_id in members
     ]
     held = [
-        subscription_records.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
-        for agent_id, article in subscription_records.list_held(connection)
+        subscription_records.record_article_step(agent_id, _rebind(article, members[article.article_id]))
+        for agent_id, article in subscription_records.list_earlier_articles(connection)
         if article.article_id in members
     ]
     if not is_elsewhere(connection):

@@ -94,8 +94,8 @@ class AgentHistory:
             self._last_retry = type(error)
             self._record_error(RunStatus.RETRY, error)
 
-    def go_on(self, error: RowtideError) -> None:
-        """Record an error after which the agent continues: a command was left out, a table dropped."""
+    def record_and_resume(self, error: RowtideError) -> None:
+        """Record an error after which the agent continues: a command was skipped, a table dropped."""
         self._record_error(RunStatus.IN_PROGRESS, error)
 
     def fail(self, error: Exception) -> None:

@@ -1,6 +1,6 @@
 """The agent of an article that joins a subscription: it copies the article's rows, and delivers until they are level.
 
-Everything else goes on meanwhile. Then the subscription's agent takes the article in, between two of its batches.
+Everything else continues meanwhile. Then the subscription's agent attaches the article, between two of its batches.
 """
 
 from __future__ import annotations

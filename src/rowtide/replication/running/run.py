@@ -38,7 +38,7 @@ from rowtide.replication.distributor import (
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
 from rowtide.replication.distributor.retention import deactivate_expired
-from rowtide.replication.distributor.subscription_records import Claims, Subscription, list_claims
+from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
@@ -114,7 +114,7 @@ class ReplicationAgent:
 
     _connection: Connection
     _reader: LogReaderProcess
-    _claims: Claims | None
+    _claims: SubscriptionClaims | None
 
     def __init__(self, context: DeliveryContext, scope: RunScope, *, is_once: bool) -> None:
         self._context = context
@@ -245,15 +245,15 @@ class ReplicationAgent:
         """Run the agents that no other process runs; return the subscriptions that are left to others."""
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
         if self._claims is None or not self._claims.are_at(connection):
-            self._claims = Claims(connection)
+            self._claims = SubscriptionClaims(connection)
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)
         left = [found for found in wanted if found.agent_id not in over | claimed]
-        self._tell_elsewhere(connection, left)
+        self._report_elsewhere(connection, left)
         return [found for found in left if not self._is_delivered(found)]
 
-    def _tell_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> None:
+    def _report_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> None:
         holders = list_claims(connection) if left else {}
         known = {found.agent_id: holders[found.agent_id] for found in left if found.agent_id in holders}
         for found in left:
@@ -301,7 +301,7 @@ class ReplicationAgent:
         for expired in deactivate_expired(connection, self._manifest, expirable, read_server_time(connection)):
             error = SubscriptionDeactivated(expired.publication, expired.subscriber)
             if self._scope.includes(expired):
-                runs.give_up(expired, error)
+                runs.report_stopped(expired, error)
             else:
                 AgentHistory(self._context.engine, expired).fail(error)
         self._next_expiry = time.monotonic() + _EXPIRY_S

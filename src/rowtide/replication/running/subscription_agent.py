@@ -35,7 +35,7 @@ from rowtide.replication.articles.schema_changes import (
 )
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.alterations import CopyNeeded, fold
+from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
@@ -55,9 +55,9 @@ from rowtide.replication.errors.delivery import (
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
-from rowtide.replication.snapshot.agent import ArticleCopy, HandOver, SnapshotAgent
+from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
@@ -180,7 +180,7 @@ class SubscriptionAgent:
         if distribution.has_altered:
             self._open_again()
             return worked
-        return self._take_in_ready(distribution) or worked
+        return self._attach_ready(distribution) or worked
 
     def _copy_again(self, found: CopyNeeded) -> None:
         """Let an article leave, and join again with a copy, which no schema change in the log leads to."""
@@ -222,14 +222,14 @@ class SubscriptionAgent:
         else:
             distribution.change(followed)
 
-    def _take_in_ready(self, distribution: DistributionAgent) -> bool:
-        """Let an article join that is ready; return whether one has."""
+    def _attach_ready(self, distribution: DistributionAgent) -> bool:
+        """Attach an article that is ready; return whether there was one."""
         for ready in self._look():
             if ready.joins == self._subscription.agent_id and ready.state is SubscriptionState.READY:
-                return self._take_in(distribution, ready)
+                return self._attach(distribution, ready)
         return False
 
-    def _take_in(self, distribution: DistributionAgent, ready: Subscription) -> bool:
+    def _attach(self, distribution: DistributionAgent, ready: Subscription) -> bool:
         since = ready.ready_at
         if since is None or not distribution.is_past_hand_over:
             return False
@@ -245,9 +245,9 @@ class SubscriptionAgent:
         if article is None:
             return False
         try:
-            has_joined = distribution.take_in(article, ready)
+            has_joined = distribution.attach(article, ready)
         except AlterationRefused as error:
-            self._give_up(ready, JoiningRefused(article.article.qualified_name, error.reason))
+            self._reject_article(ready, JoiningRefused(article.article.qualified_name, error.reason))
             return True
         if has_joined:
             complete(engine, self._manifest, ready, self._subscription)
@@ -262,8 +262,8 @@ class SubscriptionAgent:
             self._source.mark()
             self._moved_from = position
 
-    def _give_up(self, ready: Subscription, error: JoiningRefused) -> None:
-        """Pause an article that the subscriber does not take in; the subscription goes on without it."""
+    def _reject_article(self, ready: Subscription, error: JoiningRefused) -> None:
+        """Pause an article that the subscriber rejects; the subscription continues without it."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
         AgentHistory(self._context.engine, ready).fail(error)
@@ -320,7 +320,7 @@ class SubscriptionAgent:
                 complete(self._context.engine, self._manifest, one, known)
 
     def _record_followed(self) -> None:
-        """Record in the distribution database which schema changes the subscriber was brought through."""
+        """Record in the distribution database which schema changes the subscriber has applied."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.record_followed(connection, self._subscription.agent_id, self._articles)
 
@@ -388,7 +388,7 @@ class SubscriptionAgent:
     def _find_changes(self, refused: Mapping[tuple[str, int], str]) -> Iterator[Followed]:
         subscription, state = self._subscription, self._manifest.refresh()
         replicates = subscription.replicates_ddl
-        return fold(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
+        return read_steps(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
 
     def _open_snapshot(self) -> SnapshotAgent:
         self._read_articles()
@@ -403,8 +403,8 @@ class SubscriptionAgent:
             read_details=self._read_details,
         )
 
-    def _tell_dropped(self, dropped: DroppedTable) -> None:
-        """Report a table that is no more, unless its article was dropped meanwhile."""
+    def _report_dropped(self, dropped: DroppedTable) -> None:
+        """Report a table that no longer exists, unless its article was dropped meanwhile."""
         with translated(), self._context.engine.connect() as connection:
             known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
         if not isinstance(dropped.error, PublishedTableDropped) or any(
@@ -413,9 +413,9 @@ class SubscriptionAgent:
             self._context.watchers.on_dropped(dropped)
 
     @contextmanager
-    def _open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
+    def _open_distribution(self, state: SubscriptionSnapshot) -> Iterator[DistributionAgent]:
         subscription, articles = self._subscription, self._articles
-        watchers = replace(self._context.watchers, on_dropped=self._tell_dropped)
+        watchers = replace(self._context.watchers, on_dropped=self._report_dropped)
         context = replace(self._context, watchers=watchers)
         if state.status is SnapshotStatus.DELIVERED:
             # One connection is enough from here on.
@@ -437,14 +437,14 @@ class SubscriptionAgent:
         is_divided = settings.conflicts is Resolver.LAST_COMMIT_TIME
         return tuple(as_detected(article, is_divided=is_divided) for article in articles)
 
-    def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
+    def _plan_hand_over(self, state: SubscriptionSnapshot, end: Position) -> DeliveryStart:
         known = {article.article_id: article for article in self._articles}
         grouped = groupby(state.copied, key=lambda copied: copied.chunk.member_id)
         copies = {
             article_id: ArticleCopy(known[article_id], tuple(chunks), self._source.locate)
             for article_id, chunks in grouped
         }
-        return HandOver(end, copies, self._finish_snapshot)
+        return DeliveryStart(end, copies, self._finish_snapshot)
 
     def _finish_snapshot(self) -> None:
         self._target.finish()

@@ -102,7 +102,7 @@ class SubscriptionRuns:
         thread = self._threads.get(subscription.agent_id)
         return thread is not None and _has_ended(thread) and not self._is_restarted(thread, subscription)
 
-    def give_up(self, subscription: Subscription, error: RowtideError) -> None:
+    def report_stopped(self, subscription: Subscription, error: RowtideError) -> None:
         """Report a subscription that stays stopped because it cannot be delivered."""
         self._given_up.append((subscription, error))
         AgentHistory(self._context.engine, subscription).fail(error)
@@ -144,7 +144,7 @@ class SubscriptionRuns:
         self.wait(_STOP_PATIENCE_S)
 
     def wait(self, patience_s: float) -> None:
-        """Wait until all have ended, or for so long."""
+        """Wait until all have ended, or for a timeout."""
         deadline = time.monotonic() + patience_s
         for thread in self._threads.values():
             thread.run.wait(max(0.0, deadline - time.monotonic()))
@@ -235,15 +235,15 @@ class SubscriptionRuns:
             of_all.on_snapshot(report)
 
         def on_skipped(skipped: SkippedCommand) -> None:
-            history.go_on(skipped.error)
+            history.record_and_resume(skipped.error)
             of_all.on_skipped(skipped)
 
         def on_dropped(dropped: DroppedTable) -> None:
-            history.go_on(dropped.error)
+            history.record_and_resume(dropped.error)
             of_all.on_dropped(dropped)
 
         def on_trouble(trouble: Trouble) -> None:
-            # Of an article that it does not take in.
+            # Of an article that it rejects.
             if trouble.pause_s is None and isinstance(trouble.error, RowtideError):
                 self._given_up.append((trouble.subscription, trouble.error))
             of_all.on_trouble(trouble)

@@ -23,7 +23,7 @@ from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
+from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot
 
 WORKERS = 2
 _LARGE_BYTES = 16 << 20
@@ -130,8 +130,8 @@ class SnapshotAgent:
         self._target.begin_hand_over(self._end, details)
         return True
 
-    def _copy(self, state: SnapshotState) -> None:
-        """Copy a chunk with each worker. Who has copied a large one goes on with the next: the others may take long."""
+    def _copy(self, state: SubscriptionSnapshot) -> None:
+        """Copy a chunk with each worker. A worker that is done takes the next: the others may take long."""
         for chunk in state.missing:
             if chunk.member_id not in self._forms:
                 self._forms[chunk.member_id] = self._target.choose_form(self._articles[chunk.member_id])
@@ -171,7 +171,7 @@ class SnapshotAgent:
         )
 
 
-def _by_article(state: SnapshotState) -> Iterator[tuple[str, Sequence[CopiedChunk]]]:
+def _by_article(state: SubscriptionSnapshot) -> Iterator[tuple[str, Sequence[CopiedChunk]]]:
     for article_id, copied in groupby(state.copied, key=lambda copied: copied.chunk.member_id):
         yield article_id, tuple(copied)
 
@@ -213,7 +213,7 @@ class ArticleCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class DeliveryStart:
     """The transition from copying to delivery: `copies` by article id; no chunk contains commits at `until` or later.
 
     `finish` is called once, when everything below `until` is delivered.

@@ -52,7 +52,7 @@ def read_type_needs(connection: Connection, articles: Iterable[Article]) -> tupl
     with names_in_full(connection):
         for each in columns:
             for type_id in connection.execute(text(_TYPES), each).scalars().all():
-                found.update(dict.fromkeys(_needs_of_type(connection, type_id)))
+                found.update(dict.fromkeys(_read_type_needs(connection, type_id)))
     return tuple(found)
 
 
@@ -79,7 +79,7 @@ def names_in_full(connection: Connection) -> Iterator[None]:
     connection.execute(setting, {"path": path})
 
 
-def _needs_of_type(connection: Connection, type_id: int) -> Iterable[Need]:
+def _read_type_needs(connection: Connection, type_id: int) -> Iterable[Need]:
     for needed in connection.execute(text(_TYPE_COLLATIONS), {"id": type_id}).scalars().all():
         yield from _read(connection, _COLLATION, needed)
     for needed in connection.execute(text(_CHECKED_BY), {"id": type_id}).scalars().all():

@@ -31,7 +31,7 @@ class SnapshotStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotState:
+class SubscriptionSnapshot:
     """A subscription's snapshot; chunks in the order of articles and numbers.
 
     `end`: no chunk contains commits there or later; None until all are copied.
@@ -46,11 +46,11 @@ class SnapshotState:
 class SnapshotTarget(Protocol):
     """A subscriber that is copied to. Raises `CopyRefused`, and `AgentReplaced` if another agent has taken over."""
 
-    def read_state(self) -> SnapshotState:
+    def read_state(self) -> SubscriptionSnapshot:
         """Return the snapshot's progress."""
 
     def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
-        """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+        """Return articles as the subscriber has them, after the schema changes that it has applied."""
 
     def alter(self, followed: Followed) -> None:
         """Bring a table through a schema change, and copy its rows again.

@@ -29,7 +29,7 @@ from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.subscription_records import Claims, Subscription
+from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import SettingsChanges
@@ -76,7 +76,7 @@ def deliver_backlogs(
         state = manifest.state
         worthwhile = [found for found in subscriptions if _is_worth_a_task(found, state, least_rows)]
         # Held by this process while its tasks deliver.
-        claimed = Claims(connection).take(found.agent_id for found in worthwhile)
+        claimed = SubscriptionClaims(connection).take(found.agent_id for found in worthwhile)
         chosen = [found for found in worthwhile if found.agent_id in claimed]
         if not chosen:
             return ()

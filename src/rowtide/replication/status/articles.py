@@ -59,8 +59,8 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(unread) if state is not None else (),
         tuple(dropped),
         tuple(_find_stored(delivered)),
-        tuple(_find_left_out(subscribed, are_kept=False)),
-        tuple(_find_left_out(subscribed, are_kept=True)),
+        tuple(_find_omitted(subscribed, are_kept=False)),
+        tuple(_find_omitted(subscribed, are_kept=True)),
         tuple(_judge_identities(published).values()),
         tuple(_find_rekeyed(delivered)),
         tuple(_find_unwritable(published)),
@@ -98,7 +98,7 @@ def _with_tables(connection: Connection, articles: Sequence[Article]) -> tuple[_
     return tuple((article, tables[article.source_id]) for article in articles if article.source_id in tables)
 
 
-def _find_left_out(subscribed: Iterable[tuple[Subscription, Article]], *, are_kept: bool) -> Iterator[str]:
+def _find_omitted(subscribed: Iterable[tuple[Subscription, Article]], *, are_kept: bool) -> Iterator[str]:
     for subscription, article in subscribed:
         for column in article.left_out:
             if column.is_kept is are_kept:

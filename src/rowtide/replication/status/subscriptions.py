@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
@@ -42,7 +42,7 @@ class SubscriptionStatus:
     None while none delivers. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended or is about to.
     `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
-    will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
+    will exclude; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
     `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
     subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
     number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
@@ -73,7 +73,7 @@ class SubscriptionStatus:
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
     """Return the subscriptions of a publication, or of all. Raises `DatabaseNotPublished`, `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, Format.require_readable)
+        source = read_source(connection, database, StoreFormat.require_readable)
         if publication is not None:
             publication_records.get_publication(connection, publication)
         subscriptions = subscription_records.list_subscriptions(connection, publication)
@@ -145,7 +145,7 @@ def describe(
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
         joining=joining,
         streams=subscription.settings.streams,
-        promise=_describe_promise(subscription.settings.streams),
+        promise=_describe_assumption(subscription.settings.streams),
         copied=_describe_copied(last),
         catch_up_s=_estimate_catch_up(last, undelivered_commands) if delivered_by is not None else None,
     )
@@ -165,7 +165,7 @@ def _find_reading_error(
     return None if is_past or recorded is None else recorded.text
 
 
-def _describe_promise(streams: int) -> str:
+def _describe_assumption(streams: int) -> str:
     if streams == 1:
         return "each commit is visible whole"
     return f"only between batches are commits visible whole: {streams} streams commit one after the other"

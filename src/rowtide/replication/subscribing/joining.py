@@ -1,6 +1,6 @@
 """Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
 
-Copy one article of a subscription again, while the others go on (SQL Server: sp_reinitsubscription, @article).
+Copy one article of a subscription again, while the others continue (SQL Server: sp_reinitsubscription, @article).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from rowtide.replication.targets.subscriber_kind import NewSubscription
 
 
 def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
-    """Prepare a subscriber for a joining article; return whether its agent can go on. Idempotent.
+    """Prepare a subscriber for a joining article; return whether its agent can continue. Idempotent.
 
     It cannot while the subscriber still has procedures of articles that left, while the subscription's own tables are
     copied, or if the article has joined, or was dropped, paused or replaced. Raises `SubscriptionDeactivated`, and as
@@ -120,7 +120,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             for article in articles:
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.
-                    distributor(connection).execute(subscription_records.hold_article_step(wanted.agent_id, article))
+                    distributor(connection).execute(subscription_records.record_article_step(wanted.agent_id, article))
             replaced = subscription_records.find_replaced(connection, wanted.agent_id)
             if (
                 wanted.if_exists is IfExists.DROP
@@ -175,7 +175,7 @@ def _is_wanted(joining: Subscription | None) -> bool:
 def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:
     """Whether a table that would be dropped is emptied and altered: views of it stay, rowtide's own among them.
 
-    Not if it gets another key, or columns that were left out.
+    Not if it gets another key, or columns that were omitted.
     """
     (article,) = now
     table = find_by_id(connection, article.source_id)
@@ -222,7 +222,7 @@ def mark_ready(engine: Engine, wanted: Subscription, at: Position) -> None:
 
 
 def mark_unready(engine: Engine, wanted: Subscription) -> None:
-    """Let a joining article's agent go on."""
+    """Let a joining article's agent continue."""
     with translated(), engine.begin() as connection:
         joining.mark_unready(connection, wanted)
 
@@ -319,7 +319,7 @@ def reinitialize_article(
             held = None
             for holder in known:
                 if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
-                    held = subscription_records.get_held(connection, holder.agent_id, article_id)
+                    held = subscription_records.get_subscriber_article(connection, holder.agent_id, article_id)
                     for step in joining.detach_steps(subscription, holder, held):
                         distributor(connection).execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP

@@ -102,7 +102,7 @@ def plan_originators(
 def _carried(publisher: DatabaseIdentity, table: str, *, forwards: bool) -> frozenset[str]:
     """Return the databases whose changes of a table a subscription carries."""
     assert publisher.database is not None
-    received = [one.brings(table) for one in publisher.receives.values()] if forwards else []
+    received = [one.find_origins(table) for one in publisher.receives.values()] if forwards else []
     return frozenset({publisher.database}).union(*received)
 
 
@@ -111,8 +111,8 @@ def _require_nothing_lost(
 ) -> None:
     """Raise `ForwardingUndecided` if the publisher receives changes that the subscriber does not get from elsewhere."""
     for table in sorted(tables):
-        here = frozenset[str]().union(*(one.brings(table) for one in publisher.receives.values()))
-        there = frozenset[str]().union(*(one.brings(table) for one in wanted.receives.values()))
+        here = frozenset[str]().union(*(one.find_origins(table) for one in publisher.receives.values()))
+        there = frozenset[str]().union(*(one.find_origins(table) for one in wanted.receives.values()))
         if here - there - {wanted.database}:
             raise ForwardingUndecided(table, subscriber)
 
@@ -177,7 +177,7 @@ def _require_not_twice(publisher: DatabaseIdentity, here: _Reached) -> None:
         if guid not in here.by and received.publisher != publisher.database
     ]
     for table, databases in here.carried.items():
-        if any(received.brings(table) & databases for received in others):
+        if any(received.find_origins(table) & databases for received in others):
             raise TableDeliveredTwice(table, here.path)
 
 

@@ -64,7 +64,7 @@ def require_detectable(
     elif forwards and settings.conflicts is Resolver.LAST_COMMIT_TIME:
         reason = "with --forward it is not known where a change was made"
     for article in articles:
-        found = reason or _find_obstacle(article)
+        found = reason or _find_constraint(article)
         if found is not None:
             raise ConflictsNotDetectable(article.qualified_name, found)
 
@@ -96,7 +96,7 @@ def _is_written_by_others(ends: Ends, tables: set[str], *, forwards: bool) -> bo
     return is_back or any(tables & one.tables for one in others if one.tables is not None)
 
 
-def _find_obstacle(article: Article) -> str | None:
+def _find_constraint(article: Article) -> str | None:
     commands = [article.command(operation) for operation in _OPERATIONS]
     if not article.key_columns:
         return "it has no primary key"

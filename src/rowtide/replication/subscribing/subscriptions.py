@@ -155,7 +155,7 @@ def add_subscription(
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
-            subscription_records.hold_articles(connection, guid, articles)
+            subscription_records.record_articles(connection, guid, articles)
             carry_onward(originators)
             return unmade
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.snapshot.target import SnapshotStatus
 
 NULL = "-"
@@ -220,11 +220,11 @@ class ComparedRows(Protocol):
 class SubscribedRows:
     """A subscriber's rows, with the position that the snapshot has, and the articles as it has them.
 
-    `obstacles` say why an article's rows cannot be read, by id.
+    `constraints` say why an article's rows cannot be read, by id.
     """
 
     rows: ComparedRows
-    progress: Progress
+    progress: DeliveryProgress
     status: SnapshotStatus
     articles: tuple[Article, ...]
-    obstacles: Mapping[str, str]
+    constraints: Mapping[str, str]

@@ -33,7 +33,7 @@ class Originators:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedOrigins:
     """What a subscription delivers to a database: changes that `databases` have made, to tables, from `publisher`.
 
     All None: the database does not record it.
@@ -43,12 +43,12 @@ class Received:
     databases: frozenset[str] | None
     tables: frozenset[str] | None
 
-    def brings(self, table: str) -> frozenset[str]:
+    def find_origins(self, table: str) -> frozenset[str]:
         """Return the databases whose changes of a table arrive; none if that is not known."""
         return self.databases or frozenset() if self.tables is not None and table in self.tables else frozenset()
 
 
-UNKNOWN_ORIGINS = Received(None, None, None)
+UNKNOWN_ORIGINS = ReceivedOrigins(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +61,5 @@ class DatabaseIdentity:
     """
 
     database: str | None
-    receives: Mapping[str, Received] = field(default_factory=dict)
+    receives: Mapping[str, ReceivedOrigins] = field(default_factory=dict)
     delivers: Mapping[str, Delivered] = field(default_factory=dict)

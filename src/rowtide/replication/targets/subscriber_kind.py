@@ -55,7 +55,7 @@ class NewSubscription:
     `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
     types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
     subscription that it joins, None if none; `replaced` is what the subscriber has of the article that joins, whose
-    table may have another name there, and `altered` is what it is brought through if it is kept, emptied.
+    table may have another name there, and `altered` is what is applied to it if it is kept, emptied.
     """
 
     guid: str
@@ -146,8 +146,8 @@ class KeptConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
-    """What brings a row to what is published: `row` has all its values, of which an update sets `columns`."""
+class RowCorrection:
+    """What makes a row equal to the published one: `row` has all its values, of which an update sets `columns`."""
 
     article: Article
     operation: Operation
@@ -168,17 +168,18 @@ class RepairRecord:
 class RepairTransaction(Protocol):
     """A transaction at a subscriber that repairs rows at the position that it has; delivery waits for its end.
 
-    It is a batch under the epoch of the subscription's agent, who goes on after it: neither epoch nor position change.
+    It is a batch under the epoch of the subscription's agent, who continues after it: neither epoch nor position
+    change.
     """
 
     @property
     def subscribed(self) -> SubscribedRows:
         """The subscriber's rows, which nobody else writes once they are read."""
 
-    def try_change(self, change: RowChange) -> str | None:
+    def try_change(self, change: RowCorrection) -> str | None:
         """Make a change; return why the subscriber refuses it, and then it is undone."""
 
-    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """Make changes that need each other, all or none; return why the subscriber refuses some.
 
         Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that
@@ -239,7 +240,7 @@ class SubscriberKind:
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     """Connect, and take over from any earlier agent, to deliver."""
     require_streams: Callable[[str, str, int], None]
-    """Require that a subscription can be delivered in so many streams, and record that."""
+    """Require that a subscription can be delivered in this number of streams, and record that."""
 
     find_status: Callable[[str, str], SnapshotStatus | None]
     """Return how far the copy of a subscription is; None if the subscriber does not know the subscription."""

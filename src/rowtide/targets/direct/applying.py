@@ -18,7 +18,7 @@ from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due
-from rowtide.targets.columns import TableShape, require_partitionable, shape_table
+from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.current import DirectCurrent
 from rowtide.targets.direct.history import DirectHistory
@@ -78,7 +78,7 @@ class DirectApplier:
             is_done = window.is_empty or (self._is_simple(window) and keeper.follow(window, before))
         return due.as_member(table.path, _found(table).version, snapshot) if is_done else None
 
-    def _open(self, instance: Instance, shape: TableShape) -> _Keeper:
+    def _open(self, instance: Instance, shape: TargetColumns) -> _Keeper:
         options, name = self._target.options, instance.capture_instance
         keep = DirectHistory if self._target.kind == HISTORY else DirectCurrent
         path = options.path_of(name) or ""
@@ -106,7 +106,7 @@ class DirectApplier:
         return not window.may_lack and not is_kept and _size(path, lsns) <= MOST_CHANGE_BYTES
 
 
-def _suits(target: Target, shape: TableShape) -> bool:
+def _suits(target: Target, shape: TargetColumns) -> bool:
     """Return whether a target's tables are Delta's at a path, and their columns the source's as they are."""
     options = target.options
     has_expressions = options.apply_as_deletes is not None or any(len(column.sources) != 1 for column in shape.columns)

@@ -16,7 +16,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
-from rowtide.delta.writing.edits import Places
+from rowtide.delta.writing.edits import Indexes
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.keeping import TargetWindow
@@ -70,7 +70,7 @@ class DirectCurrent:
         self.table.replace(at, found, read)
 
 
-def _last_rows(rows: pa.Table, keys: Places) -> pa.Table:
+def _last_rows(rows: pa.Table, keys: Indexes) -> pa.Table:
     """Return the last row of each key, by the keys' numbers, of those that were not deleted."""
     last = np.zeros(keys.max() + 1 if len(keys) else 0, np.int64)
     # Of several rows of a key the last is assigned last.
@@ -100,10 +100,10 @@ class RowsReplaced:
         """Return whether, by its statistics, a file may have one of the keys."""
         return all(each.may_be_in(file) for each in self.ranges)
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return which keys rows have."""
         return self.keys.find(rows)
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         """Return the rows that stay."""
         return rows.filter(pa.array(np.asarray(places < 0)))

@@ -23,7 +23,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
-from rowtide.delta.writing.edits import Places
+from rowtide.delta.writing.edits import Indexes
 from rowtide.lake.small_tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keeping import TargetWindow
@@ -47,7 +47,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSlices:
     """Slices that begin: their rows, and the LSNs at which they begin and end; -1: they stay open."""
 
     row: Numbers
@@ -57,14 +57,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Change rows of a window in their order, truncates left out, with the number of each row's key."""
+    """Change rows of a window in their order, without truncates, with the number of each row's key."""
 
     rows: pa.Table
     keys: Numbers
     lsns: Numbers
     operations: Numbers
 
-    def slice(self, tracked: Iterable[str]) -> tuple[Closed, Opened]:
+    def slice(self, tracked: Iterable[str]) -> tuple[Closed, OpenedSlices]:
         """Return what becomes of slices; a change of `tracked` columns begins one."""
         # By key, and for each key in their order.
         order = np.argsort(self.keys, kind="stable")
@@ -80,7 +80,7 @@ class ChangeRows:
         is_begun, is_of_key = is_boundary[first], _begins(keys)
         closed = Closed(~is_begun[is_of_key], row[is_of_key], np.where(is_begun, starts, following)[is_of_key])
         opens = is_begun & events.is_row[first]
-        return closed, Opened(row[opens], starts[opens], following[opens])
+        return closed, OpenedSlices(row[opens], starts[opens], following[opens])
 
     def _find_events(self, order: Numbers) -> _Events:
         """Return what each transaction does to a key."""
@@ -187,7 +187,7 @@ class DirectHistory:
 
         self.table.replace(at, found, read)
 
-    def _open(self, rows: pa.Table, opened: Opened, times: _Times) -> pa.Table:
+    def _open(self, rows: pa.Table, opened: OpenedSlices, times: _Times) -> pa.Table:
         begun = rows.drop_columns(list(_ORDER)).take(pa.array(opened.row, pa.int64()))
         values = {
             FROM_LSN: pa.array(opened.start),
@@ -234,13 +234,13 @@ class SlicesClosed:
             return False
         return not has_none_open and all(each.may_be_in(file) for each in self.ranges)
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return which keys open slices have."""
         is_open = rows[TO_LSN].is_null().to_numpy()
-        places: Places = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
+        places: Indexes = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
         return places
 
-    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
         """Return the slices, some of them closed or with other values."""
         is_closed = places != _NONE
         is_altered = is_closed & self.closed.alters[places]

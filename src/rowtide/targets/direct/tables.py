@@ -24,10 +24,10 @@ from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, bounds_of
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.creation import create_table
-from rowtide.delta.writing.edits import Edit, MakeRows, Places, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import TableShape
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table import Verify
@@ -83,7 +83,7 @@ class DirectTable:
     def edit(self, lsn: CommitLsn, found: Snapshot, edit: Edit, added: MakeRows) -> None:
         """Edit rows of a version and add others, with everything up to an LSN; idempotent, by any process.
 
-        Raises `EditOutdated` if another process has brought the table elsewhere since.
+        Raises `EditOutdated` if another process has written the table since.
         """
         with self._committing():
             edit_rows(locate(self.path), edit, added, self._stamp(lsn, found))
@@ -109,7 +109,7 @@ class ShownColumns:
     """The columns of a target's table, each of which is one of the instance's as readers know it."""
 
     target: str
-    shape: TableShape
+    shape: TargetColumns
     instance: Instance
 
     @property
@@ -169,12 +169,12 @@ class KeySet:
             self._pairs.append(_kernels.unique(pairs))
             known = _kernels.index_in(pairs, value_set=self._pairs[-1], skip_nulls=True)
 
-    def find(self, rows: pa.Table) -> Places:
+    def find(self, rows: pa.Table) -> Indexes:
         """Return for each row the number of the row with its key, -1 where none has."""
         known = self._known(rows, 0)
         for place, pairs in enumerate(self._pairs, 1):
             known = _kernels.index_in(self._pair(rows, known, place), value_set=pairs, skip_nulls=True)
-        places: Places = known.fill_null(_NOWHERE).to_numpy().astype(np.int32, copy=False)
+        places: Indexes = known.fill_null(_NOWHERE).to_numpy().astype(np.int32, copy=False)
         return places
 
     def ranges(self, physical: Sequence[str]) -> Iterator[Between]:

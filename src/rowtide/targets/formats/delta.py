@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
 from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
-from rowtide.delta.lineage import Lineage, find_lineage
+from rowtide.delta.lineage import VersionLineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
 from rowtide.delta.writing.mending import mend
@@ -150,7 +150,7 @@ class DeltaTable:
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
         """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`.
 
-        Also if another process has brought the table elsewhere since it was found, which Delta itself sees of commits
+        Also if another process has written the table since it was found, which Delta itself sees of commits
         that come in between the statement's begin and end.
         """
         self._spark.conf.set(_APPLICATION, self._target_id)
@@ -199,7 +199,7 @@ def as_found(snapshot: Snapshot, target_id: str, known: int | None, types: Mappi
     Where an earlier version was restored, that one's transaction counts. Raises `LakeReadFailed`.
     """
     is_known = known is not None and known <= snapshot.version
-    lineage = find_lineage(snapshot, target_id, known) if is_known and known is not None else Lineage()
+    lineage = find_lineage(snapshot, target_id, known) if is_known and known is not None else VersionLineage()
     of_rows = snapshot if lineage.restored is None else open_snapshot(snapshot.location, lineage.restored)
     lsn = of_rows.get_transaction(target_id) if of_rows is not None else None
     files = len(snapshot.files)

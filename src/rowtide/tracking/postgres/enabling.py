@@ -7,9 +7,9 @@ from functools import partial
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import Alterations, build_index, execute_all, is_valid
+from rowtide.databases.postgres.alterations import Alterations, build_index, execute_all, read_validity
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
@@ -20,7 +20,7 @@ from rowtide.tracking.postgres import system_tables
 from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
 from rowtide.tracking.postgres.subjects import (
     CHANGE_BSN,
-    Subject,
+    PostgresSubject,
     find_present,
     find_trackable,
     find_tracked,
@@ -77,7 +77,7 @@ def resume(alterations: Alterations, name: str) -> TrackedTable:
     return tracked
 
 
-def stamp_index_of(subject: Subject) -> tuple[str, str]:
+def stamp_index_of(subject: PostgresSubject) -> tuple[str, str]:
     """Return the schema and name of the index on a table's stamps."""
     return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
 
@@ -89,18 +89,20 @@ def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
     return not (is_theirs or table.kind is TableKind.PARTITIONED)
 
 
-def _find_lacking_rowguid(connection: Connection, *, asked: TrackingRequest) -> Subject | None:
+def _find_lacking_rowguid(connection: Connection, *, asked: TrackingRequest) -> PostgresSubject | None:
     """Return the table if its key is a column that must be added first."""
-    has_tracked_objects(connection, Format.require_writable)
+    has_tracked_objects(connection, StoreFormat.require_writable)
     table = find_trackable(connection, asked.table)
     if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
         return None
     if rowguid_key(table) or not can_be_given_rowguid(connection, table):
         return None
-    return Subject(table, (), asked.options, asked.storage)
+    return PostgresSubject(table, (), asked.options, asked.storage)
 
 
-def _begin(connection: Connection, *, asked: TrackingRequest, has_new_key: bool) -> tuple[TrackedTable, Subject]:
+def _begin(
+    connection: Connection, *, asked: TrackingRequest, has_new_key: bool
+) -> tuple[TrackedTable, PostgresSubject]:
     execute_all(connection, system_tables.CREATIONS)
     table = find_trackable(connection, asked.table)
     found = find_tracked(connection, table)
@@ -112,22 +114,22 @@ def _begin(connection: Connection, *, asked: TrackingRequest, has_new_key: bool)
     tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
     if has_new_key:
         key = tuple(column for column in table.columns if column.name == ROWGUID)
-        subject = Subject(table, key, tracked.options, tracked.storage)
+        subject = PostgresSubject(table, key, tracked.options, tracked.storage)
     else:
         subject = with_key(table, tracked)
     _set_up(connection, tracked, subject)
     return tracked, subject
 
 
-def _unfinished(connection: Connection, subject: Subject) -> Subject:
+def _unfinished(connection: Connection, subject: PostgresSubject) -> PostgresSubject:
     """Return a tracked table whose index was not built before an interruption. Raises `TrackedAlready` for others."""
-    if is_valid(connection, stamp_index_of(subject)):
+    if read_validity(connection, stamp_index_of(subject)):
         raise TrackedAlready(subject.name)
     return subject
 
 
-def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Subject]:
-    before = get_tracked(connection, name, Format.require_writable)
+def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, PostgresSubject]:
+    before = get_tracked(connection, name, StoreFormat.require_writable)
     table = _take_down(connection, before)
     if table is None:
         raise TableToTrackNotFound(before.name)
@@ -150,7 +152,7 @@ def _end(connection: Connection, *, name: str) -> None:
         connection.execute(statement(f"drop schema {clock.SCHEMA} cascade"))
 
 
-def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
+def _set_up(connection: Connection, tracked: TrackedTable, subject: PostgresSubject) -> None:
     blocker = find_blocker(subject.table, {column.name for column in subject.key})
     if subject.storage is Storage.SIDE and blocker is not None:
         raise StorageNotOffered(subject.name, subject.storage, blocker)
@@ -165,7 +167,7 @@ def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | N
     _remove_triggers(connection, source_id, table)
     if table is not None:
         as_tracked = replace(table, source_id=source_id)
-        execute_all(connection, stamps_of(Subject(as_tracked, (), tracked.options, tracked.storage)).removals())
+        execute_all(connection, stamps_of(PostgresSubject(as_tracked, (), tracked.options, tracked.storage)).removals())
     return table
 
 
@@ -180,7 +182,7 @@ def _remove_triggers(connection: Connection, source_id: int, table: SourceTable 
         execute_all(connection, connection.execute(text(removals), parameters).scalars().all())
 
 
-def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: Subject) -> None:
+def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: PostgresSubject) -> None:
     holder, stamp = quote_qualified(*stamps_of(subject).holder), quote(CHANGE_BSN)
     definition = f"on {holder} {_INDEX_FORMS[tracked.index].format(stamp)}"
     build_index(alterations, subject.table, stamp_index_of(subject), definition)

@@ -10,17 +10,17 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.clock import Taken
+from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import load_texts
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.tracking.changes import Change, Changes, Request
+from rowtide.tracking.changes import Change, Changes, EnumerationRequest
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.postgres.new_partitions import take_in_partitions
+from rowtide.tracking.postgres.new_partitions import attach_partitions
 from rowtide.tracking.postgres.queries import (
-    AnchorWindow,
-    Query,
+    PostgresAnchorWindow,
+    PostgresChangeQuery,
     all_rows,
     deleted,
     stamps_since,
@@ -30,7 +30,7 @@ from rowtide.tracking.postgres.queries import (
     written,
 )
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import Subject, require_own_plans
+from rowtide.tracking.postgres.subjects import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,
@@ -46,7 +46,7 @@ _BY_INDEX = text("set local enable_seqscan = off")
 
 
 @contextmanager
-def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
+def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[Changes]:
     """Yield the changes, in a snapshot held by another connection, so that the clock's lock is released meanwhile.
 
     A table truncated or rewritten before it is locked appears empty, even in earlier snapshots; everything is then read
@@ -54,7 +54,7 @@ def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
     `ServerIsStandby`.
     """
     with engine.connect() as writer:
-        take_in_partitions(writer, engine)
+        attach_partitions(writer, engine)
         while True:
             with ExitStack() as stack:
                 opened = _open_window(writer, engine, request, stack)
@@ -73,7 +73,7 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     Run it on the connection that is about to write. Raises as enumerating.
     """
     tracked = get_tracked(connection, table)
-    taken = clock.find_taken(connection, since)
+    taken = clock.find_anchor_snapshot(connection, since)
     subject = _require(look_at(connection, tracked))
     require_own_plans(connection, [subject])
     _check_age(connection, tracked, taken)
@@ -81,16 +81,16 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedWindow:
     """A window whose anchor is taken; `reader` has its snapshot."""
 
     anchor: Anchor
     reader: Connection
-    subjects: tuple[Subject, ...]
-    queries: tuple[Query, ...]
+    subjects: tuple[PostgresSubject, ...]
+    queries: tuple[PostgresChangeQuery, ...]
 
 
-def _open_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> _Opened:
+def _open_window(writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack) -> _OpenedWindow:
     try:
         with clock.taking_anchors(writer):
             return _take_window(writer, engine, request, stack)
@@ -99,18 +99,18 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
         raise
 
 
-def _take_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> _Opened:
+def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack) -> _OpenedWindow:
     writer.execute(_BY_INDEX)
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
-    since = None if request.since is None else clock.find_taken(writer, request.since)
+    since = None if request.since is None else clock.find_anchor_snapshot(writer, request.since)
     whole = {get_tracked(writer, name).name for name in request.whole}
     all_tracked = list_tracked(writer)
     looks = {table.name: look_at(writer, table) for table in all_tracked}
     # An anchor depends on the stamps of all tables.
-    whole_ones = [look for look in looks.values() if isinstance(look, Subject)]
+    whole_ones = [look for look in looks.values() if isinstance(look, PostgresSubject)]
     require_own_plans(writer, whole_ones)
-    subjects: list[Subject] = []
+    subjects: list[PostgresSubject] = []
     deletes, writes = [], []
     for table in tracked:
         subject = _require(looks[table.name])
@@ -119,7 +119,7 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
             writes.append(all_rows(subject))
             continue
         _check_age(writer, table, since)
-        window = AnchorWindow(since, request.exclude_context)
+        window = PostgresAnchorWindow(since, request.exclude_context)
         deletes.append(deleted(subject, window))
         writes.append(written(subject, window))
     lowest = max((table.min_valid_csn for table in all_tracked), default=0)
@@ -127,22 +127,22 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)
     # Parents are named before their children, whose deletes go first.
-    return _Opened(taken.anchor, reader, tuple(subjects), (*reversed(deletes), *writes))
+    return _OpenedWindow(taken.anchor, reader, tuple(subjects), (*reversed(deletes), *writes))
 
 
-def _require(look: Subject | TrackingLost) -> Subject:
+def _require(look: PostgresSubject | TrackingLost) -> PostgresSubject:
     if isinstance(look, TrackingLost):
         raise look
     return look
 
 
-def _check_age(connection: Connection, tracked: TrackedTable, since: Taken) -> None:
+def _check_age(connection: Connection, tracked: TrackedTable, since: AnchorSnapshot) -> None:
     is_cut = connection.execute(statement(was_truncated(tracked.name, since))).scalar()
     if since.anchor.csn < tracked.min_valid_csn or is_cut:
         raise AnchorTooOld(tracked.name, since.anchor, tracked.min_valid_csn)
 
 
-def _stamps_since(connection: Connection, subjects: Sequence[Subject], last: Taken) -> Iterable[int]:
+def _stamps_since(connection: Connection, subjects: Sequence[PostgresSubject], last: AnchorSnapshot) -> Iterable[int]:
     """Return the BSNs, in all tombstones and in some tables' stamps, that an anchor does not see."""
     found = set(connection.execute(statement(tombstones_since(last))).scalars())
     for subject in subjects:
@@ -160,7 +160,7 @@ def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Co
     return reader
 
 
-def _lock_as_seen(opened: _Opened) -> bool:
+def _lock_as_seen(opened: _OpenedWindow) -> bool:
     """Lock the tables against truncating and rewriting; return whether neither has happened since the snapshot."""
     if not opened.subjects:
         return True
@@ -179,7 +179,7 @@ select exists (
 """
 
 
-def _read(opened: _Opened) -> Generator[Change]:
+def _read(opened: _OpenedWindow) -> Generator[Change]:
     options = {"yield_per": _FETCHED_ROWS}
     for query in opened.queries:
         with translated(), opened.reader.execute(statement(query.sql), execution_options=options) as rows:

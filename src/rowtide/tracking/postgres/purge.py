@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres import clock
-from rowtide.tracking.changes import Request
+from rowtide.tracking.changes import EnumerationRequest
 from rowtide.tracking.options import PurgeType
 from rowtide.tracking.postgres.enumeration import enumerate_changes
 from rowtide.tracking.postgres.system_tables import (
@@ -37,9 +37,9 @@ def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, v
     with engine.connect() as connection:
         if table is not None:
             get_tracked(connection, table)
-    with enumerate_changes(engine, Request(())) as numbered, engine.connect() as connection:
+    with enumerate_changes(engine, EnumerationRequest(())) as numbered, engine.connect() as connection:
         tables = list_tracked(connection) if table is None else (get_tracked(connection, table),)
-        seen = clock.find_taken(connection, numbered.anchor).snapshot
+        seen = clock.find_anchor_snapshot(connection, numbered.anchor).snapshot
         connection.commit()
         purged = sum(_purge_table(connection, tracked.name, purge_type, value, seen) for tracked in tables)
         clock.forget_anchors(connection, min(tracked.min_valid_csn for tracked in list_tracked(connection)))

@@ -12,45 +12,45 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.databases.postgres.clock import Taken, unseen
+from rowtide.databases.postgres.clock import AnchorSnapshot, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.databases.source_table import SourceColumn
 from rowtide.tracking.changes import Change, Operation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject, subject_of
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, PostgresSubject, subject_of
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS, get_tracked
 
 Row = Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
-class AnchorWindow:
+class PostgresAnchorWindow:
     """Changes that `since` does not see, and that do not carry `context`."""
 
-    since: Taken
+    since: AnchorSnapshot
     context: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PostgresChangeQuery:
     """A query for some of a table's changes, and the function that makes a change from a row."""
 
     sql: str
     as_change: Callable[[Row], Change]
 
 
-def all_rows(subject: Subject) -> Query:
+def all_rows(subject: PostgresSubject) -> PostgresChangeQuery:
     """Return the query for a full copy."""
     columns = _columns(subject)
-    return Query(
+    return PostgresChangeQuery(
         f"select '{Operation.INSERT}', {_listed(columns)} from {subject.rows} t",
         _written_change(subject.name, columns),
     )
 
 
-def written(subject: Subject, window: AnchorWindow) -> Query:
+def written(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresChangeQuery:
     """Return the query for rows that were inserted or updated and still exist.
 
     A row inserted in the window is an insert, unless the key existed before: then it is an update.
@@ -65,13 +65,13 @@ def written(subject: Subject, window: AnchorWindow) -> Query:
         f"{_listed(columns)} from {stamps_of(subject).source} t "
         f"where {unseen(f't.{quote(CHANGE_BSN)}', window.since)} and {_of_others(f't.{quote(CONTEXT)}', window)}"
     )
-    return Query(sql, _written_change(subject.name, columns))
+    return PostgresChangeQuery(sql, _written_change(subject.name, columns))
 
 
-def deleted(subject: Subject, window: AnchorWindow) -> Query:
+def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresChangeQuery:
     """Return the query for rows that were deleted and not inserted again; only their key is left.
 
-    Rows inserted and deleted within the window are left out, because no reader has them. But if changes are excluded by
+    Rows inserted and deleted within the window are omitted, because no reader has them. But if changes are excluded by
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
@@ -79,16 +79,16 @@ def deleted(subject: Subject, window: AnchorWindow) -> Query:
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
-        f"and not exists (select from {subject.rows} t where {subject.has_key('t', 'packed')})"
+        f"and not exists (select from {subject.rows} t where {subject.key_condition('t', 'packed')})"
     )
 
     def as_change(row: Row) -> Change:
         return Change(subject.name, Operation.DELETE, columns, tuple(row))
 
-    return Query(sql, as_change)
+    return PostgresChangeQuery(sql, as_change)
 
 
-def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: int | None) -> str:
+def touched(subject: PostgresSubject, packed_key: Sequence[str], since: AnchorSnapshot, own_bsn: int | None) -> str:
     """Return the query whether the row with a key, given as texts, was written or deleted in the window.
 
     Changes of the transaction with BSN `own_bsn` do not count.
@@ -97,20 +97,20 @@ def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: 
     changed, gone = (f"{row}.{quote(name)}" for row, name in (("t", CHANGE_BSN), ("d", "__sysDeleteTxBsn")))
     packed = f"(array[{', '.join(map(quote_literal, packed_key))}]::text[])"
     return (
-        f"select exists (select from {stamps_of(subject).source} t where {subject.has_key('t', packed)} "
+        f"select exists (select from {stamps_of(subject).source} t where {subject.key_condition('t', packed)} "
         f"and {unseen(changed, since)} and {changed} is distinct from {own}) "
         f'or exists (select from {TOMBSTONES} d where d."__sysTN" = {subject.literal} and d."__sysRK" = {packed} '
         f"and {unseen(gone, since)} and {gone} is distinct from {own})"
     )
 
 
-def stamps_since(subject: Subject, since: Taken) -> str:
+def stamps_since(subject: PostgresSubject, since: AnchorSnapshot) -> str:
     """Return the query for the BSNs in a table's stamps that an anchor does not see."""
     stamp = quote(CHANGE_BSN)
     return f"select distinct {stamp} from {quote_qualified(*stamps_of(subject).holder)} where {unseen(stamp, since)}"
 
 
-def tombstones_since(since: Taken) -> str:
+def tombstones_since(since: AnchorSnapshot) -> str:
     """Return the query for the BSNs of deletes, in all tables, that an anchor does not see."""
     gone, cut = '"__sysDeleteTxBsn"', '"__sysTruncateTxBsn"'
     return (
@@ -119,7 +119,7 @@ def tombstones_since(since: Taken) -> str:
     )
 
 
-def was_truncated(subject_name: str, since: Taken) -> str:
+def was_truncated(subject_name: str, since: AnchorSnapshot) -> str:
     """Return the query whether a truncate removed more rows of a table than it has tombstones for."""
     cut = '"__sysTruncateTxBsn"'
     return (
@@ -128,7 +128,7 @@ def was_truncated(subject_name: str, since: Taken) -> str:
     )
 
 
-def _gone(subject: Subject, window: AnchorWindow) -> str:
+def _gone(subject: PostgresSubject, window: PostgresAnchorWindow) -> str:
     """Return the keys of deleted rows, whether they existed at `since`, and whether others deleted them."""
     inserted, gone = (f"d.{quote(name)}" for name in ("__sysInsertTxBsn", "__sysDeleteTxBsn"))
     was_there = f"not coalesce({unseen(inserted, window.since)}, false)"
@@ -140,7 +140,7 @@ def _gone(subject: Subject, window: AnchorWindow) -> str:
     )
 
 
-def _of_others(context: str, window: AnchorWindow) -> str:
+def _of_others(context: str, window: PostgresAnchorWindow) -> str:
     return "true" if window.context is None else f"{context} is distinct from '{window.context}'::uuid"
 
 
@@ -156,7 +156,7 @@ def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Cha
     return as_change
 
 
-def _columns(subject: Subject) -> tuple[str, ...]:
+def _columns(subject: PostgresSubject) -> tuple[str, ...]:
     return tuple(column.name for column in subject.user_columns)
 
 
@@ -190,7 +190,7 @@ def unpack_key(connection: Connection, table: str, packed: str) -> tuple[object,
     return tuple(_ask(connection, f"select {values}".replace(":", "\\:"), {}, table, packed))
 
 
-def _checked(connection: Connection, table: str, values: Sequence[object], given: str) -> Subject:
+def _checked(connection: Connection, table: str, values: Sequence[object], given: str) -> PostgresSubject:
     subject = subject_of(connection, get_tracked(connection, table))
     if len(values) != len(subject.key):
         reason = f"it has {len(values)} values, the key has {len(subject.key)}"

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualifie
 from rowtide.databases.postgres.values import text_of, value_of
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.options import Storage, TrackingOptions
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, PostgresSubject
 from rowtide.tracking.postgres.trigger_text import (
     OF_OTHERS,
     ROW_CONTEXT,
@@ -78,10 +78,10 @@ end
 
 
 @dataclass(frozen=True, slots=True)
-class RowStamps:
+class PostgresRowStamps:
     """Three columns of the table, set before a row is written."""
 
-    subject: Subject
+    subject: PostgresSubject
 
     @property
     def source(self) -> str:
@@ -162,7 +162,7 @@ _OWN_CONTEXT = f"({ROW_CONTEXT})::uuid"
 
 
 @dataclass(frozen=True, slots=True)
-class SideStamps:
+class PostgresSideStamps:
     """A separate table, written after each row, in the order of writes: one statement may write a row several times.
 
     `merge` deletes a row and inserts another with its key; an update moves keys one further. A transition table has the
@@ -172,12 +172,12 @@ class SideStamps:
     create an operator.
     """
 
-    subject: Subject
+    subject: PostgresSubject
 
     @property
     def source(self) -> str:
         stamps = ", ".join(f"s.{quote(name)}" for name in STAMPS)
-        same = self.subject.has_key("t", f"s.{_KEY}")
+        same = self.subject.key_condition("t", f"s.{_KEY}")
         return f"(select t.*, {stamps} from {self._rows} s join {self.subject.rows} t on {same})"
 
     @property
@@ -240,12 +240,14 @@ class SideStamps:
 
     def _stamp_moved(self) -> str:
         """Return the same for a row that had the key of `old`."""
-        of_old = f"select from {self._rows} s where s.{_KEY} = {self.subject.packed_key('old')} and {_is_unseen('s')}"
+        of_old = (
+            f"select from {self._rows} s where s.{_KEY} = {self.subject.packed_key('old')} and {_unseen_condition('s')}"
+        )
         return self._stamp_new(f"case when exists ({of_old}) then '{OF_OTHERS}' else {_OWN_CONTEXT} end")
 
     def _stamp_changed(self) -> str:
         """Return the statement that stamps row `new` as updated; a row from before tracking has no stamps yet."""
-        context = f"case when {_is_unseen('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
+        context = f"case when {_unseen_condition('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
         return self._upsert("null", _OWN_CONTEXT, {CHANGE_BSN: f"excluded.{quote(CHANGE_BSN)}", CONTEXT: context})
 
     def _upsert(self, inserted: str, context: str, stamped_before: Mapping[str, str]) -> str:
@@ -270,7 +272,7 @@ def find_blocker(table: SourceTable, key: Collection[str]) -> str | None:
     return "its key is deferrable" if is_deferrable else None
 
 
-def _is_unseen(stamps: str) -> str:
+def _unseen_condition(stamps: str) -> str:
     """Return the condition that the writer has a context, and has not seen another's last change of the row."""
     seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
     return (
@@ -280,7 +282,7 @@ def _is_unseen(stamps: str) -> str:
     )
 
 
-class Stamps(Protocol):
+class PostgresStamps(Protocol):
     """The SQL of one way to store stamps."""
 
     @property
@@ -304,9 +306,12 @@ class Stamps(Protocol):
         """Return the statements that create the triggers and their functions."""
 
 
-_STAMPS: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+_STAMPS: Mapping[Storage, Callable[[PostgresSubject], PostgresStamps]] = {
+    Storage.ROW: PostgresRowStamps,
+    Storage.SIDE: PostgresSideStamps,
+}
 
 
-def stamps_of(subject: Subject) -> Stamps:
+def stamps_of(subject: PostgresSubject) -> PostgresStamps:
     """Return how a table's stamps are stored."""
     return _STAMPS[subject.storage](subject)

@@ -28,7 +28,7 @@ STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PostgresSubject:
     """A table, its key for tracking, the tracked operations, and where stamps are stored.
 
     `equals` are the operators by which rows are found by columns of the key whose types are not the server's; a column
@@ -95,7 +95,7 @@ class Subject:
         """Return the condition that an update changed the key's text, even if only from 1.0 to 1.00."""
         return " or ".join(f"({_image_differs(column)})" for column in self.key)
 
-    def has_key(self, row: str, packed: str) -> str:
+    def key_condition(self, row: str, packed: str) -> str:
         """Return the condition that a row has a packed key: found by its values, then compared by text."""
         same = [
             f"{row}.{quote(column.name)} {equals} {value_of(f'{packed}[{place}]', column.value_type_text)}"
@@ -171,13 +171,13 @@ def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, So
         return source_id, by_id
 
 
-def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
+def subject_of(connection: Connection, tracked: TrackedTable) -> PostgresSubject:
     """Return a tracked table as it is now. Raises `TableNotFound`, `TrackingKeyMissing`."""
     table = read_table(connection, read_as_made(connection, tracked.name).source_id)
     return with_operators(connection, with_key(table, tracked))
 
 
-def with_operators(connection: Connection, subject: Subject) -> Subject:
+def with_operators(connection: Connection, subject: PostgresSubject) -> PostgresSubject:
     """Return a table with the operators of its key's columns of users' types, by which rows are found.
 
     The parts of a composite, range or array may be domains, whose checks run when a text is read; an implicit cast can
@@ -191,19 +191,19 @@ def with_operators(connection: Connection, subject: Subject) -> Subject:
     return replace(subject, equals={name: found.equal for name, found in operators.items() if name in whole})
 
 
-def require_own_plans(connection: Connection, subjects: Iterable[Subject]) -> None:
+def require_own_plans(connection: Connection, subjects: Iterable[PostgresSubject]) -> None:
     """Raise `TrackedPlanCallsCode` for tables that cannot be read without running code of less privileged roles."""
     names = {subject.quoted: subject.name for subject in subjects}
     for quoted, functions in find_planned(running_through(connection), names).items():
         raise TrackedPlanCallsCode(names[quoted], functions[0])
 
 
-def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:
+def with_key(table: SourceTable, tracked: TrackedTable) -> PostgresSubject:
     """Return a table with the key by which it is, or will be, tracked. Raises `TrackingKeyMissing`."""
     key = _KEYS[tracked.key_type](table)
     if not key:
         raise TrackingKeyMissing(table.qualified_name, _KEY_WORDS[tracked.key_type])
-    return Subject(table, key, tracked.options, tracked.storage)
+    return PostgresSubject(table, key, tracked.options, tracked.storage)
 
 
 _WHOLE_VALUES = """

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
+from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoreFormat
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
@@ -19,7 +19,7 @@ from rowtide.tracking.options import StampIndex, Storage, TrackedTable, Tracking
 TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
 TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
 TRACKED_OBJECTS = f'{clock.SCHEMA}."__sysOCSTrackedObjects"'
-FORMAT = Format("change tracking of the database")
+FORMAT = StoreFormat("change tracking of the database")
 """The format of the schema, and of the triggers of the tracked tables."""
 
 _TOMBSTONE_COLUMNS = (
@@ -59,7 +59,7 @@ CREATIONS = (
 """The statements that create the clock and the tables if they do not exist."""
 
 
-def has_tracked_objects(connection: Connection, requirement: Requirement = Format.require_readable) -> bool:
+def has_tracked_objects(connection: Connection, requirement: Requirement = StoreFormat.require_readable) -> bool:
     """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
 
     Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `requirement` does for its format.
@@ -81,13 +81,13 @@ def find_refusal(connection: Connection) -> RowtideError | None:
 
 
 def require_tracking(connection: Connection) -> None:
-    """Raise `NothingTracked` if no table is tracked; as `Format.require_writable` for another format."""
-    if not has_tracked_objects(connection, Format.require_writable):
+    """Raise `NothingTracked` if no table is tracked; as `StoreFormat.require_writable` for another format."""
+    if not has_tracked_objects(connection, StoreFormat.require_writable):
         raise NothingTracked
 
 
 def list_tracked(
-    connection: Connection, requirement: Requirement = Format.require_readable
+    connection: Connection, requirement: Requirement = StoreFormat.require_readable
 ) -> tuple[TrackedTable, ...]:
     """Return all tracked tables by name. Raises as `requirement` for another format."""
     if not has_tracked_objects(connection, requirement):
@@ -95,7 +95,9 @@ def list_tracked(
     return tuple(map(_tracked, connection.execute(text(f'{_SELECT} order by "__sysTN"'))))
 
 
-def get_tracked(connection: Connection, name: str, requirement: Requirement = Format.require_readable) -> TrackedTable:
+def get_tracked(
+    connection: Connection, name: str, requirement: Requirement = StoreFormat.require_readable
+) -> TrackedTable:
     """Return a tracked table by the name that a user gives, its current one or that when it was enabled.
 
     Raises `NotTracked`; as `requirement` for another format.

@@ -13,16 +13,16 @@ from sqlalchemy import Connection
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
-from rowtide.databases.postgres.clock import Taken
+from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
-from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.postgres import enabling, enumeration, purge, queries, system_tables
 
 
-class Tracking:
+class PostgresTracking:
     """See `ChangeTracking`; also raises connection errors."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
@@ -62,7 +62,7 @@ class Tracking:
     def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:
         with self._reading() as own:
             system_tables.require_tracking(own)
-            taken = None if seen is None else clock.find_taken(own, seen)
+            taken = None if seen is None else clock.find_anchor_snapshot(own, seen)
         with _own_transaction(self._connection, context, taken) as transaction:
             self.transaction_bsn = transaction.bsn
             try:
@@ -71,7 +71,7 @@ class Tracking:
                 self.transaction_bsn = None
 
     def get_last_committed_csn(self) -> int:
-        with self.changes(Request(())) as changes:
+        with self.changes(EnumerationRequest(())) as changes:
             return changes.anchor.csn
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
@@ -91,7 +91,7 @@ class Tracking:
             return purge.purge_transactions(self._engine, purge_type, value)
 
     @contextmanager
-    def changes(self, request: Request) -> Iterator[Changes]:
+    def changes(self, request: EnumerationRequest) -> Iterator[Changes]:
         with ExitStack() as stack:
             # What fails in the caller's own statements, while it applies the changes, stays what it is.
             with translated():
@@ -108,7 +108,7 @@ class Tracking:
         yield Committing(self._engine, on_progress)
 
 
-class RehearsedTracking(Tracking):
+class RehearsedPostgresTracking(PostgresTracking):
     """The same, of which enabling, disabling and resuming take no effect."""
 
     def __init__(self, connection: psycopg.Connection, statements: list[str]) -> None:
@@ -121,9 +121,19 @@ class RehearsedTracking(Tracking):
             yield alterations
 
 
+def open_tracking(connection: psycopg.Connection) -> PostgresTracking:
+    """Return the tracking of a connection's database; each kind of database has this function."""
+    return PostgresTracking(connection)
+
+
+def rehearse_tracking(connection: psycopg.Connection, statements: list[str]) -> RehearsedPostgresTracking:
+    """Return tracking without effect, which adds what it would run to `statements`; each kind has this function."""
+    return RehearsedPostgresTracking(connection, statements)
+
+
 @contextmanager
 def _own_transaction(
-    connection: psycopg.Connection, context: UUID | None, seen: Taken | None
+    connection: psycopg.Connection, context: UUID | None, seen: AnchorSnapshot | None
 ) -> Iterator[OwnTransaction]:
     """Write in one transaction, committed at the end. Raises `TransactionOpen`."""
     if connection.info.transaction_status is not TransactionStatus.IDLE:

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
 from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.tracking.postgres.subjects import Subject
+from rowtide.tracking.postgres.subjects import PostgresSubject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
 PREFIX = "__sysTracking_"
@@ -54,12 +54,14 @@ def trigger(kind: str, event: str, relation: str, rest: str) -> list[str]:
     ]
 
 
-def function_name(subject: Subject, what: str) -> str:
+def function_name(subject: PostgresSubject, what: str) -> str:
     """Return the name of a function of one table alone."""
     return f"{SCHEMA}.{quote(f'{what}_{subject.table.source_id}')}"
 
 
-def function(subject: Subject, what: str, body: str, *, attributes: str = "", is_cloned: bool = False) -> list[str]:
+def function(
+    subject: PostgresSubject, what: str, body: str, *, attributes: str = "", is_cloned: bool = False
+) -> list[str]:
     """Return the statements that create a table's function, with the rights of the role that enables tracking.
 
     See `close_function`.
@@ -75,7 +77,7 @@ def function(subject: Subject, what: str, body: str, *, attributes: str = "", is
     ]
 
 
-def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str:
+def burial(subject: PostgresSubject, row: str, insert_bsn: str, source: str = "") -> str:
     """Return the statement that writes tombstones for rows of a source, or for one row."""
     columns = '"__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext"'
     return (
@@ -97,7 +99,7 @@ class AroundRelation:
         return f"execute {quote_literal(self.before)} || rows || {quote_literal(self.after)}"
 
 
-def truncating(subject: Subject, burial: AroundRelation | None, forgetting: str = "") -> list[str]:
+def truncating(subject: PostgresSubject, burial: AroundRelation | None, forgetting: str = "") -> list[str]:
     """Return the statements that create the function `truncate`: it writes tombstones for a few rows, or records a
     larger truncate, and removes stamps by the statement `forgetting`.
 
@@ -127,14 +129,14 @@ def truncating(subject: Subject, burial: AroundRelation | None, forgetting: str 
     return function(subject, "truncate", body, attributes=ALL_ROWS)
 
 
-def truncate_triggers(subject: Subject) -> list[str]:
+def truncate_triggers(subject: PostgresSubject) -> list[str]:
     """Return the statements that create the triggers for truncates, one per partition."""
     leaves = [quote_qualified(leaf.schema, leaf.name) for leaf in subject.table.row_holders]
     relations = leaves if subject.is_partitioned else [subject.quoted]
     return [made for relation in relations for made in truncate_trigger(subject, relation)]
 
 
-def truncate_trigger(subject: Subject, relation: str) -> list[str]:
+def truncate_trigger(subject: PostgresSubject, relation: str) -> list[str]:
     """Return the statements that create the trigger of one relation, which calls the function `truncate`."""
     call = f"for each statement execute function {function_name(subject, 'truncate')}()"
     return trigger("truncate", "before truncate", relation, call)

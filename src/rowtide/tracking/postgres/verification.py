@@ -11,22 +11,22 @@ from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import Subject, with_key, with_operators
+from rowtide.tracking.postgres.subjects import PostgresSubject, with_key, with_operators
 from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as_made
 
 
-def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
+def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: PostgresSubject) -> None:
     """Write a table to the catalogue with its present triggers, key and partitions."""
     source_id, parts = subject.table.source_id, tuple(_parts(subject))
     signature = _read_signature_now(connection, source_id, parts)
     put_tracked(connection, tracked, AsMade(source_id, signature, _key_names(subject), parts))
 
 
-def _parts(subject: Subject) -> set[int]:
+def _parts(subject: PostgresSubject) -> set[int]:
     return {leaf.source_id for leaf in subject.table.row_holders}
 
 
-def _key_names(subject: Subject) -> tuple[str, ...]:
+def _key_names(subject: PostgresSubject) -> tuple[str, ...]:
     return tuple(column.name for column in subject.key)
 
 
@@ -35,15 +35,15 @@ def _read_signature_now(connection: Connection, source_id: int, parts: Collectio
     return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
-def look_at(connection: Connection, tracked: TrackedTable) -> Subject | TrackingLost:
+def look_at(connection: Connection, tracked: TrackedTable) -> PostgresSubject | TrackingLost:
     """Return a tracked table as it is now, or what was altered."""
     if tracked.lost_time is not None:
         return _lost(connection, tracked, "it has not been resumed")
     made = read_as_made(connection, tracked.name)
     found = _compare(connection, tracked, made)
-    if isinstance(found, Subject) and _parts(found) <= set(made.parts):
+    if isinstance(found, PostgresSubject) and _parts(found) <= set(made.parts):
         return found
-    return _lost(connection, tracked, GROWN if isinstance(found, Subject) else found)
+    return _lost(connection, tracked, GROWN if isinstance(found, PostgresSubject) else found)
 
 
 def require_sound(connection: Connection, tracked: TrackedTable) -> None:
@@ -66,7 +66,7 @@ def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingL
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what was altered, except partitions added since."""
     found = _compare(connection, tracked, read_as_made(connection, tracked.name))
-    return None if isinstance(found, Subject) else found
+    return None if isinstance(found, PostgresSubject) else found
 
 
 def read_now(connection: Connection) -> str:
@@ -74,7 +74,7 @@ def read_now(connection: Connection) -> str:
     return str(connection.execute(text(_NOW)).scalar_one())
 
 
-def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Subject | str:
+def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> PostgresSubject | str:
     """Return a tracked table as it is now, or what was altered, except partitions added since."""
     table = find_by_id(connection, made.source_id)
     if table is None:

@@ -43,7 +43,7 @@ from rowtide.tracking.spark.records import (
     OUTCOMES,
     RECORD,
     DeviceOutcome,
-    Shape,
+    TrackedColumns,
     make_batches,
     read_outcome,
 )
@@ -65,7 +65,7 @@ class FrameColumn:
     type_name: str
 
 
-def unite(shapes: Mapping[Shape, int]) -> tuple[FrameColumn, ...]:
+def unite(shapes: Mapping[TrackedColumns, int]) -> tuple[FrameColumn, ...]:
     """Return the columns of a table whose rows have these shapes, each on the given number of devices.
 
     First the columns of the most frequent shape, in its order, then further columns of others. Names that differ only
@@ -78,7 +78,7 @@ def unite(shapes: Mapping[Shape, int]) -> tuple[FrameColumn, ...]:
     return tuple(FrameColumn(name, _choose_type(name, names, shapes)) for name in names)
 
 
-def select_list(shape: Shape, columns: Sequence[FrameColumn]) -> list[str]:
+def select_list(shape: TrackedColumns, columns: Sequence[FrameColumn]) -> list[str]:
     """Return the expressions that make the DataFrame's rows from records of a shape."""
     united = _united_names(shape, [column.name for column in columns])
     values = {
@@ -135,7 +135,7 @@ def _null(type_name: str) -> str:
     return f"cast(null as {type_name})"
 
 
-def _spell(name: str, shape: Shape, shapes: Mapping[Shape, int]) -> str:
+def _spell(name: str, shape: TrackedColumns, shapes: Mapping[TrackedColumns, int]) -> str:
     """Return a name as most devices write it; unchanged if a table has it in two cases."""
     if sum(column.name.lower() == name.lower() for column in shape.columns) > 1:
         return name
@@ -145,7 +145,7 @@ def _spell(name: str, shape: Shape, shapes: Mapping[Shape, int]) -> str:
     return min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
 
 
-def _choose_type(name: str, names: Sequence[str], shapes: Mapping[Shape, int]) -> str:
+def _choose_type(name: str, names: Sequence[str], shapes: Mapping[TrackedColumns, int]) -> str:
     declared: Counter[str] = Counter()
     for shape, devices in shapes.items():
         united = _united_names(shape, names)
@@ -153,12 +153,12 @@ def _choose_type(name: str, names: Sequence[str], shapes: Mapping[Shape, int]) -
     return min(declared, key=lambda type_name: (-declared[type_name], type_name))
 
 
-def _held(shape: Shape, column: DeclaredColumn) -> LakeType:
+def _held(shape: TrackedColumns, column: DeclaredColumn) -> LakeType:
     return _LAKE_TYPES[shape.kind](column.type_text)
 
 
-def _united_names(shape: Shape, names: Sequence[str]) -> dict[str, str]:
-    """Return which of the names each column of a shape has; columns with none of them are left out."""
+def _united_names(shape: TrackedColumns, names: Sequence[str]) -> dict[str, str]:
+    """Return which of the names each column of a shape has; columns with none of them are omitted."""
     own = [column.name for column in shape.columns]
     in_other_case = {name.lower(): name for name in names if name not in own}
     found = {name: name if name in names else in_other_case.pop(name.lower(), None) for name in own}
@@ -282,7 +282,7 @@ def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[De
     return reduce(lambda one, other: one.unionAll(other), parts)
 
 
-def _without_failed(records: DataFrame, shape: Shape, outcomes: Sequence[DeviceOutcome]) -> DataFrame:
+def _without_failed(records: DataFrame, shape: TrackedColumns, outcomes: Sequence[DeviceOutcome]) -> DataFrame:
     failed = [
         literal(outcome.device) for outcome in outcomes if outcome.failure is not None and shape in outcome.shapes
     ]

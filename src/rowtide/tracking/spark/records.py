@@ -38,7 +38,7 @@ Record = tuple[str, str, int | None, list[str | None] | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TrackedColumns:
     """A table's columns on one kind of database; `place` is the table's position among the requested ones."""
 
     place: int
@@ -62,7 +62,7 @@ class DeviceOutcome:
     device: str
     anchor: str | None
     failure: str | None
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[TrackedColumns, ...] = ()
     rows: tuple[int, ...] = ()
 
     def as_record(self) -> Record:
@@ -78,7 +78,7 @@ def read_outcome(text: str) -> DeviceOutcome:
     return _OUTCOME.decode(text)
 
 
-def change_record(device: str, change: Change, shape: Shape) -> Record:
+def change_record(device: str, change: Change, shape: TrackedColumns) -> Record:
     """Return the record of a change; its values are texts."""
     texts: dict[str, str | None] = {
         name: None if text is None else str(text) for name, text in change.as_dict().items()

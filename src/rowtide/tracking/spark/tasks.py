@@ -19,7 +19,7 @@ from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.tracking.changes import Changes
 from rowtide.tracking.connecting import open_tracking
 from rowtide.tracking.errors import NoDatabaseFound
-from rowtide.tracking.spark.records import DeviceOutcome, Record, Shape, change_record
+from rowtide.tracking.spark.records import DeviceOutcome, Record, TrackedColumns, change_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def enumerate_devices(work: Work, places: Iterable[int]) -> Iterator[Record]:
 
 
 def _enumerate(work: Work, device: Device) -> Iterator[Record]:
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[TrackedColumns, ...] = ()
     rows = [0] * len(work.tables)
     try:
         known = work.anchors.get(device.name)
@@ -121,5 +121,5 @@ def _enumerate(work: Work, device: Device) -> Iterator[Record]:
         yield DeviceOutcome(device.name, str(changes.anchor), None, shapes, tuple(rows)).as_record()
 
 
-def _shapes(device: Device, changes: Changes) -> tuple[Shape, ...]:
-    return tuple(Shape(place, device.kind, table.columns) for place, table in enumerate(changes.tables))
+def _shapes(device: Device, changes: Changes) -> tuple[TrackedColumns, ...]:
+    return tuple(TrackedColumns(place, device.kind, table.columns) for place, table in enumerate(changes.tables))

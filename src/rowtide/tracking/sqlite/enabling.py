@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
@@ -17,7 +17,7 @@ from rowtide.tracking.errors import (
 )
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite.stamps import removals_of_dropped
-from rowtide.tracking.sqlite.subject import Subject
+from rowtide.tracking.sqlite.subject import SqliteSubject
 from rowtide.tracking.sqlite.subjects import get_table, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     create_system_tables,
@@ -48,7 +48,7 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
         raise IndexNotOffered(name, index)
     if is_system_name(name):
         raise TableToTrackNotFound(name)
-    has_tracked_objects(connection, Format.require_writable)
+    has_tracked_objects(connection, StoreFormat.require_writable)
     create_system_tables(connection)
     found = find_tracked(connection, name)
     if found is not None:
@@ -74,7 +74,7 @@ def disable(connection: sqlite3.Connection, name: str) -> None:
 
 def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
     """Track a table again after its tracking was lost; earlier anchors are refused. Raises as `enable`."""
-    before = get_tracked(connection, name, Format.require_writable)
+    before = get_tracked(connection, name, StoreFormat.require_writable)
     tracked = replace(before, min_valid_csn=clock.read(connection), lost_time=None)
     get_table(connection, tracked.name)
     _drop_triggers(connection, tracked)
@@ -113,7 +113,7 @@ def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     table = find_table(connection, present)
     if table is None or (present != tracked.name and tracked.storage is not Storage.ROW):
         return
-    for statement in stamps_of(Subject(table, (), tracked.options), tracked).removals():
+    for statement in stamps_of(SqliteSubject(table, (), tracked.options), tracked).removals():
         connection.execute(statement)
 
 

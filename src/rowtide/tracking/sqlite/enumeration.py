@@ -11,16 +11,24 @@ from functools import partial
 from typing import cast
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of, write_transaction
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
 from rowtide.databases.sqlite.values import decode_text, text_of
-from rowtide.tracking.changes import Change, Changes, Request
+from rowtide.tracking.changes import Change, Changes, EnumerationRequest
 from rowtide.tracking.errors import AnchorTooOld, NothingTracked
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.sqlite.queries import KEY_FUNCTION, AnchorWindow, Query, all_rows, deleted, touched, written
+from rowtide.tracking.sqlite.queries import (
+    KEY_FUNCTION,
+    SqliteAnchorWindow,
+    SqliteChangeQuery,
+    all_rows,
+    deleted,
+    touched,
+    written,
+)
 from rowtide.tracking.sqlite.subject import CHANGE_BSN
 from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
@@ -34,7 +42,7 @@ from rowtide.tracking.sqlite.triggers import changed_triggers, find_loss, mend
 
 
 @contextmanager
-def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[Changes]:
+def enumerate_changes(writer: sqlite3.Connection, request: EnumerationRequest) -> Iterator[Changes]:
     """Yield the changes.
 
     `writer` holds the write lock while the anchor is taken; without WAL, until all changes are in a temporary table.
@@ -43,7 +51,7 @@ def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[
     path = path_of(writer)
     with ExitStack() as stack:
         with translated(path):
-            is_tracking = has_tracked_objects(writer, Format.require_writable)
+            is_tracking = has_tracked_objects(writer, StoreFormat.require_writable)
             _prepare(writer, request.tables)
             if not is_tracking:
                 raise NothingTracked
@@ -68,7 +76,7 @@ def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
                 mend(writer, tracked)
 
 
-def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack) -> Changes:
+def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack: ExitStack) -> Changes:
     if request.since is not None:
         clock.check(writer, request.since)
     tables, deletes, writes = [], [], []
@@ -104,7 +112,7 @@ def changed_since(connection: sqlite3.Connection, table: str, packed: str, since
     _check_age(tracked, since)
     _check_loss(connection, tracked)
     subject = subject_of(connection, tracked)
-    window = AnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), None)
+    window = SqliteAnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), None)
     _teach_keys(connection)
     statement = touched(subject, stamps_of(subject, tracked))
     parameters = {**window.as_parameters(), "packed": packed, "own": own_bsn}
@@ -122,14 +130,16 @@ def _check_age(tracked: TrackedTable, since: Anchor) -> None:
         raise AnchorTooOld(tracked.name, since, tracked.min_valid_csn)
 
 
-def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Request) -> AnchorWindow | None:
+def _window(
+    connection: sqlite3.Connection, tracked: TrackedTable, request: EnumerationRequest
+) -> SqliteAnchorWindow | None:
     """Return the window for a table; None for a full copy."""
     since = request.since_of(tracked.name)
     if since is None:
         return None
     _check_age(tracked, since)
     context = None if request.exclude_context is None else str(request.exclude_context)
-    return AnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), context)
+    return SqliteAnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), context)
 
 
 def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
@@ -164,7 +174,7 @@ def _last_tombstone(connection: sqlite3.Connection) -> int:
     return int(connection.execute(f"select coalesce(max(__sysId), 0) from {TOMBSTONES}").fetchone()[0])
 
 
-def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Generator[Change]:
+def _read(reader: sqlite3.Connection, queries: Sequence[SqliteChangeQuery]) -> Generator[Change]:
     with translated(path_of(reader)), _reading_any_text(reader):
         _teach_keys(reader)
         for query in queries:
@@ -173,7 +183,7 @@ def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Generator[Cha
                     yield query.as_change(row)
 
 
-def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Generator[Change]:
+def _spool(writer: sqlite3.Connection, queries: Sequence[SqliteChangeQuery], stack: ExitStack) -> Generator[Change]:
     """Copy the queries' rows to temporary tables, to be read after the lock is released; return their queries."""
     _teach_keys(writer)
     spools = [(f"temp.rowtide_{secrets.token_hex(8)}", query) for query in queries]
@@ -183,7 +193,7 @@ def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStac
     return _read_spools(writer, spools)
 
 
-def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, Query]]) -> Generator[Change]:
+def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, SqliteChangeQuery]]) -> Generator[Change]:
     with translated(path_of(writer)), _reading_any_text(writer):
         for name, query in spools:
             with closing(writer.execute(f"select * from {name}")) as rows:

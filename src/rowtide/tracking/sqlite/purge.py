@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.databases.sqlite.guarding import writing
@@ -38,7 +38,7 @@ def purge_tombstones(connection: sqlite3.Connection, table: str | None, purge_ty
     In the same transactions, tables' minimum valid CSN advances to the highest removed one. Then anchors that no table
     accepts are removed too. Raises `NotTracked`, `FileBusy`.
     """
-    require = Format.require_writable
+    require = StoreFormat.require_writable
     tables = list_tracked(connection, require) if table is None else (get_tracked(connection, table, require),)
     purged = sum(_purge_table(connection, tracked.name, _OLD_TOMBSTONE[purge_type], value) for tracked in tables)
     with write_transaction(connection):

@@ -14,8 +14,8 @@ from rowtide.databases.sqlite.keys import SqliteValue, pack, text_encoding, unpa
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.changes import Change, Operation
 from rowtide.tracking.errors import InvalidTombstoneKey
-from rowtide.tracking.sqlite.stamps import Stamps
-from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject
+from rowtide.tracking.sqlite.stamps import SqliteStamps
+from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteSubject
 from rowtide.tracking.sqlite.subjects import subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked
 
@@ -37,7 +37,7 @@ Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AnchorWindow:
+class SqliteAnchorWindow:
     """Parameters of the queries: changes stamped above `since`, and not with `context`."""
 
     table: str
@@ -56,7 +56,7 @@ class AnchorWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SqliteChangeQuery:
     """A query for some of a table's changes, and the function that makes a change from a row."""
 
     sql: str
@@ -64,14 +64,14 @@ class Query:
     as_change: Callable[[Row], Change]
 
 
-def all_rows(subject: Subject) -> Query:
+def all_rows(subject: SqliteSubject) -> SqliteChangeQuery:
     """Return the query for a full copy."""
     columns = _columns(subject)
     sql = f"select '{Operation.INSERT}', {_listed(columns)} from {subject.quoted}"
-    return Query(sql, {}, _written_change(subject.name, columns))
+    return SqliteChangeQuery(sql, {}, _written_change(subject.name, columns))
 
 
-def written(subject: Subject, stamps: Stamps, window: AnchorWindow) -> Query:
+def written(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWindow) -> SqliteChangeQuery:
     """Return the query for rows that were inserted or updated and still exist.
 
     A row inserted in the window is an insert, unless the key existed before: then it is an update.
@@ -86,42 +86,42 @@ def written(subject: Subject, stamps: Stamps, window: AnchorWindow) -> Query:
         f"{_listed(columns)} from {stamps.source} t "
         f"where {CHANGE_BSN} > :since and (:context is null or {CONTEXT} is not :context)"
     )
-    return Query(sql, window.as_parameters(), _written_change(subject.name, columns))
+    return SqliteChangeQuery(sql, window.as_parameters(), _written_change(subject.name, columns))
 
 
-def deleted(subject: Subject, window: AnchorWindow, encoding: str) -> Query:
+def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -> SqliteChangeQuery:
     """Return the query for rows that were deleted and not inserted again; only their key is left.
 
-    Rows inserted and deleted within the window are left out, because no reader has them. But if changes are excluded by
+    Rows inserted and deleted within the window are omitted, because no reader has them. But if changes are excluded by
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
     sql = (
         f"{_GONE} select packed from gone where (was_there or :context is not null) "
         f"and (:context is null or is_of_others) "
-        f"and not exists (select 1 from {subject.quoted} t where {_has_key(subject, 'packed')})"
+        f"and not exists (select 1 from {subject.quoted} t where {_key_condition(subject, 'packed')})"
     )
 
     def as_change(row: Row) -> Change:
         return Change(subject.name, Operation.DELETE, columns, unpack(str(row[0]), encoding))
 
-    return Query(sql, window.as_parameters(), as_change)
+    return SqliteChangeQuery(sql, window.as_parameters(), as_change)
 
 
-def touched(subject: Subject, stamps: Stamps) -> str:
+def touched(subject: SqliteSubject, stamps: SqliteStamps) -> str:
     """Return the query whether a row was written or deleted in the window; `:packed` is its key.
 
     Changes of the transaction with BSN `:own` do not count.
     """
     return (
-        f"select exists (select 1 from {stamps.source} t where {_has_key(subject, ':packed')} "
+        f"select exists (select 1 from {stamps.source} t where {_key_condition(subject, ':packed')} "
         f"and {CHANGE_BSN} > :since and {CHANGE_BSN} is not :own) "
         f"or exists (select 1 from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table "
         "and __sysRK = :packed and __sysDeleteTxBsn is not :own)"
     )
 
 
-def _has_key(subject: Subject, packed: str) -> str:
+def _key_condition(subject: SqliteSubject, packed: str) -> str:
     """Return the condition that a row `t` has a packed key: found by its values, then compared by text."""
     same = (
         f"t.{quote(column.name)} {'is' if column.is_nullable else '='} {KEY_FUNCTION}({packed}, {place})"
@@ -137,7 +137,7 @@ def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Cha
     return as_change
 
 
-def _columns(subject: Subject) -> tuple[str, ...]:
+def _columns(subject: SqliteSubject) -> tuple[str, ...]:
     return tuple(column.name for column in subject.user_columns)
 
 
@@ -164,7 +164,7 @@ def unpack_key(connection: sqlite3.Connection, table: str, packed: str) -> tuple
     return values
 
 
-def _check_count(connection: sqlite3.Connection, table: str, values: Sequence[object], given: str) -> Subject:
+def _check_count(connection: sqlite3.Connection, table: str, values: Sequence[object], given: str) -> SqliteSubject:
     subject = subject_of(connection, get_tracked(connection, table))
     if len(values) != len(subject.key):
         reason = f"it has {len(values)} values, the key has {len(subject.key)}"

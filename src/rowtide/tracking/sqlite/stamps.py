@@ -11,10 +11,10 @@ from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.options import Storage, TrackingOptions
-from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, SqliteSubject
 
 
-class Stamps(Protocol):
+class SqliteStamps(Protocol):
     """The SQL of one way to store stamps; in triggers' statements `new` and `old` are the rows."""
 
     @property
@@ -47,10 +47,10 @@ class Stamps(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RowStamps:
+class SqliteRowStamps:
     """Three columns in the row, as in SQL Server Compact."""
 
-    subject: Subject
+    subject: SqliteSubject
 
     @property
     def source(self) -> str:
@@ -80,16 +80,16 @@ class RowStamps:
     def of_insert(self) -> list[str]:
         values = f"(select __sysBsn, {_inserted(self.subject)}, __sysContext from {CLOCK_TABLE})"
         stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
-        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._new_condition}"]
 
     def of_update(self) -> list[str]:
         values = f"(select __sysBsn, {_context_after('old')} from {CLOCK_TABLE})"
-        return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._new_condition}"]
 
     def of_key(self) -> list[str]:
         values = f"(select __sysBsn, {_inserted(self.subject)}, {_context_after('old')} from {CLOCK_TABLE})"
         stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
-        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._new_condition}"]
 
     def forgetting(self) -> list[str]:
         return []
@@ -102,15 +102,15 @@ class RowStamps:
         return quote(_index_name(self.subject.name))
 
     @property
-    def _is_new(self) -> str:
+    def _new_condition(self) -> str:
         return self.subject.same_row(self.subject.quoted, "new")
 
 
 @dataclass(frozen=True, slots=True)
-class SideStamps:
+class SqliteSideStamps:
     """A separate table, by key."""
 
-    subject: Subject
+    subject: SqliteSubject
 
     @property
     def source(self) -> str:
@@ -212,7 +212,10 @@ def removals_of_dropped(name: str) -> list[str]:
     return [f"drop index if exists {quote(_index_name(name))}", f"drop table if exists {quote(_side_name(name))}"]
 
 
-STAMPS_IN: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+STAMPS_IN: Mapping[Storage, Callable[[SqliteSubject], SqliteStamps]] = {
+    Storage.ROW: SqliteRowStamps,
+    Storage.SIDE: SqliteSideStamps,
+}
 
 
 def _index_name(name: str) -> str:
@@ -223,7 +226,7 @@ def _side_name(name: str) -> str:
     return f"__sysRows_{name}"
 
 
-def _inserted(subject: Subject) -> str:
+def _inserted(subject: SqliteSubject) -> str:
     """Return the insert stamp; null if inserts are not tracked."""
     return "__sysBsn" if TrackingOptions.INSERT in subject.options else "null"
 

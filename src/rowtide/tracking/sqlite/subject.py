@@ -19,7 +19,7 @@ STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SqliteSubject:
     """A table, its key for tracking, and the tracked operations."""
 
     table: Table

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
-from rowtide.tracking.sqlite.stamps import STAMPS_IN, Stamps
-from rowtide.tracking.sqlite.subject import Subject
+from rowtide.tracking.sqlite.stamps import STAMPS_IN, SqliteStamps
+from rowtide.tracking.sqlite.subject import SqliteSubject
 
 ROWGUID = "rowguid"
 
 
-def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> Subject:
+def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> SqliteSubject:
     """Return a tracked table as it is now; raises `TableToTrackNotFound`, `TrackingKeyMissing`."""
     table = get_table(connection, tracked.name)
-    return Subject(table, _key(table, tracked.key_type), tracked.options)
+    return SqliteSubject(table, _key(table, tracked.key_type), tracked.options)
 
 
 def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
@@ -25,7 +25,7 @@ def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
     return _KEYS[key_type](table)
 
 
-def stamps_of(subject: Subject, tracked: TrackedTable) -> Stamps:
+def stamps_of(subject: SqliteSubject, tracked: TrackedTable) -> SqliteStamps:
     """Return how a table's stamps are stored."""
     return STAMPS_IN[tracked.storage](subject)
 

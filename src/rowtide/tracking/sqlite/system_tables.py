@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format, FormatNewer, FormatOutdated, FormatUnnumbered
+from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoreFormat
 from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of
@@ -17,7 +17,7 @@ from rowtide.tracking.options import StampIndex, Storage, TrackedTable, Tracking
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
 TRACKED_OBJECTS = "__sysOCSTrackedObjects"
-FORMAT = Format("change tracking of the file")
+FORMAT = StoreFormat("change tracking of the file")
 """The format of the tables, and of the triggers of the tracked tables."""
 FORMAT_VIEW = "__sysFormat"
 
@@ -55,7 +55,9 @@ def drop_system_tables(connection: sqlite3.Connection) -> None:
     clock.drop(connection)
 
 
-def has_tracked_objects(connection: sqlite3.Connection, requirement: Requirement = Format.require_readable) -> bool:
+def has_tracked_objects(
+    connection: sqlite3.Connection, requirement: Requirement = StoreFormat.require_readable
+) -> bool:
     """Whether the catalogue exists; or did, by the tombstones that were made with it: a query says what is missing.
 
     Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `requirement` does for its format.
@@ -77,13 +79,13 @@ def find_refusal(connection: sqlite3.Connection) -> RowtideError | None:
 
 
 def require_tracking(connection: sqlite3.Connection) -> None:
-    """Raise `NothingTracked` if no table is tracked; as `Format.require_writable` for another format."""
-    if not has_tracked_objects(connection, Format.require_writable):
+    """Raise `NothingTracked` if no table is tracked; as `StoreFormat.require_writable` for another format."""
+    if not has_tracked_objects(connection, StoreFormat.require_writable):
         raise NothingTracked
 
 
 def list_tracked(
-    connection: sqlite3.Connection, requirement: Requirement = Format.require_readable
+    connection: sqlite3.Connection, requirement: Requirement = StoreFormat.require_readable
 ) -> tuple[TrackedTable, ...]:
     """Return all tracked tables by name. Raises as `requirement` for another format."""
     if not has_tracked_objects(connection, requirement):
@@ -96,7 +98,7 @@ def list_tracked(
 
 
 def find_tracked(
-    connection: sqlite3.Connection, name: str, requirement: Requirement = Format.require_readable
+    connection: sqlite3.Connection, name: str, requirement: Requirement = StoreFormat.require_readable
 ) -> TrackedTable | None:
     """Return a tracked table by its name, in any case; None if there is none. Raises as `requirement`."""
     tracked = list_tracked(connection, requirement)
@@ -104,7 +106,7 @@ def find_tracked(
 
 
 def get_tracked(
-    connection: sqlite3.Connection, name: str, requirement: Requirement = Format.require_readable
+    connection: sqlite3.Connection, name: str, requirement: Requirement = StoreFormat.require_readable
 ) -> TrackedTable:
     """Return a tracked table by its name, in any case. Raises `NotTracked`; as `requirement` for another format."""
     tracked = find_tracked(connection, name, requirement)

@@ -11,14 +11,14 @@ from rowtide.core.anchors import Anchor
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehearsal, write_transaction
 from rowtide.databases.sqlite.errors import translated
-from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enabling, enumeration, purge, queries, system_tables
 from rowtide.tracking.sqlite.system_tables import require_tracking
 
 
-class Tracking:
+class SqliteTracking:
     """See `ChangeTracking`; also raises `FileBusy` if another program keeps the file locked."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -60,7 +60,7 @@ class Tracking:
                 self.transaction_bsn = None
 
     def get_last_committed_csn(self) -> int:
-        with self._own() as own, enumeration.enumerate_changes(own, Request(())) as changes:
+        with self._own() as own, enumeration.enumerate_changes(own, EnumerationRequest(())) as changes:
             return changes.anchor.csn
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
@@ -80,7 +80,7 @@ class Tracking:
             return purge.purge_transactions(own, purge_type, value)
 
     @contextmanager
-    def changes(self, request: Request) -> Iterator[Changes]:
+    def changes(self, request: EnumerationRequest) -> Iterator[Changes]:
         with self._opened() as own, enumeration.enumerate_changes(own, request) as changes:
             yield changes
 
@@ -106,7 +106,7 @@ class Tracking:
             yield own
 
 
-class RehearsedTracking(Tracking):
+class RehearsedSqliteTracking(SqliteTracking):
     """The same, of which enabling, disabling and resuming take no effect."""
 
     def __init__(self, connection: sqlite3.Connection, statements: list[str]) -> None:
@@ -117,6 +117,16 @@ class RehearsedTracking(Tracking):
     def _altering(self) -> Iterator[sqlite3.Connection]:
         with self._own() as own, rehearsal(own, self._statements):
             yield own
+
+
+def open_tracking(connection: sqlite3.Connection) -> SqliteTracking:
+    """Return the tracking of a connection's database; each kind of database has this function."""
+    return SqliteTracking(connection)
+
+
+def rehearse_tracking(connection: sqlite3.Connection, statements: list[str]) -> RehearsedSqliteTracking:
+    """Return tracking without effect, which adds what it would run to `statements`; each kind has this function."""
+    return RehearsedSqliteTracking(connection, statements)
 
 
 @contextmanager

@@ -11,15 +11,15 @@ from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.sqlite.stamps import Stamps
-from rowtide.tracking.sqlite.subject import CONTEXT, Subject
+from rowtide.tracking.sqlite.stamps import SqliteStamps
+from rowtide.tracking.sqlite.subject import CONTEXT, SqliteSubject
 from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES
 
 _KINDS = ("insert", "update", "key", "delete", "insert_displaces", "update_displaces")
 
 
-def trigger_statements(subject: Subject, stamps: Stamps) -> dict[str, str]:
+def trigger_statements(subject: SqliteSubject, stamps: SqliteStamps) -> dict[str, str]:
     """Return the statements that create a table's triggers, by trigger name."""
     bodies = _stamping(subject, stamps)
     if TrackingOptions.DELETE in subject.options:
@@ -46,7 +46,7 @@ def _name(table: str, kind: str) -> str:
     return f"__sysTracking_{table}_{kind}"
 
 
-def _stamping(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]]]:
+def _stamping(subject: SqliteSubject, stamps: SqliteStamps) -> dict[str, tuple[str, list[str]]]:
     """Return the triggers that stamp rows: when each fires, and its statements.
 
     A row with a changed key counts as deleted and inserted.
@@ -63,7 +63,7 @@ def _stamping(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str
     return bodies
 
 
-def _burying(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]]]:
+def _burying(subject: SqliteSubject, stamps: SqliteStamps) -> dict[str, tuple[str, list[str]]]:
     """Return the triggers that write tombstones.
 
     A row that REPLACE deletes fires no trigger, unless the program enables recursive triggers. Therefore every row that
@@ -86,12 +86,12 @@ def _burying(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]
     }
 
 
-def _burial(subject: Subject, stamps: Stamps) -> str:
+def _burial(subject: SqliteSubject, stamps: SqliteStamps) -> str:
     """Return the statement that writes the tombstone of `old`."""
     return _tombstones(subject, stamps, "old", "__sysContext", CLOCK_TABLE)
 
 
-def _displacement(subject: Subject, stamps: Stamps, condition: str) -> str:
+def _displacement(subject: SqliteSubject, stamps: SqliteStamps, condition: str) -> str:
     """Return the statement that writes tombstones for rows that `new` displaces.
 
     They carry no context: the writer of `new` need not know of them.
@@ -100,7 +100,7 @@ def _displacement(subject: Subject, stamps: Stamps, condition: str) -> str:
     return _tombstones(subject, stamps, "r", "null", source)
 
 
-def _tombstones(subject: Subject, stamps: Stamps, row: str, context: str, source: str) -> str:
+def _tombstones(subject: SqliteSubject, stamps: SqliteStamps, row: str, context: str, source: str) -> str:
     return (
         f"insert into {TOMBSTONES} "
         f"(__sysTN, __sysDeleteTxBsn, __sysInsertTxBsn, __sysRK, __sysDeletedTime, {CONTEXT}) "
@@ -180,7 +180,7 @@ def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
         _stamp_columns(connection, subject, set(_columns(wanted[update])) - set(_columns(found[update])))
 
 
-def _stamp_columns(connection: sqlite3.Connection, subject: Subject, added: Set[str]) -> None:
+def _stamp_columns(connection: sqlite3.Connection, subject: SqliteSubject, added: Set[str]) -> None:
     """Let the trigger of updates stamp the rows with a value in an added column."""
     for column in subject.user_columns:
         name = quote(column.name)

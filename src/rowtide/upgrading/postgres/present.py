@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import Format, PresentStore
+from rowtide.core.formats import PresentStore, StoreFormat
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
@@ -50,7 +50,7 @@ def find_present(url: str) -> Present:
 
 def _find_outside(url: str) -> Iterator[PresentStore]:
     with translated(), open_engine(url).connect() as connection:
-        source = find_source(connection, Format.require_not_newer)
+        source = find_source(connection, StoreFormat.require_not_newer)
         targets = list_targets(connection) if source is not None and definitions.are_made(connection) else ()
     if source is None:
         return
@@ -61,7 +61,7 @@ def _find_outside(url: str) -> Iterator[PresentStore]:
         yield from _attempt(TARGET_TABLE, target.options.path or "", partial(_find_target_tables, target))
 
 
-def _attempt(own: Format, place: str, find: Callable[[], Iterator[PresentStore]]) -> Iterator[PresentStore]:
+def _attempt(own: StoreFormat, place: str, find: Callable[[], Iterator[PresentStore]]) -> Iterator[PresentStore]:
     """Yield what is found, and at last, with the error, what cannot be read."""
     try:
         yield from find()
@@ -91,7 +91,7 @@ def _find_schemas(url: str) -> Iterator[_Schema]:
         yield _find_schema(open_engine(place.url), place.schema, _DISTRIBUTION)
 
 
-_Own: TypeAlias = tuple[Format, tuple[str, ...]]
+_Own: TypeAlias = tuple[StoreFormat, tuple[str, ...]]
 _OWN: Mapping[str, _Own] = {
     SCHEMA: (source_definition.FORMAT, ("source", "members")),
     procedures.SCHEMA: (delivery.FORMAT, ("MSreplication_subscriptions",)),

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import segment
-from rowtide.cdc.capture.change_files import PART_BYTES, PART_ROWS, Part, divide, select_records
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, Slice
+from rowtide.cdc.capture.change_files import PART_BYTES, PART_ROWS, SegmentGroup, divide, select_records
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
 from rowtide.cdc.rows.conversion import LsnRange
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.store.entries import Segment
@@ -15,14 +15,14 @@ TABLE = source_table()
 
 def work_on(segments: Sequence[Segment], member_id: str = "m1", *, begin: int = 50) -> InstanceWork:
     lifetime = InstanceLifetime(instance(member_id, table=TABLE), CommitLsn(begin))
-    return InstanceWork(lifetime, (Slice(version_of(TABLE), tuple(segments)),))
+    return InstanceWork(lifetime, (VersionRows(version_of(TABLE), tuple(segments)),))
 
 
 def plan_of(*work: InstanceWork, event_segments: Sequence[Segment] = ()) -> CyclePlan:
     return CyclePlan(Position(100), Position(900), work, event_segments=tuple(event_segments))
 
 
-def parts_of(plan: CyclePlan) -> list[Part]:
+def parts_of(plan: CyclePlan) -> list[SegmentGroup]:
     return divide(plan.segments, select_records(plan))
 
 

@@ -272,7 +272,7 @@ def test_a_gap_suspends_every_instance_and_has_no_rows() -> None:
 
 
 def skipping(lsn: int, *, end: int) -> ManifestState:
-    """A log of which the transaction at an LSN, behind the range to 900, was skipped; it goes on to `end`."""
+    """A log of which the transaction at an LSN, behind the range to 900, was skipped; it continues to `end`."""
     state = log_of([segment(200, 210)])
     state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn(lsn), "too large"))
     return apply(state, state.version + 1, range_to(state, end))

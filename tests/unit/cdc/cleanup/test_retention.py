@@ -10,8 +10,8 @@ from builders.capture.capture_instances import instance
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.cleanup.retention import (
     SLACK,
-    Mark,
-    Reference,
+    LowWaterMark,
+    MarkReference,
     below,
     choose,
     require_in_interval,
@@ -30,7 +30,7 @@ def recorded(name: str, low: int, state: str = ENABLED) -> RecordedInstance:
 
 
 def test_only_low_endpoints_below_the_mark_move() -> None:
-    mark = Mark(CommitLsn(20), NOON)
+    mark = LowWaterMark(CommitLsn(20), NOON)
     instances = [recorded("older", 19), recorded("there", 20), recorded("newer", 21)]
     assert below(instances, mark) == (instances[0],)
 
@@ -44,15 +44,15 @@ def test_order_selects_the_named_or_all_enabled_instances() -> None:
 
 
 def test_a_mark_may_stand_at_the_low_endpoint_but_not_below_it() -> None:
-    require_in_interval(recorded("first", 20), Mark(CommitLsn(20), NOON))
+    require_in_interval(recorded("first", 20), LowWaterMark(CommitLsn(20), NOON))
     with pytest.raises(LowWaterMarkOutOfRange):
-        require_in_interval(recorded("first", 20), Mark(CommitLsn(19), NOON))
+        require_in_interval(recorded("first", 20), LowWaterMark(CommitLsn(19), NOON))
 
 
 @pytest.mark.parametrize("elapsed", [timedelta(0), timedelta(days=2)])
 def test_mark_moves_by_at_most_the_elapsed_time_and_an_hour(elapsed: timedelta) -> None:
-    last = Reference(time=NOON, set_at=NOON + timedelta(days=3))
+    last = MarkReference(time=NOON, set_at=NOON + timedelta(days=3))
     now = last.set_at + elapsed
-    require_plausible(Mark(CommitLsn(1), NOON + elapsed + SLACK), last, now)
+    require_plausible(LowWaterMark(CommitLsn(1), NOON + elapsed + SLACK), last, now)
     with pytest.raises(CleanupImplausible):
-        require_plausible(Mark(CommitLsn(1), NOON + elapsed + SLACK + SECOND), last, now)
+        require_plausible(LowWaterMark(CommitLsn(1), NOON + elapsed + SLACK + SECOND), last, now)

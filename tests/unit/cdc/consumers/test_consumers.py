@@ -1,4 +1,4 @@
-"""How far a consumer is behind, and for how long cleanup goes on waiting for it."""
+"""How far a consumer is behind, and for how long cleanup continues waiting for it."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders.capture.capture_instances import alteration_of, instance, shape_of, source_table
-from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape, only_widens
+from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape, only_widens
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
@@ -27,7 +27,7 @@ def named_types(made: Instance) -> list[tuple[str, str]]:
     return [(column.name, column.type_text) for column in made.columns]
 
 
-def followed(made: Instance, alteration: Alteration) -> SchemaChange:
+def followed(made: Instance, alteration: Alteration) -> InstanceSchemaChange:
     change = follow_alteration(made, LSN, alteration)
     assert change is not None
     return change
@@ -117,9 +117,9 @@ def test_generated_column_made_ordinary_is_captured_from_then_on() -> None:
     column = SourceColumn(3, "twice", 23, -1, "integer", is_nullable=True, is_generated=True, key_ordinal=None)
     made = instance(table=replace(TABLE, columns=(*TABLE.columns, column)))
     ordinary = replace(TABLE, columns=(*TABLE.columns, replace(column, is_generated=False)))
-    assert find_places(made, numbered_shape((1, "id"), (2, "name"), (3, "twice"))) == {"id": 0, "name": 1}
+    assert find_indexes(made, numbered_shape((1, "id"), (2, "name"), (3, "twice"))) == {"id": 0, "name": 1}
     after = followed(made, alteration_of(ordinary)).instance
-    assert find_places(after, numbered_shape((1, "id"), (2, "name"), (3, "twice")))["twice"] == 2
+    assert find_indexes(after, numbered_shape((1, "id"), (2, "name"), (3, "twice")))["twice"] == 2
 
 
 def test_uninherited_parent_ddl_is_not_history_of_the_child() -> None:
@@ -148,9 +148,9 @@ def numbered_shape(*columns: tuple[int | None, str]) -> TableShape:
 
 
 def test_columns_match_by_number_or_by_name_without_numbers() -> None:
-    assert find_places(M1, numbered_shape((2, "label"), (1, "name"))) == {"name": 0, "id": 1}
-    assert find_places(M1, numbered_shape((1, "id"), (7, "name"))) == {"id": 0}
-    assert find_places(M1, numbered_shape((None, "name"), (None, "id"))) == {"name": 0, "id": 1}
+    assert find_indexes(M1, numbered_shape((2, "label"), (1, "name"))) == {"name": 0, "id": 1}
+    assert find_indexes(M1, numbered_shape((1, "id"), (7, "name"))) == {"id": 0}
+    assert find_indexes(M1, numbered_shape((None, "name"), (None, "id"))) == {"name": 0, "id": 1}
 
 
 CODES = {

@@ -28,7 +28,7 @@ from rowtide.cdc.errors.enabling import (
 )
 from rowtide.cdc.instances import decode_instance, encode_instance, name_for_readers, name_in_lake
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.source_table import Partition, TableKind
+from rowtide.databases.source_table import TableKind, TablePartition
 
 
 def test_an_instance_is_named_after_schema_and_table() -> None:
@@ -80,8 +80,8 @@ def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind
 
 @pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.FOREIGN])
 def test_partitioned_table_with_an_unlogged_partition_is_refused(kind: TableKind) -> None:
-    inner = Partition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
-    leaf = Partition(3, "public", "leaf", kind, "d", None)
+    inner = TablePartition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
+    leaf = TablePartition(3, "public", "leaf", kind, "d", None)
     table = replace(source_table(kind=TableKind.PARTITIONED), partitions=(inner, leaf))
 
     with pytest.raises(PartitionNotCapturable, match=rf"RT-4122: .*partition public\.leaf is {kind.value}"):

@@ -14,9 +14,9 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from builders.values.odd_texts import ODD_TEXTS
-from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat, Making, format_events
+from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat, ProducerInfo, format_events
 from rowtide.cdc.following.row_events import Origin, as_row_events
-from rowtide.cdc.following.transactions import Transactions
+from rowtide.cdc.following.transactions import TransactionRange
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.rows.conversion import change_schema
@@ -39,10 +39,10 @@ def lines(
 ) -> list[str]:
     made = made or instance(table=source_table(ID_COLUMN))
     table = pa.Table.from_pylist(list(rows), schema=change_schema(made)).drop_columns(["__$end_lsn"])
-    transactions = Transactions(LSN, LSN, *(np.array([value]) for value in (LSN.value, ENDED_MICROS, 751)))
+    transactions = TransactionRange(LSN, LSN, *(np.array([value]) for value in (LSN.value, ENDED_MICROS, 751)))
     found: list[Any] = []
     for events in as_row_events(table.to_batches(max_chunksize=batch_rows), made, transactions):
-        formatted = format_events(form, Origin(SOURCE, "shop", made), events, Making("0.1.0", 1772366401000))
+        formatted = format_events(form, Origin(SOURCE, "shop", made), events, ProducerInfo("0.1.0", 1772366401000))
         assert formatted.schema.names == [*ORDER, EVENT_ID, EVENT]
         found += formatted.column(EVENT).to_pylist()
     assert all(line.endswith("\n") for line in found)

@@ -22,7 +22,7 @@ def test_last_of_each_new_key_is_taken(batches: list[list[int]], least: int) -> 
         assert np.flatnonzero(taken).tolist() == sorted(last.values())
         seen |= set(keys)
         asked = np.array([*range(least, least + 41), LEAST, MOST, 0], np.int64)
-        assert bits.has(asked).tolist() == [key in seen for key in asked.tolist()]
+        assert bits.find_known(asked).tolist() == [key in seen for key in asked.tolist()]
     assert bits.is_empty == (not seen)
     assert bits.new().is_empty
 
@@ -31,10 +31,10 @@ def test_last_of_each_new_key_is_taken(batches: list[list[int]], least: int) -> 
 def test_keys_of_any_width_are_found(kind: type[np.signedinteger]) -> None:
     bits = KeyBits(-3, 5)
     bits.add(np.array([5, -3, 5], kind))
-    assert bits.has(np.array([-4, -3, 0, 5, 6], kind)).tolist() == [False, True, False, True, False]
+    assert bits.find_known(np.array([-4, -3, 0, 5, 6], kind)).tolist() == [False, True, False, True, False]
 
 
 def test_empty_range_has_no_keys() -> None:
     bits = KeyBits()
     assert not bits.has_room
-    assert not bits.has(np.array([0, -1, LEAST, MOST])).any()
+    assert not bits.find_known(np.array([0, -1, LEAST, MOST])).any()

@@ -17,7 +17,7 @@ from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cli.cdc.changes import show_change
 from rowtide.cli.output.changes import print_changes
-from rowtide.cli.output.rows import Format, print_rows
+from rowtide.cli.output.rows import OutputFormat, print_rows
 
 TEXTS = [text for samples in SAMPLES for text in samples.values] + [
     text for texts in ODD_TEXTS.values() for text in texts
@@ -53,8 +53,8 @@ def found(*, batch_rows: int = 7) -> ArrowChanges:
     return ArrowChanges(table.schema, made, lambda: iter(table.to_batches(max_chunksize=batch_rows)))
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_batches_are_printed_as_their_rows(form: Format) -> None:
+@pytest.mark.parametrize("form", list(OutputFormat))
+def test_batches_are_printed_as_their_rows(form: OutputFormat) -> None:
     by_batch, by_row = StringIO(), StringIO()
     print_changes(present(found()), form, by_batch, show=show_change)
     presented = present(found(batch_rows=1000))
@@ -63,8 +63,8 @@ def test_batches_are_printed_as_their_rows(form: Format) -> None:
     assert by_batch.getvalue().count("\n") >= len(TEXTS)
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_no_changes_are_printed_as_no_rows(form: Format) -> None:
+@pytest.mark.parametrize("form", list(OutputFormat))
+def test_no_changes_are_printed_as_no_rows(form: OutputFormat) -> None:
     nothing = ArrowChanges(found().schema, found().instance, lambda: iter(()))
     by_batch, by_row = StringIO(), StringIO()
     print_changes(present(nothing), form, by_batch, show=show_change)

@@ -9,7 +9,7 @@ from io import StringIO
 
 import pytest
 
-from rowtide.cli.output.rows import Format, as_json, print_listed
+from rowtide.cli.output.rows import OutputFormat, as_json, print_listed
 from rowtide.cli.output.tables import show_as_is, show_fact, write_block, write_table
 from rowtide.core.lsn import CommitLsn, Position
 
@@ -114,7 +114,7 @@ LISTED = Listed("a", (Inner(CommitLsn.of(0, 255), ("x",)),), '{"id": "1"}', 2_00
 
 
 def test_json_lines_nest_objects_and_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
-    print_listed(Listed, [LISTED], Format.JSONL, {"name": "name"}, json_texts=("row",))
+    print_listed(Listed, [LISTED], OutputFormat.JSONL, {"name": "name"}, json_texts=("row",))
 
     assert json.loads(capsys.readouterr().out) == {
         "name": "a",
@@ -126,13 +126,13 @@ def test_json_lines_nest_objects_and_have_every_field(capsys: pytest.CaptureFixt
 
 def test_a_table_has_the_columns_of_its_headings_or_all(capsys: pytest.CaptureFixture[str]) -> None:
     brief = {"name": "name", "size": "size_bytes"}
-    print_listed(Listed, [LISTED], Format.TABLE, brief)
+    print_listed(Listed, [LISTED], OutputFormat.TABLE, brief)
     assert capsys.readouterr().out.splitlines()[0::2] == ["name | size", "a    | 2 MB"]
 
-    print_listed(Listed, [LISTED], Format.TABLE, brief, wide=True)
+    print_listed(Listed, [LISTED], OutputFormat.TABLE, brief, wide=True)
     assert capsys.readouterr().out.splitlines()[0].split() == ["name", "|", "inner", "|", "row", "|", "size_bytes"]
 
 
 def test_csv_has_lists_and_objects_as_text() -> None:
-    assert as_json((CommitLsn.of(0, 255), "x"), Format.CSV) == "0/FF; x"
-    assert as_json({"a": 1}, Format.CSV) == '{"a": 1}'
+    assert as_json((CommitLsn.of(0, 255), "x"), OutputFormat.CSV) == "0/FF; x"
+    assert as_json({"a": 1}, OutputFormat.CSV) == '{"a": 1}'

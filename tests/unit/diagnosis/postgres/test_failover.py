@@ -116,7 +116,7 @@ def test_standby_that_keeps_the_slot_says_so() -> None:
     (kept,) = on_standby(KEEPING, is_kept=True)
     assert (kept.state, kept.message) == (
         State.HEALTHY,
-        "slot rowtide_5 is kept here: capture goes on here after a promotion",
+        "slot rowtide_5 is kept here: capture resumes here after a promotion",
     )
     (not_yet,) = on_standby(KEEPING)
     assert (not_yet.state, "not kept here yet" in not_yet.message) == (State.WARNING, True)

@@ -20,7 +20,7 @@ from rowtide.diagnosis import Area, CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import ObjectPlace
-from rowtide.diagnosis.postgres.facts import LogFacts, WorkFacts
+from rowtide.diagnosis.postgres.facts import LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.health import check_work
 from rowtide.diagnosis.postgres.table_facts import MemberFacts
 from rowtide.diagnosis.postgres.tracking_facts import Readers, TrackedTableFacts
@@ -57,7 +57,7 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
 
 def checked(**changes: Any) -> tuple[CheckResult, ...]:
     """Judge a database in which nothing else is there than what is given."""
-    usual = WorkFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
+    usual = PostgresWorkFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
     return tuple(check_work(replace(usual, **changes)))
 
 
@@ -121,7 +121,10 @@ def test_a_log_that_has_no_slot_is_read_no_further() -> None:
     slot_missing: tuple[RowtideError, ...] = (SlotMissing("rowtide_5"),)
     lost = {"slot": None, "blockers": slot_missing}
     (reader,) = checked_log("log reader", of_capture=lost)
-    assert (reader.state, reader.message) == (State.FAILING, "it does not run and cannot go on; all of the log is read")
+    assert (reader.state, reader.message) == (
+        State.FAILING,
+        "it does not run and cannot continue; all of the log is read",
+    )
     (slot,) = checked_log("slot", of_capture=lost)
     assert slot.state is State.FAILING
 

@@ -8,7 +8,7 @@ import pytest
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import capture, captured_instance, database, table
 from rowtide.databases.source_table import SourceTable, TableKind
-from rowtide.diagnosis.postgres.table_facts import Partition
+from rowtide.diagnosis.postgres.table_facts import PartitionFacts
 from rowtide.diagnosis.postgres.tables import check_table, check_tables
 from rowtide.diagnosis.result import Advice, CheckResult, State
 
@@ -136,7 +136,7 @@ def test_full_replica_identity_is_noted_once_for_all_tables() -> None:
 
 
 def test_partition_of_captured_root_without_full_identity_warns() -> None:
-    partitions = (Partition("public", "p1", "f"), Partition("Sales", "p2", "d"))
+    partitions = (PartitionFacts("public", "p1", "f"), PartitionFacts("Sales", "p2", "d"))
     result = only(FULL, is_captured=True, partitions=partitions)
     assert result.state is State.WARNING
     assert result.message.startswith("the replica identity of partition Sales.p2 is not full: change rows ")

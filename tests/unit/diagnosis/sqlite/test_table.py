@@ -3,7 +3,7 @@ from __future__ import annotations
 from builders.commands.check_facts import TRACKED
 from rowtide.databases.sqlite.catalogue import Column, Table, UniqueKey, UniqueTerm
 from rowtide.diagnosis.result import Advice, CheckResult, State
-from rowtide.diagnosis.sqlite.file_facts import TableFacts
+from rowtide.diagnosis.sqlite.file_facts import SqliteTableFacts
 from rowtide.diagnosis.sqlite.files import check_table
 from rowtide.diagnosis.sqlite.schema_copy import ColumnEffects
 from rowtide.tracking.options import TrackedTable
@@ -22,7 +22,7 @@ def column(name: str, *, is_nullable: bool = False, key_ordinal: int | None = No
 
 
 def find(made: Table, effects: ColumnEffects = NONE, tracked: TrackedTable | None = None) -> list[CheckResult]:
-    return list(check_table(TableFacts(made, tracked, effects)))
+    return list(check_table(SqliteTableFacts(made, tracked, effects)))
 
 
 KEYED = table(column("id", key_ordinal=1), column("name", is_nullable=True))

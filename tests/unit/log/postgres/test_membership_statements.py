@@ -12,7 +12,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.source_table import Partition, SourceTable, TableKind
+from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import (
     FULL_IDENTITY,
@@ -24,7 +24,7 @@ from rowtide.log.postgres.membership import (
     lock_steps,
     unregister_step,
 )
-from rowtide.log.postgres.table_publications import Making, Publishing
+from rowtide.log.postgres.table_publications import PublicationCreation, Publishing
 from rowtide.log.source_definition import SourceDefinition
 
 GOLDEN = Path(__file__).with_name("golden") / "membership_statements.sql"
@@ -50,7 +50,7 @@ def member_of(table: SourceTable) -> Member:
     return Member("m1", "cdc", "sales_orders", table.source_id, table.schema, table.name, columns, '{"role": null}')
 
 
-UNPUBLISHED = Publishing(with_others=False, making=Making(18))
+UNPUBLISHED = Publishing(with_others=False, making=PublicationCreation(18))
 PUBLISHED = Publishing(with_others=True, making=None)
 PLAIN = table("sales", "orders")
 ODD = table("Sales:eu", '100% "O\'Brien"::Orders')
@@ -60,9 +60,9 @@ PARTITIONED = replace(
     PLAIN,
     kind=TableKind.PARTITIONED,
     partitions=(
-        Partition(16390, "sales", "inner", TableKind.PARTITIONED, "d", None),
-        Partition(16391, "sales", "orders_1", TableKind.ORDINARY, "n", None),
-        Partition(16392, "sales", "orders_2", TableKind.ORDINARY, FULL_IDENTITY, None),
+        TablePartition(16390, "sales", "inner", TableKind.PARTITIONED, "d", None),
+        TablePartition(16391, "sales", "orders_1", TableKind.ORDINARY, "n", None),
+        TablePartition(16392, "sales", "orders_2", TableKind.ORDINARY, FULL_IDENTITY, None),
     ),
 )
 CASES: dict[str, Sequence[Executable]] = {
@@ -75,10 +75,18 @@ CASES: dict[str, Sequence[Executable]] = {
     ),
     "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=PUBLISHED),
     "join where others dropped its own publication": join_steps(
-        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(PUBLISHED, making=Making(18, "O'Brien"))
+        SOURCE,
+        FULL,
+        member_of(FULL),
+        BeforeImages.FULL,
+        publishing=replace(PUBLISHED, making=PublicationCreation(18, "O'Brien")),
     ),
     "join on PostgreSQL 16": join_steps(
-        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(UNPUBLISHED, making=Making(16))
+        SOURCE,
+        FULL,
+        member_of(FULL),
+        BeforeImages.FULL,
+        publishing=replace(UNPUBLISHED, making=PublicationCreation(16)),
     ),
     "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, publishing=PUBLISHED),
     "join for keys with an index as identity": join_steps(

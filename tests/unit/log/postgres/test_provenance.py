@@ -1,4 +1,4 @@
-"""Whether a server's history goes on from the one that was read."""
+"""Whether a server's history resumes from the one that was read."""
 
 from __future__ import annotations
 

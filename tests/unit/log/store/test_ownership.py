@@ -8,10 +8,10 @@ import pytest
 
 from builders.commands.check_facts import SOURCE
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
-from rowtide.log.store.entries import Source
+from rowtide.log.store.entries import StoredSource
 from rowtide.log.store.ownership import require_own, require_timeline
 
-OWN = Source(SOURCE.system_identifier, 1, SOURCE.slot, SOURCE.publication, SOURCE.publication_id)
+OWN = StoredSource(SOURCE.system_identifier, 1, SOURCE.slot, SOURCE.publication, SOURCE.publication_id)
 
 
 def test_the_store_of_the_same_system_and_slot_is_own() -> None:
@@ -21,7 +21,7 @@ def test_the_store_of_the_same_system_and_slot_is_own() -> None:
 @pytest.mark.parametrize(
     "other", [replace(OWN, system_identifier="7002"), replace(OWN, slot="rowtide_6")], ids=["another system", "slot"]
 )
-def test_the_store_of_another_system_or_slot_is_not(other: Source) -> None:
+def test_the_store_of_another_system_or_slot_is_not(other: StoredSource) -> None:
     with pytest.raises(LogStoreMoved, match=f"RT-2141: .*slot {other.slot} of system {other.system_identifier}"):
         require_own(SOURCE, other)
 

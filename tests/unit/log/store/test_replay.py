@@ -38,8 +38,8 @@ from rowtide.log.store.entries import (
 from rowtide.log.store.manifest import LOG_STORE
 from rowtide.log.store.replay import apply
 from rowtide.log.store.state import (
-    Gap,
     Incomplete,
+    LogGap,
     ManifestState,
     NewPlace,
     OmittedByReader,
@@ -139,16 +139,16 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         IllegalEntry,
     ),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
-    "a transaction left out ahead of the log": (
+    "a transaction omitted ahead of the log": (
         lambda _: TransactionOmitted("cdc", "m1", CommitLsn(401), "why"),
         IllegalEntry,
     ),
     "a reader under another lake token": (lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2), LeaseLost),
-    "a transaction left out under another lake token": (
+    "a transaction omitted under another lake token": (
         lambda _: TransactionOmitted("cdc", "m1", CommitLsn(399), "why", lake_token=2),
         LeaseLost,
     ),
-    "a transaction left out by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
+    "a transaction omitted by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
     "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
@@ -228,7 +228,7 @@ def test_parts_of_one_transaction_keep_their_written_order() -> None:
 def test_a_new_epoch_is_a_recorded_gap() -> None:
     state = replay(opened(1, 50, "restored from backup"), state=filled())
 
-    assert state.gaps == (Gap(Position(400), Position.of(1, 50), "restored from backup"),)
+    assert state.gaps == (LogGap(Position(400), Position.of(1, 50), "restored from backup"),)
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
 
 
@@ -246,7 +246,7 @@ def test_an_epoch_may_begin_with_what_its_gap_changed() -> None:
     before = replay(range_to(before, 450, events=[Enabled(CommitLsn(420), member())]), state=before)
     state = replay(bridged(in_difference()), state=before)
 
-    assert state.gaps == (Gap(Position(450), Position.of(1, 49), "a lost slot", ("m1",)),)
+    assert state.gaps == (LogGap(Position(450), Position.of(1, 49), "a lost slot", ("m1",)),)
     assert (state.position, state.members) == (Position.of(1, 50), (member(),))
     assert paths(state)[-1] == "pending/d"
     assert decode_state(load_json(encode_state(state))) == state
@@ -270,7 +270,7 @@ def test_a_difference_that_is_none_is_illegal(entry: Opened, problem: str) -> No
 
 def test_skipped_transaction_is_a_gap_of_exactly_one_lsn() -> None:
     state = replay(TransactionSkipped(2, CommitLsn(420), "too large"), state=filled())
-    gap = Gap(Position(420), Position(421), "too large")
+    gap = LogGap(Position(420), Position(421), "too large")
     assert (state.position, state.epoch, state.gaps) == (Position(421), 0, (gap,))
     assert skipped_between(state, Position(400), Position(421)) == (gap,)
     assert skipped_between(state, Position(400), Position(420)) == ()

@@ -6,24 +6,24 @@ from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, kind_of, settle
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 
 HUB, DEVICE = 9, 1
-COMMON = Change(HUB, 1)
+COMMON = NodeChange(HUB, 1)
 TABLE = Article("t", "", "t", 1, (ArticleColumn("a", "text", is_nullable=True, key_ordinal=None),))
 
 
 def sent(row: Row | None, *, is_changed: bool) -> RowChange:
-    last = Change(DEVICE, 5) if is_changed else COMMON
+    last = NodeChange(DEVICE, 5) if is_changed else COMMON
     lineage = Lineage.of((COMMON, last)).encode()
     return RowChange("r", lineage, last.encode(), None, row, None if row is not None else TombstoneType.USER)
 
 
-def known(row: Row | None, *, is_changed: bool) -> Known:
-    last = Change(HUB, 7) if is_changed else COMMON
+def known(row: Row | None, *, is_changed: bool) -> KnownVersion:
+    last = NodeChange(HUB, 7) if is_changed else COMMON
     presence = Presence.DELETED if row is None else Presence.LIVE
-    return Known(RowVersion(presence, Lineage.of((COMMON, last)), last), None, None, 7)
+    return KnownVersion(RowVersion(presence, Lineage.of((COMMON, last)), last), None, None, 7)
 
 
 def row_of(theirs: str | None, ours: str | None, *, ahead: bool, behind: bool) -> ContestedRow:
@@ -60,7 +60,7 @@ def test_the_winners_rows_replace_the_losers() -> None:
     assert back is not None
     assert kept is not None
     assert (back.row, kept.row) == (("old",), ("old",))
-    assert Lineage.decode(kept.lineage).includes(Change(DEVICE, 5))
+    assert Lineage.decode(kept.lineage).includes(NodeChange(DEVICE, 5))
     assert settle(OURS, Winner.PUBLISHER, 0) is None
     assert settle(THEIRS, Winner.SUBSCRIBER, 0) is None
 

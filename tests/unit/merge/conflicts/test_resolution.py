@@ -8,12 +8,12 @@ from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide, resolve
 from rowtide.merge.conflicts.resolvers import by_priority, find_resolver
 from rowtide.merge.errors.publishing import ResolverUnknown
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, encode_columns
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, encode_columns
 
 HUB, ONE, TWO = 5, 2, 7
 A, B, C = 0, 1, 2
-SENT, KNOWN = Change(ONE, 3), Change(HUB, 2)
+SENT, KNOWN = NodeChange(ONE, 3), NodeChange(HUB, 2)
 PUBLISHER, SUBSCRIBER = Winner.PUBLISHER, Winner.SUBSCRIBER
 
 
@@ -28,18 +28,18 @@ def contest(
     *,
     priority: float = 0.0,
     known_priority: float | None = None,
-    last: Change = KNOWN,
-    sent_columns: dict[int, Change] | None = None,
-    known_columns: dict[int, Change] | None = None,
+    last: NodeChange = KNOWN,
+    sent_columns: dict[int, NodeChange] | None = None,
+    known_columns: dict[int, NodeChange] | None = None,
 ) -> Contest:
     """Return a conflict between a change of ONE, on top of TWO's first, and what the hub has."""
-    lineage = Lineage.of([SENT, Change(TWO, 1)]).encode()
+    lineage = Lineage.of([SENT, NodeChange(TWO, 1)]).encode()
     columns = None if sent_columns is None else encode_columns(sent_columns)
     tombstone = TombstoneType.SYSTEM if sent is None else None
     change = RowChange("r", lineage, SENT.encode(), columns, sent, tombstone)
     presence = Presence.DELETED if known is None else Presence.LIVE
-    version = RowVersion(presence, Lineage.of([last, Change(ONE, 1)]), last, known_columns)
-    return Contest(article(), change, Known(version, None, known_priority, 4), known, priority)
+    version = RowVersion(presence, Lineage.of([last, NodeChange(ONE, 1)]), last, known_columns)
+    return Contest(article(), change, KnownVersion(version, None, known_priority, 4), known, priority)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def contest(
     [
         pytest.param(0.0, None, KNOWN, PUBLISHER, id="a client and the hub's own"),
         pytest.param(75.0, None, KNOWN, PUBLISHER, id="a server and the hub's own, which is 100"),
-        pytest.param(75.0, 50.0, Change(TWO, 9), SUBSCRIBER, id="a server and a lower one"),
-        pytest.param(50.0, 75.0, Change(TWO, 9), PUBLISHER, id="a server and a higher one"),
-        pytest.param(75.0, 75.0, Change(TWO, 9), SUBSCRIBER, id="equal ones, the sender's nickname is lower"),
-        pytest.param(75.0, 75.0, Change(1, 9), PUBLISHER, id="equal ones, the sender's nickname is higher"),
-        pytest.param(0.0, 0.0, Change(TWO, 1), SUBSCRIBER, id="zero is a priority"),
+        pytest.param(75.0, 50.0, NodeChange(TWO, 9), SUBSCRIBER, id="a server and a lower one"),
+        pytest.param(50.0, 75.0, NodeChange(TWO, 9), PUBLISHER, id="a server and a higher one"),
+        pytest.param(75.0, 75.0, NodeChange(TWO, 9), SUBSCRIBER, id="equal ones, the sender's nickname is lower"),
+        pytest.param(75.0, 75.0, NodeChange(1, 9), PUBLISHER, id="equal ones, the sender's nickname is higher"),
+        pytest.param(0.0, 0.0, NodeChange(TWO, 1), SUBSCRIBER, id="zero is a priority"),
     ],
 )
 def test_the_higher_priority_wins_and_then_the_lower_nickname(
-    sent: float, known: float | None, last: Change, winner: Winner
+    sent: float, known: float | None, last: NodeChange, winner: Winner
 ) -> None:
     assert by_priority(contest(priority=sent, known_priority=known, last=last)) is winner
 
@@ -133,7 +133,7 @@ def test_winning_row_becomes_a_hub_change_that_includes_both(winner: Winner) -> 
     assert write.row == (("1", "1", "1") if winner is SUBSCRIBER else ("0", "0", "0"))
     assert write.priority == (75.0 if winner is SUBSCRIBER else 50.0)
     assert (write.origin, write.last) == (None, None)
-    assert Lineage.decode(write.lineage) == Lineage.of([SENT, KNOWN, Change(TWO, 1)])
+    assert Lineage.decode(write.lineage) == Lineage.of([SENT, KNOWN, NodeChange(TWO, 1)])
     assert write.columns is None
     assert not write.own_columns
 
@@ -143,7 +143,7 @@ def test_what_a_client_wins_counts_as_the_hubs_own() -> None:
 
 
 def test_resolved_row_marks_every_column_that_either_changed() -> None:
-    both_know = Change(ONE, 1)
+    both_know = NodeChange(ONE, 1)
     given = contest(sent_columns={A: SENT, C: both_know}, known_columns={B: KNOWN, C: both_know})
 
     assert resolve(given, PUBLISHER).own_columns == {A, B}
@@ -152,7 +152,7 @@ def test_resolved_row_marks_every_column_that_either_changed() -> None:
 
 @pytest.mark.parametrize(("sent", "known"), [(None, ("0", "0", "0")), (("1", "1", "1"), None)])
 def test_row_that_beats_a_tombstone_keeps_its_column_history(sent: Row | None, known: Row | None) -> None:
-    columns = {C: Change(ONE, 1)}
+    columns = {C: NodeChange(ONE, 1)}
     given = contest(sent, known, sent_columns=columns if sent else {}, known_columns=columns if known else {})
     write = resolve(given, PUBLISHER if known else SUBSCRIBER)
 

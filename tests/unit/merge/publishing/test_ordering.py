@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node_tables import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.publishing.ordering import in_order
 
 
@@ -14,7 +14,7 @@ def ordered(**parents: str) -> str:
     """Return the names of articles, one letter each, in order; each is given with the tables that it refers to."""
     described = {}
     for nickname, (name, referenced) in enumerate(parents.items(), 1):
-        references = tuple(Reference(("p",), f"shop.{parent}", ("id",)) for parent in referenced)
+        references = tuple(TableReference(("p",), f"shop.{parent}", ("id",)) for parent in referenced)
         article = Article(name, "shop", name, nickname, ())
         described[article] = TableDescription(
             DatabaseKind.SQLITE, article.qualified_name, "shop", name, (), (), references

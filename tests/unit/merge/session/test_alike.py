@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from rowtide.merge.session.exchange import alike, taken, taken_alike
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike, overruling
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion
+from rowtide.merge.session.exchange import accepted, accepted_alike, alike
+from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write, number_alike, overruling
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 
 HUB = 1
-OLD, NEW = Change(HUB, 1), Change(HUB, 2)
+OLD, NEW = NodeChange(HUB, 1), NodeChange(HUB, 2)
 
 
-def change(rowguid: str, last: Change = NEW, *, is_gone: bool = False) -> RowChange:
+def change(rowguid: str, last: NodeChange = NEW, *, is_gone: bool = False) -> RowChange:
     row = None if is_gone else (f"value of {rowguid}",)
     tombstone = TombstoneType.USER if is_gone else None
     return RowChange(rowguid, Lineage((last,)).encode(), last.encode(), None, row, tombstone)
 
 
-def known() -> Known:
-    return Known(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
+def known() -> KnownVersion:
+    return KnownVersion(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
 
 
 def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
@@ -37,16 +37,16 @@ def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
 def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
     changes, here = [change("a"), change("b")], known()
 
-    assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
+    assert accepted_alike(changes, here, HUB, 75.0) == [accepted(each, here, HUB, 75.0) for each in changes]
 
 
 def test_a_refused_version_counts_for_nothing_until_changed() -> None:
-    below = Change(9, 5)
-    here = Known(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
+    below = NodeChange(9, 5)
+    here = KnownVersion(RowVersion(Presence.LIVE, Lineage.of([OLD, below]), below), 9, None, 7)
     (refused,), nothing = overruling([change("a")._replace(overrules=7)], here)
     assert (refused.version.lineage, nothing) == (
         Lineage.of([NEW, below]),
-        Known(RowVersion(Presence.LIVE, Lineage.EMPTY, None), 9, None, 7),
+        KnownVersion(RowVersion(Presence.LIVE, Lineage.EMPTY, None), 9, None, 7),
     )
     for last_seen in (6, None):
         later = [change("a")._replace(overrules=last_seen)]
@@ -55,7 +55,7 @@ def test_a_refused_version_counts_for_nothing_until_changed() -> None:
 
 def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
     def write(rowguid: str, *, is_live: bool = True, is_gone: bool = False) -> Write:
-        return taken(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
+        return accepted(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
 
     writes = [write("a"), write("b", is_live=False), write("c"), write("d", is_gone=True), write("e", is_live=False)]
     numbers, firsts = number_alike(writes)

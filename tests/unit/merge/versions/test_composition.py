@@ -11,14 +11,14 @@ from collections.abc import Mapping
 import pytest
 
 from rowtide.merge.articles import Article
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType
-from rowtide.merge.versions.comparison import Change, Lineage, Presence, RowVersion, encode_columns
+from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, encode_columns
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone, add_up, append
 
 OWN, HUB, OTHER = 4, 1, 9
-PURGED = Lineage((Change(HUB, 1),))
-RECEIVED = Lineage((Change(HUB, 7), Change(OTHER, 2)))
-LAST = Change(OTHER, 2)
+PURGED = Lineage((NodeChange(HUB, 1),))
+RECEIVED = Lineage((NodeChange(HUB, 7), NodeChange(OTHER, 2)))
+LAST = NodeChange(OTHER, 2)
 
 
 def composer(*, tracks_columns: bool = False) -> Composer:
@@ -29,7 +29,7 @@ def contents(
     version: int,
     origin: int | None = None,
     lineage: Lineage | None = None,
-    columns: Mapping[int, Change] | None = None,
+    columns: Mapping[int, NodeChange] | None = None,
     own_columns: Mapping[int, int] | None = None,
 ) -> Contents:
     last = None if lineage is None else LAST.encode()
@@ -50,8 +50,8 @@ def live(noted: Contents, gone: Tombstone | None = None) -> RowVersion:
 def test_a_nodes_own_change_is_made_on_what_it_had_received() -> None:
     version = live(contents(5, lineage=RECEIVED))
 
-    assert version.last == Change(OWN, 5)
-    assert version.lineage == Lineage((Change(HUB, 7), Change(OWN, 5), Change(OTHER, 2)))
+    assert version.last == NodeChange(OWN, 5)
+    assert version.lineage == Lineage((NodeChange(HUB, 7), NodeChange(OWN, 5), NodeChange(OTHER, 2)))
 
 
 def test_a_row_that_was_only_received_is_as_its_sender_had_it() -> None:
@@ -61,19 +61,19 @@ def test_a_row_that_was_only_received_is_as_its_sender_had_it() -> None:
 
 
 def test_row_never_received_builds_on_the_snapshot_lineage() -> None:
-    assert live(contents(5)).lineage == Lineage((Change(HUB, 1), Change(OWN, 5)))
+    assert live(contents(5)).lineage == Lineage((NodeChange(HUB, 1), NodeChange(OWN, 5)))
 
 
 def test_reinserted_row_includes_its_own_tombstone_with_lineage() -> None:
     on_received = live(contents(6), tombstone(5, lineage=RECEIVED))
     on_nothing = live(contents(6), tombstone(5))
 
-    assert on_received == RowVersion(Presence.LIVE, RECEIVED.with_change(Change(OWN, 6)), Change(OWN, 6))
-    assert on_nothing.lineage == Lineage((Change(HUB, 1), Change(OWN, 6)))
+    assert on_received == RowVersion(Presence.LIVE, RECEIVED.with_change(NodeChange(OWN, 6)), NodeChange(OWN, 6))
+    assert on_nothing.lineage == Lineage((NodeChange(HUB, 1), NodeChange(OWN, 6)))
 
 
 def test_reinserted_row_includes_a_received_tombstone() -> None:
-    assert live(contents(6), tombstone(5, HUB, RECEIVED)).lineage == RECEIVED.with_change(Change(OWN, 6))
+    assert live(contents(6), tombstone(5, HUB, RECEIVED)).lineage == RECEIVED.with_change(NodeChange(OWN, 6))
 
 
 def test_tombstone_is_ignored_for_a_row_received_after_it() -> None:
@@ -87,48 +87,48 @@ def test_tombstone_is_ignored_for_a_row_received_after_it() -> None:
 def test_contents_do_not_count_for_a_row_that_is_gone() -> None:
     known = composer().known(is_live=False, contents=contents(9, HUB, PURGED), tombstone=tombstone(5, lineage=RECEIVED))
 
-    version = RowVersion(Presence.DELETED, RECEIVED.with_change(Change(OWN, 5)), Change(OWN, 5))
-    assert known == Known(version, None, 75.0, 5)
+    version = RowVersion(Presence.DELETED, RECEIVED.with_change(NodeChange(OWN, 5)), NodeChange(OWN, 5))
+    assert known == KnownVersion(version, None, 75.0, 5)
     assert composer().known(is_live=False, contents=contents(9, HUB, RECEIVED), tombstone=None) is None
 
 
 def test_a_tombstone_does_not_count_for_a_row_that_is_there() -> None:
     known = composer().known(is_live=True, contents=contents(6, HUB, RECEIVED), tombstone=tombstone(9))
 
-    assert known == Known(RowVersion(Presence.LIVE, RECEIVED, LAST), HUB, 75.0, 6)
+    assert known == KnownVersion(RowVersion(Presence.LIVE, RECEIVED, LAST), HUB, 75.0, 6)
 
 
 @pytest.mark.parametrize(
     ("gone", "lineage"),
     [
         pytest.param(None, PURGED, id="none"),
-        pytest.param(tombstone(5), PURGED.with_change(Change(OWN, 5)), id="its own"),
+        pytest.param(tombstone(5), PURGED.with_change(NodeChange(OWN, 5)), id="its own"),
         pytest.param(tombstone(5, HUB, RECEIVED), RECEIVED, id="from elsewhere"),
     ],
 )
 def test_row_without_metadata_includes_purges_and_tombstone(gone: Tombstone | None, lineage: Lineage) -> None:
     known = composer().known(is_live=True, contents=None, tombstone=gone)
 
-    assert known == Known(RowVersion(Presence.LIVE, lineage, None), None, None, None)
+    assert known == KnownVersion(RowVersion(Presence.LIVE, lineage, None), None, None, None)
 
 
 def test_tombstone_is_sent_as_received_or_as_own_change_on_top() -> None:
     assert composer().gone("r", tombstone(5, HUB, RECEIVED)).version == RowVersion(Presence.DELETED, RECEIVED, LAST)
     own = composer().gone("r", tombstone(5, lineage=RECEIVED))
-    assert own.version.lineage == RECEIVED.with_change(Change(OWN, 5))
-    assert own.version.last == Change(OWN, 5)
+    assert own.version.lineage == RECEIVED.with_change(NodeChange(OWN, 5))
+    assert own.version.last == NodeChange(OWN, 5)
     assert (own.row, own.tombstone) == (None, TombstoneType.USER)
 
 
 def test_only_columns_changed_here_have_own_generations() -> None:
     tracking = composer(tracks_columns=True)
-    columns = {0: Change(HUB, 7), 1: LAST}
+    columns = {0: NodeChange(HUB, 7), 1: LAST}
     own = contents(6, lineage=RECEIVED, columns=columns, own_columns={1: 5, 2: 6})
 
     assert tracking.live("r", (), own, None).version.columns == {
-        0: Change(HUB, 7),
-        1: Change(OWN, 5),
-        2: Change(OWN, 6),
+        0: NodeChange(HUB, 7),
+        1: NodeChange(OWN, 5),
+        2: NodeChange(OWN, 6),
     }
     received = contents(6, HUB, RECEIVED, columns=columns)
     assert tracking.live("r", (), received, None).version.columns == columns
@@ -150,7 +150,7 @@ BEGUN = json.dumps([[0, "10"]])
 
 
 def knowing(*versions: int) -> Lineage:
-    return Lineage.of(Change(NODE, version) for version in versions)
+    return Lineage.of(NodeChange(NODE, version) for version in versions)
 
 
 def test_both_changes_count_once() -> None:

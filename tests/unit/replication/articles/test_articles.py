@@ -103,11 +103,11 @@ def test_key_columns_come_in_the_keys_order() -> None:
     [
         (
             ("line", "quantity"),
-            "RT-7105: the column list of public.lines leaves out key column of_order. Add it to --columns.",
+            "RT-7105: the column list of public.lines excludes key column of_order. Add it to --columns.",
         ),
         (
             ("of_order", "note"),
-            "RT-7105: the column list of public.lines leaves out key column line. Add it to --columns.",
+            "RT-7105: the column list of public.lines excludes key column line. Add it to --columns.",
         ),
     ],
 )

@@ -8,9 +8,9 @@ from rowtide.core.operations import Operation
 from rowtide.core.words import WordUnknown
 from rowtide.replication.articles.call_formats import (
     DEFAULTS,
+    ArgumentGroup,
     CallFormat,
     Command,
-    Part,
     formats_of,
     parse_command,
     parts_of,
@@ -21,7 +21,13 @@ from rowtide.replication.errors.publishing import CommandInvalid
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 CALL, SCALL, MCALL, XCALL = CallFormat.CALL, CallFormat.SCALL, CallFormat.MCALL, CallFormat.XCALL
 SQL, NONE = CallFormat.SQL, CallFormat.NONE
-NEW, CHANGED, OLD_KEY, OLD, BITMAP = Part.NEW, Part.CHANGED, Part.OLD_KEY, Part.OLD, Part.BITMAP
+NEW, CHANGED, OLD_KEY, OLD, BITMAP = (
+    ArgumentGroup.NEW,
+    ArgumentGroup.CHANGED,
+    ArgumentGroup.OLD_KEY,
+    ArgumentGroup.OLD,
+    ArgumentGroup.BITMAP,
+)
 
 DOCUMENTED = [
     (INSERT, CALL, (NEW,)),
@@ -36,7 +42,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize(("operation", "call_format", "parts"), DOCUMENTED)
 def test_a_call_gives_the_documented_parts_in_order(
-    operation: Operation, call_format: CallFormat, parts: tuple[Part, ...]
+    operation: Operation, call_format: CallFormat, parts: tuple[ArgumentGroup, ...]
 ) -> None:
     assert parts_of(operation, call_format) == parts
 

@@ -11,17 +11,17 @@ from builders.capture.capture_instances import alteration_of, source_table, with
 from builders.replication.articles import article
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import Alteration
-from rowtide.replication.articles.articles import Article, LeftOutColumn
+from rowtide.replication.articles.articles import Article, OmittedColumn
 from rowtide.replication.articles.schema_changes import (
     NOT_REPLICATED,
     NOT_REPORTED,
+    ArticleTableRenamed,
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,
     ColumnRetyped,
     Followed,
     NullsChanged,
-    TableRenamed,
     Unfollowed,
     bound,
     follow,
@@ -52,8 +52,8 @@ def kinds_of(followed: Followed) -> list[type]:
 @pytest.mark.parametrize(
     ("made", "now", "kinds"),
     [
-        (ALL, replace(TABLE, name="t9"), [TableRenamed]),
-        (ALL, replace(TABLE, schema="archive"), [TableRenamed]),
+        (ALL, replace(TABLE, name="t9"), [ArticleTableRenamed]),
+        (ALL, replace(TABLE, schema="archive"), [ArticleTableRenamed]),
         (ALL, without(TABLE, "name"), [ColumnDropped]),
         (ALL, with_column(TABLE, "name", name="label"), [ColumnRenamed]),
         (ALL, with_column(TABLE, "price", type_text="numeric(12,2)", type_modifier=9), [ColumnRetyped]),
@@ -118,7 +118,7 @@ def test_a_column_with_values_of_each_row_comes_by_a_copy_alone() -> None:
 def test_what_is_not_replicated_is_left_out_while_it_is_there() -> None:
     left_out = followed_by(ALL, with_added(TABLE, "more"), adds_none_since=NOT_REPLICATED)
     assert left_out.changes == ()
-    assert left_out.article == replace(ALL, left_out=(LeftOutColumn(9, "more", NOT_REPLICATED),))
+    assert left_out.article == replace(ALL, left_out=(OmittedColumn(9, "more", NOT_REPLICATED),))
     renamed = followed_by(left_out.article, with_column(with_added(TABLE, "more"), "more", name="other")).article
     assert [each.name for each in renamed.left_out] == ["other"]
     assert followed_by(renamed, TABLE).article == ALL

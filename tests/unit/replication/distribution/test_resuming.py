@@ -4,7 +4,7 @@ import pytest
 
 from rowtide.core.lsn import Position
 from rowtide.log.store.state import Reader
-from rowtide.replication.distribution.delivery import Progress, resume_position
+from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
 
 
 def resumed(
@@ -12,7 +12,7 @@ def resumed(
 ) -> int:
     recorded = None if idle_from is None else Position(idle_from)
     return resume_position(
-        Progress(Position(held), batch, 1), Reader(Position(reader), cycle, None, recorded), joined_at
+        DeliveryProgress(Position(held), batch, 1), Reader(Position(reader), cycle, None, recorded), joined_at
     ).value
 
 

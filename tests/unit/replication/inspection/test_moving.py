@@ -20,7 +20,7 @@ from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
-from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing, total
+from rowtide.replication.inspection.moving import NotComparable, PositionMove, add_to_buckets, differing, total
 from rowtide.replication.targets.compared_rows import Buckets, Hashed, HashedRow, Row, hash_row, key_of
 
 BUCKETS = Hashed(4)
@@ -30,10 +30,10 @@ def state() -> ManifestState:
     return replace(open_state(), tables={1: TableVersion(1, shape_of(source_table()))})
 
 
-def move_of(known: Article, xmax: int, position: int) -> Move:
+def move_of(known: Article, xmax: int, position: int) -> PositionMove:
     """Return a move from what transactions below `xmax` have committed."""
     snapshot = TransactionSnapshot(xmax, xmax, ())
-    return Move(
+    return PositionMove(
         known,
         forwards=False,
         snapshot=snapshot,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.spark.frames import FrameColumn, select_list, unite
-from rowtide.tracking.spark.records import DeviceOutcome, Shape, read_outcome
+from rowtide.tracking.spark.records import DeviceOutcome, TrackedColumns, read_outcome
 
 
-def shape(*columns: str, kind: DatabaseKind = DatabaseKind.SQLITE) -> Shape:
+def shape(*columns: str, kind: DatabaseKind = DatabaseKind.SQLITE) -> TrackedColumns:
     """Return a shape of columns that are written `name type`."""
-    return Shape(0, kind, tuple(DeclaredColumn(*column.split(" ", 1)) for column in columns))
+    return TrackedColumns(0, kind, tuple(DeclaredColumn(*column.split(" ", 1)) for column in columns))
 
 
 def names(columns: tuple[FrameColumn, ...]) -> list[str]:

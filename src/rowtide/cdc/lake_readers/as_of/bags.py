@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
-from rowtide.cdc.lake_readers.grouping import Engine, open_engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
@@ -55,7 +55,7 @@ class CountedRows:
         for batch in stream_parts(parts, columns):
             lsns, seqvals = (batch.column(name).to_numpy() for name in (LSN, SEQVAL))
             # What is in the base counts: it was chosen when it went there.
-            counts = self.counted.has(lsns) | (lsns < self.changes.low.value)
+            counts = self.counted.find_counted(lsns) | (lsns < self.changes.low.value)
             if self.truncate is not None:
                 lsn, seqval = self.truncate
                 counts &= (lsns > lsn) | ((lsns == lsn) & (seqvals > seqval))
@@ -102,7 +102,7 @@ class BagTable:
 class _Sums:
     """How often each row was added, in an engine's tables, and which rows of the lowest layer are removed by that."""
 
-    def __init__(self, engine: Engine, instance: Instance) -> None:
+    def __init__(self, engine: GroupingDatabase, instance: Instance) -> None:
         self._engine = engine
         self._instance = instance
         self._names = [f"value_{place}" for place in range(len(_identity_names(instance)))]

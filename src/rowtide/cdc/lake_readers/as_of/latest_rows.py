@@ -19,7 +19,7 @@ import pyarrow as pa
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.bits import MOST_KEYS, Flags, KeyBits, Numbers
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.last_rows import ABSENT, OPERATION, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, are_ordered, in_memory_order, join
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
@@ -42,7 +42,7 @@ class Piece:
     """Row groups of a file that may have rows of a part, None: all; bounds of their LSNs, and their size."""
 
     table: ChangeTable
-    part: Part
+    part: ChangeTablePart
     file: AddFile
     low: int
     high: int
@@ -52,14 +52,14 @@ class Piece:
     def read(self, columns: Sequence[str]) -> Iterator[Chosen]:
         """Yield columns, `ORDER` among them, of the rows, and which are the part's. Raises as `ChangeTable.stream`."""
         for batch in self.table.read_file(self.file, columns, self.row_groups):
-            yield batch, self.part.has(batch)
+            yield batch, self.part.find_rows(batch)
 
 
 Run = tuple[Piece, ...]
 """Pieces that are read at once."""
 
 
-def find_runs(parts: Sequence[tuple[ChangeTable, Part]]) -> list[Run] | None:
+def find_runs(parts: Sequence[tuple[ChangeTable, ChangeTablePart]]) -> list[Run] | None:
     """Return the parts' rows in runs that follow one another by LSN; None if one is too large to be read at once.
 
     Raises as `ChangeTable.stream`.
@@ -94,7 +94,7 @@ def stream_newest_first(runs: Sequence[Run], columns: Sequence[str]) -> Iterator
             yield rows, np.ones(rows.num_rows, np.bool_)
 
 
-def _divide(table: ChangeTable, part: Part, file: AddFile) -> list[Piece] | None:
+def _divide(table: ChangeTable, part: ChangeTablePart, file: AddFile) -> list[Piece] | None:
     bounds = table.bounds(file)
     if file.size <= _SMALL_BYTES:
         return [Piece(table, part, file, *bounds, file.size * _COMPRESSION)] if bounds is not None else None
@@ -150,7 +150,7 @@ class LatestRows:
             yield from lowest.stream(self.columns)
             return
         for batch in lowest.stream(list(dict.fromkeys([*self.columns, self.key]))):
-            yield _select(batch, ~self.seen.has(batch.column(self.key).to_numpy()))
+            yield _select(batch, ~self.seen.find_known(batch.column(self.key).to_numpy()))
 
     def _last_of(self, batch: pa.RecordBatch, positions: Numbers) -> pa.RecordBatch:
         """Return, of the rows at some positions, which ascend, those that are the last ones of their keys."""

@@ -22,9 +22,9 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.bits import Bits
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.completions import Completions
-from rowtide.cdc.lake_readers.grouping import Engine, open_engine
+from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,
     LSN,
@@ -43,7 +43,7 @@ from rowtide.cdc.lake_readers.value_texts import EXACT
 from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.published import read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
-from rowtide.cdc.queries.windows import Window
+from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.recorded_snapshots import (
     SEQVAL as COPIED,
     RecordedSnapshot,
@@ -88,7 +88,7 @@ class MovedRows:
 
     def read_whole(self, low: CommitLsn, high: CommitLsn) -> Iterator[pa.RecordBatch]:
         """Yield the rows in [low, high] that moved and lacked values, with all columns. Raises as `complete`."""
-        part, completions = Part(low, high, (INSERT,)), Completions(self, low, high)
+        part, completions = ChangeTablePart(low, high, (INSERT,)), Completions(self, low, high)
         found = self.changes.stream(part, [*ORDER, ABSENT])
         if any(completions.find_lacking(batch).any() for batch in found):
             rows = self.changes.stream(part)
@@ -124,7 +124,7 @@ class MovedRows:
         return base.widen(find_widened(self.instance.capture_instance, found, changes))
 
 
-def find_moved(lake: str, window: Window[ChangeTable]) -> MovedRows | None:
+def find_moved(lake: str, window: InstanceWindow[ChangeTable]) -> MovedRows | None:
     """Return what finds the values that moved rows of a window lack; None if the log has all values."""
     instance = window.instance
     if not (instance.may_lack_values and instance.index_columns):
@@ -220,7 +220,7 @@ class _Moves:
             known[(lsns == lsn) & (seqvals == COPIED)] = self.copied.get(int(lsn), np.iinfo(np.int64).max)
         return known
 
-    def find_sources(self, engine: Engine) -> bool:
+    def find_sources(self, engine: GroupingDatabase) -> bool:
         """Find the rows that values are taken from; return False if no row moved."""
         keys = key_names(self.instance)
         engine.execute("create table placed as select * from upper_rows")
@@ -259,7 +259,7 @@ class _Moves:
                 target = target[target]
             self.source[:, column], self.hop[:, column] = source[target], target
 
-    def find_below(self, engine: Engine, lowest: LowestLayer) -> None:
+    def find_below(self, engine: GroupingDatabase, lowest: LowestLayer) -> None:
         """Find the rows of the lowest layer that have the moves' old keys."""
         keys = key_names(self.instance)
         known_from = self.copied.get(lowest.lsn.value, 0)
@@ -324,9 +324,9 @@ class _Completing:
         barriers = np.asarray(self.barriers, np.int64)
         hops = np.searchsorted(barriers, moves.lsns[moves.hop[chosen]], "right")
         is_known &= ~absent | (np.searchsorted(barriers, lsns, "right")[index] == hops)
-        return self._rows(_Found(pools, own, index, is_known), set(names))
+        return self._rows(_FoundRows(pools, own, index, is_known), set(names))
 
-    def _rows(self, found: _Found, lacking: set[str]) -> pa.RecordBatch:
+    def _rows(self, found: _FoundRows, lacking: set[str]) -> pa.RecordBatch:
         instance, own = self.moves.instance, found.own
         count, places = len(own), dict(zip(self.moves.ordinals, range(len(self.moves.ordinals)), strict=True))
         rows = found.pools[0].rows
@@ -358,7 +358,7 @@ class _Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundRows:
     """Pools one behind the other, the moved rows' own places in them, and those of their values."""
 
     pools: Sequence[_Pool]

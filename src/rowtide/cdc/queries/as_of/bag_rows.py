@@ -21,7 +21,7 @@ from rowtide.copying.visibility import parse_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import TableVersion
+from rowtide.lake.tables import LakeTableVersion
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,7 +40,7 @@ class Counted:
     above: int
     others: tuple[int, ...] = ()
 
-    def has(self, lsns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def find_counted(self, lsns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which LSNs count."""
         counts: npt.NDArray[np.bool_] = (lsns > self.above) | np.isin(lsns, self.others)
         return counts
@@ -72,7 +72,7 @@ def find_counted(lake: str, snapshot: RecordedSnapshot) -> Counted:
 _LSN, _OPERATION, _WEIGHT = "__$start_lsn", "__$operation", "__$weight"
 
 
-def bag_as_of(as_of: AsOf[TableVersion], counted: Counted) -> DataFrame:
+def bag_as_of(as_of: AsOf[LakeTableVersion], counted: Counted) -> DataFrame:
     """Return the rows, unordered: the captured columns, `__$absent_mask`, `__$exact`."""
     columns = [quote(name) for name in as_of_columns(as_of.instance)]
     lowest = as_of.base.rows.where(f"`{_LSN}` = {as_of.lowest.value}")

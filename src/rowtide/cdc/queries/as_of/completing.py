@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
+from rowtide.cdc.queries.mask_expressions import mark_condition, mask_of, null_if_empty
 from rowtide.cdc.queries.net_changes import LACKS_VALUES, key_expressions
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.lake.sql_text import quote
@@ -20,11 +20,11 @@ def table_columns(instance: Instance) -> list[str]:
 
 
 def named_keys(instance: Instance) -> Iterator[str]:
-    """Return what identifies a row, under names of its own: `has_key` compares with them."""
+    """Return what identifies a row, under names of its own: `key_condition` compares with them."""
     return (f"{key} as {_key_name(place)}" for place, key in enumerate(key_expressions(instance)))
 
 
-def has_key(instance: Instance) -> str:
+def key_condition(instance: Instance) -> str:
     """Return the condition that a row of a table has the key that another relation has as `named_keys`."""
     # A key's column is never null, but where its text is in `__$exact`.
     holds_all = {quote(one.lake_name) for one in instance.columns if column_type(instance, one).holds_all}
@@ -43,11 +43,13 @@ def completed_columns(instance: Instance) -> Iterator[str]:
     """Return the columns of last rows that were joined with `rows_below`, with the values that they lack."""
     count = len(instance.columns)
     takes = f"`{LACKS_VALUES}` and `{_HIDES}` is not null"
-    is_taken = [f"({takes} and {is_marked(f'`{_ABSENT}`', ordinal, count)})" for ordinal in range(1, count + 1)]
+    is_taken = [f"({takes} and {mark_condition(f'`{_ABSENT}`', ordinal, count)})" for ordinal in range(1, count + 1)]
     for column, taken in zip(instance.columns, is_taken, strict=True):
         name = quote(column.lake_name)
         yield f"if({taken}, {_below(column.lake_name)}, {name}) as {name}"
-    absent = [f"{taken} and {is_marked(_below(_ABSENT), ordinal, count)}" for ordinal, taken in enumerate(is_taken, 1)]
+    absent = [
+        f"{taken} and {mark_condition(_below(_ABSENT), ordinal, count)}" for ordinal, taken in enumerate(is_taken, 1)
+    ]
     yield f"if({takes}, {null_if_empty(mask_of(absent), count)}, `{_ABSENT}`) as `{_ABSENT}`"
     texts = ", ".join(
         f"{ordinal}, try_element_at(if({taken}, {_below(_EXACT)}, `{_EXACT}`), {ordinal})"
@@ -65,7 +67,8 @@ def without_dropped(instance: Instance, dropped: Sequence[int], is_dropped: str)
         name = quote(column.lake_name)
         yield f"if({is_dropped}, null, {name}) as {name}" if ordinal in dropped else name
     bits = [
-        "false" if ordinal in dropped else is_marked(f"`{_ABSENT}`", ordinal, count) for ordinal in range(1, count + 1)
+        "false" if ordinal in dropped else mark_condition(f"`{_ABSENT}`", ordinal, count)
+        for ordinal in range(1, count + 1)
     ]
     absent = f"if(`{_ABSENT}` is null, null, {null_if_empty(mask_of(bits), count)})"
     yield f"if({is_dropped}, {absent}, `{_ABSENT}`) as `{_ABSENT}`"

@@ -14,7 +14,7 @@ class NeverCopied(NotFound, number=4250):
 
 
 class BeforeSnapshot(Invalid, number=4251):
-    """Below the LSN at which a snapshot is complete its rows are of several moments."""
+    """Below the LSN at which a snapshot is complete, its rows are from several points in time."""
 
     fact = "{instance} cannot be read as of {lsn}: its first usable snapshot is complete as of {earliest}"
     hint = "Read it as of {earliest} or later."
@@ -73,6 +73,6 @@ class TypesDiffer(Retryable, number=2217):
     """Capture changes the column types of the change table first, then those of the base."""
 
     fact = "the change table of {instance} and its base have other types of {columns}"
-    hint = "Capture is changing them, and goes on where it was interrupted: retry, at the latest after its next cycle."
+    hint = "Capture is changing them, and resumes where it was interrupted: retry, at the latest after its next cycle."
     instance: str
     columns: str

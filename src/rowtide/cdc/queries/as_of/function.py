@@ -14,7 +14,7 @@ from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_t
 from rowtide.cdc.published import SKIPPED, SUSPENDED
 from rowtide.cdc.queries.as_of.completing import (
     completed_columns,
-    has_key,
+    key_condition,
     named_keys,
     rows_below,
     table_columns,
@@ -41,7 +41,7 @@ def table_as_of(lake: str, visible: str, recorded: str, instance: Instance) -> S
     wanted = table_columns(instance.for_readers())
     columns = [(one.name, one.type_name) for one in change_columns(instance.for_readers()) if one.name in wanted]
     interval = (
-        f"(select {latest_value('lsn')} as low from {recorded} where {facts.is_of}) "
+        f"(select {latest_value('lsn')} as low from {recorded} where {facts.condition}) "
         f"cross join (select max(start_lsn) as high from {visible})"
     )
     row = " cross join ".join((interval, facts.begin, facts.earliest, facts.rewritten, facts.skipped, facts.differing))
@@ -65,7 +65,7 @@ class _Facts:
     asked: str
 
     @property
-    def is_of(self) -> str:
+    def condition(self) -> str:
         """The condition of rows of system tables that belong to the instance."""
         return f"member_id = {literal(self.instance.member_id)}"
 
@@ -90,7 +90,7 @@ class _Facts:
     def excluded(self) -> str:
         """The LSNs of rows of snapshots that are not complete."""
         covered = f"min(if(state = '{SnapshotState.COVERED}', covered_lsn, null)) as covered"
-        each = f"select begin_lsn, {covered} from {self._snapshots} where {self.is_of} group by begin_lsn"
+        each = f"select begin_lsn, {covered} from {self._snapshots} where {self.condition} group by begin_lsn"
         not_complete = f"covered is null or covered > {self.asked}"
         return f"(select collect_set(begin_lsn) as `__$excluded` from ({each}) where {not_complete})"
 
@@ -100,7 +100,7 @@ class _Facts:
         history = table_at(system_table_path(self.lake, "ddl_history"))
         return (
             f"(select max(ddl_lsn) as rewritten from {history} "
-            f"where {self.is_of} and rewrites_values and ddl_lsn <= {self.asked})"
+            f"where {self.condition} and rewrites_values and ddl_lsn <= {self.asked})"
         )
 
     @property
@@ -108,7 +108,7 @@ class _Facts:
         """The last transaction whose changes are missing."""
         return (
             f"(select max(lsn) as skipped from {self.recorded} "
-            f"where {self.is_of} and state = '{SKIPPED}' and lsn <= {self.asked})"
+            f"where {self.condition} and state = '{SKIPPED}' and lsn <= {self.asked})"
         )
 
     @property
@@ -141,9 +141,9 @@ class _Facts:
     @property
     def _complete(self) -> str:
         """The whole snapshots since the last gap."""
-        gap = f"(select coalesce(max(lsn), 0) from {self.recorded} where {self.is_of} and state = '{SUSPENDED}')"
+        gap = f"(select coalesce(max(lsn), 0) from {self.recorded} where {self.condition} and state = '{SUSPENDED}')"
         is_complete = f"state = '{SnapshotState.COVERED}' and is_whole"
-        return f"{self._snapshots} where {self.is_of} and {is_complete} and begin_lsn >= {gap}"
+        return f"{self._snapshots} where {self.condition} and {is_complete} and begin_lsn >= {gap}"
 
 
 def _can_widen() -> str:
@@ -207,10 +207,10 @@ def _rows(facts: _Facts, wanted: list[str]) -> str:
         "where `__$truncates` = 0)"
     )
     keys = f"(select {', '.join(named_keys(instance))} from {upper} where {_OPERATION} != {TRUNCATE})"
-    kept = f"select {columns} from {lowest} left anti join {keys} on {has_key(instance)}"
+    kept = f"select {columns} from {lowest} left anti join {keys} on {key_condition(instance)}"
     last = f"(select * from ({last_select(upper, instance, Truncates.JOINED)}) where not `{IS_DELETED}`)"
     if not instance.may_lack_values:
         return f"{kept} union all select {columns} from {last}"
     below = f"(select {', '.join(rows_below(instance))} from {lowest})"
-    joined = f"{last} left join {below} on {has_key(instance)} and `{LACKS_VALUES}`"
+    joined = f"{last} left join {below} on {key_condition(instance)} and `{LACKS_VALUES}`"
     return f"{kept} union all select {', '.join(completed_columns(instance))} from {joined}"

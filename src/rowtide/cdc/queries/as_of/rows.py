@@ -11,14 +11,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.as_of.completing import completed_columns, has_key, named_keys, rows_below
+from rowtide.cdc.queries.as_of.completing import completed_columns, key_condition, named_keys, rows_below
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.statistics import Between, find_bounds
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import TableVersion
+from rowtide.lake.tables import LakeTableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ class KeyWords:
         return f"select {word} as {_WORD}, bit_or(shiftleft(1L, {self._place})) as {_BITS} from {rows} group by {word}"
 
     @property
-    def has_key(self) -> str:
+    def key_condition(self) -> str:
         """The condition that the set, of which there is a word, has a row's key."""
         return f"shiftright({self.key}, 6) = {_WORD} and (shiftright({_BITS}, {self._place}) & 1L) = 1L"
 
@@ -77,7 +77,7 @@ _BROADCAST_ROWS = 4_000_000
 """The keys of so many change rows, of which an update has two, are sent to all tasks: the base is not shuffled then."""
 
 
-def table_as_of(as_of: AsOf[TableVersion]) -> DataFrame:
+def table_as_of(as_of: AsOf[LakeTableVersion]) -> DataFrame:
     """Return the rows, unordered: the captured columns, `__$absent_mask`, `__$exact`."""
     columns = [quote(name) for name in as_of_columns(as_of.instance)]
     lowest = as_of.base.rows.where(f"`{_LSN}` = {as_of.lowest.value}")
@@ -91,7 +91,7 @@ def table_as_of(as_of: AsOf[TableVersion]) -> DataFrame:
 class UpperPart:
     """Rows of a table above the lowest layer."""
 
-    table: TableVersion
+    table: LakeTableVersion
     first: int
     last: int
     rows: DataFrame
@@ -102,7 +102,7 @@ class UpperPart:
         return Between(_LSN, self.first, self.last)
 
     def may_have(self, values: Between) -> bool:
-        """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
+        """Return whether, by the files' statistics, a row may be in a range; see `LakeTableVersion`."""
         return self.table.may_have(self.lsns, values)
 
     def seqvals(self) -> tuple[int, int] | None:
@@ -120,7 +120,7 @@ class UpperPart:
         return sum(file.statistics.get("numRecords") or _BROADCAST_ROWS for file in files)
 
 
-def upper_parts(as_of: AsOf[TableVersion]) -> Iterator[UpperPart]:
+def upper_parts(as_of: AsOf[LakeTableVersion]) -> Iterator[UpperPart]:
     """Yield the rows above the lowest layer, of tables that have some by their statistics."""
     firsts = ((as_of.base, as_of.lowest.increment()), (as_of.changes, as_of.first_change))
     for table, first in firsts:
@@ -206,19 +206,19 @@ class _UpperRows:
         repeated = select_from(
             placed, lambda rows: f"select {named}, {last} from {rows} group by {keys} having count(*) > 1"
         )
-        is_later = f"{has_key(self._instance)} and `{_POSITION}` < `{_LAST}`"
+        is_later = f"{key_condition(self._instance)} and `{_POSITION}` < `{_LAST}`"
         return _join(placed, repeated.hint("broadcast"), is_later, "left_anti").where(f"`{_OPERATION}` != {DELETE}")
 
     def _without_changed(self, lowest: DataFrame) -> DataFrame:
         """Return the rows of the lowest layer whose keys have no row above it."""
         changed, words = self._rows.where(_IS_CHANGE), KeyWords.of(self._instance)
         if words is None or not self._is_small():
-            return _join(lowest, self._keys(changed), has_key(self._instance), "left_anti")
-        return _join(lowest, select_from(changed, words.select).hint("broadcast"), words.has_key, "left_anti")
+            return _join(lowest, self._keys(changed), key_condition(self._instance), "left_anti")
+        return _join(lowest, select_from(changed, words.select).hint("broadcast"), words.key_condition, "left_anti")
 
     def _completed(self, live: DataFrame, lowest: DataFrame) -> DataFrame:
         """Return last rows with the values that they lack from the rows of the lowest layer that they hide."""
-        is_same = has_key(self._instance)
+        is_same = key_condition(self._instance)
         hidden = _join(lowest, self._keys(live.where(f"`{LACKS_VALUES}`")), is_same, "left_semi")
         below = hidden.selectExpr(*rows_below(self._instance))
         return _join(live, below, is_same, "left").selectExpr(*completed_columns(self._instance))

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
-from rowtide.log.postgres.pgoutput.relations import Layout, LayoutChange
-from rowtide.log.postgres.pgoutput.transactions import Transactions
+from rowtide.log.postgres.pgoutput.relations import LayoutChange, RowLayout
+from rowtide.log.postgres.pgoutput.transactions import BatchTransactions
 
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)
@@ -19,7 +19,7 @@ _OID_SHIFT = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DecodedChanges:
     """Row changes and truncated tables, in log order; `payload` counts truncated tables, `slot` names the layout."""
 
     message: Ints
@@ -27,8 +27,8 @@ class Changes:
     payload: Ints
     slot: Ints
 
-    def chosen(self, which: Ints) -> Changes:
-        return Changes(self.message[which], self.seqval[which], self.payload[which], self.slot[which])
+    def chosen(self, which: Ints) -> DecodedChanges:
+        return DecodedChanges(self.message[which], self.seqval[which], self.payload[which], self.slot[which])
 
 
 class LayoutTimeline:
@@ -36,7 +36,7 @@ class LayoutTimeline:
 
     def __init__(self, changes: list[LayoutChange]) -> None:
         ordered = sorted(changes, key=lambda change: (change.oid, change.message))
-        self.layouts: list[Layout] = [change.layout for change in ordered]
+        self.layouts: list[RowLayout] = [change.layout for change in ordered]
         self._is_needed = np.array([layout.shape is not None for layout in self.layouts], np.bool_)
         self._oids = np.array([change.oid for change in ordered], np.int64)
         self._starts = _search_keys(self._oids, np.array([change.message for change in ordered], np.int64))
@@ -67,8 +67,8 @@ def row_counts(frames: Frames) -> Ints:
 
 
 def keep_changes(
-    frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, timeline: LayoutTimeline
-) -> Changes:
+    frames: Frames, transactions: BatchTransactions, control: Control, first_ordinals: Ints, timeline: LayoutTimeline
+) -> DecodedChanges:
     """Return the changes that a member needs and that no position covers. Raises `DecodeError`."""
     rows = np.flatnonzero(row_counts(frames))
     row_oids = frames.uint32_at(frames.starts[rows] + 1)
@@ -84,14 +84,14 @@ def keep_changes(
     seqval[len(rows) :] += truncated[:, 1]
     payload = np.full(len(message), NO_PAYLOAD, np.int64)
     payload[len(rows) :] = np.arange(len(parts))
-    changes = Changes(message, seqval, payload, timeline.find(frames, oid, message))
+    changes = DecodedChanges(message, seqval, payload, timeline.find(frames, oid, message))
     is_kept = timeline.needed(changes.slot) & ~transactions.is_dropped[transactions.number[message]]
     kept = np.flatnonzero(is_kept)
     in_log_order = np.argsort(message[kept], kind="stable") if parts else slice(None)
     return changes.chosen(kept[in_log_order])
 
 
-def by_slot(changes: Changes) -> list[Ints]:
+def by_slot(changes: DecodedChanges) -> list[Ints]:
     """Return the indices of each slot's changes, in log order."""
     if not len(changes.slot):
         return []

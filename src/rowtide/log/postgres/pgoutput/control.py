@@ -15,17 +15,17 @@ from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
-from rowtide.log.postgres.pgoutput.inferring import Known, Present, Unclear, infer_alteration
+from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
     Relation,
-    Truncation,
+    TruncateStatement,
     parse_inserted,
     parse_message,
     parse_relation,
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
-from rowtide.log.postgres.pgoutput.transactions import Transactions
+from rowtide.log.postgres.pgoutput.transactions import BatchTransactions
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
@@ -57,7 +57,7 @@ class Control:
     """
 
     layouts: list[LayoutChange]
-    truncations: list[tuple[int, Truncation]] = field(default_factory=list)
+    truncations: list[tuple[int, TruncateStatement]] = field(default_factory=list)
     records: list[tuple[int, Announced]] = field(default_factory=list)
     events: list[PlacedEvent] = field(default_factory=list)
     last_row: ControlRow | None = None
@@ -82,7 +82,7 @@ class Control:
 
 
 def read_control(
-    frames: Frames, transactions: Transactions, relations: Relations, present: Present | None, secrets: Secrets
+    frames: Frames, transactions: BatchTransactions, relations: Relations, present: Present | None, secrets: Secrets
 ) -> Control:
     """Process each control message in log order, and update `relations` and the transactions' marks.
 
@@ -90,14 +90,14 @@ def read_control(
     Raises `DecodeError`, `Undecodable`, `TableWanted`, `SecretWanted`.
     """
     control = Control(relations.carried_layouts())
-    reader = _Reader(frames, transactions, relations, control, present, secrets)
-    for message in np.flatnonzero(_is_control(frames, relations)).tolist():
+    reader = _ControlReader(frames, transactions, relations, control, present, secrets)
+    for message in np.flatnonzero(_find_control(frames, relations)).tolist():
         reader.read(message)
     reader.end()
     return control
 
 
-def _is_control(frames: Frames, relations: Relations) -> Bools:
+def _find_control(frames: Frames, relations: Relations) -> Bools:
     """Mark the messages that the pass processes: the rare kinds, inserts into a table that is the control table at some
     point, and logical messages with a mark of delivery.
     """
@@ -122,9 +122,9 @@ def _is_mark(frames: Frames, message: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ControlReader:
     frames: Frames
-    transactions: Transactions
+    transactions: BatchTransactions
     relations: Relations
     control: Control
     present: Present | None
@@ -152,11 +152,11 @@ class _Reader:
 
     def _infer(self, relation: Relation, message: int, present: Present) -> None:
         relations = self.relations
-        known = Known(
+        known = KnownTables(
             present,
             relations.types_of(relation.oid),
             is_same=relations.is_as_described(relation),
-            tells_ddl=relations.tells_ddl,
+            announces_ddl=relations.announces_ddl,
         )
         found = infer_alteration(relation, relations.members, known)
         self._end_unclear(relation.oid, message)
@@ -172,14 +172,14 @@ class _Reader:
     def end(self) -> None:
         """Report the tables that are still unclear at the end of the batch."""
         for oid in self.relations.unclear:
-            self._leave_out(oid, len(self.frames))
+            self._omit(oid, len(self.frames))
 
     def _end_unclear(self, oid: int, message: int) -> None:
         if oid in self.relations.unclear:
-            self._leave_out(oid, message)
+            self._omit(oid, message)
             del self.relations.unclear[oid]
 
-    def _leave_out(self, oid: int, end: int) -> None:
+    def _omit(self, oid: int, end: int) -> None:
         """Leave transactions with rows of an unclear table, up to a message, out of its members."""
         unclear, begin = self.relations.unclear[oid], self.unclear_from.get(oid, 0)
         rows = np.flatnonzero(np.isin(self.frames.kinds, _ROWS))

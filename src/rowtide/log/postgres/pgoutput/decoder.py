@@ -17,13 +17,20 @@ from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Event, Member, Reshaped
 from rowtide.log.origins import Secrets
-from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot, keep_changes, row_counts
+from rowtide.log.postgres.pgoutput.changes import (
+    NO_PAYLOAD,
+    DecodedChanges,
+    LayoutTimeline,
+    by_slot,
+    keep_changes,
+    row_counts,
+)
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
-from rowtide.log.postgres.pgoutput.relations import Layout, Relations, Resolved, TableVersions
-from rowtide.log.postgres.pgoutput.transactions import Transactions, TransactionTracker
+from rowtide.log.postgres.pgoutput.relations import Relations, Resolved, RowLayout, TableVersions
+from rowtide.log.postgres.pgoutput.transactions import BatchTransactions, TransactionTracker
 from rowtide.log.postgres.stream.xlog_data import described_oid
 from rowtide.log.source import Decoded
 
@@ -33,8 +40,8 @@ class TableChanges:
     """Changes of one layout, in log order, with their table version."""
 
     resolved: Resolved
-    layout: Layout
-    changes: Changes
+    layout: RowLayout
+    changes: DecodedChanges
 
     @property
     def table_id(self) -> int:
@@ -49,14 +56,16 @@ class TableChanges:
         return self.table_id, self.first_message
 
 
-def place(changes: Changes, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
+def place(changes: DecodedChanges, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
     """Group changes by layout and assign table versions, in the order of their first use in the log."""
     groups = [changes.chosen(indices) for indices in by_slot(changes)]
     groups.sort(key=lambda group: (int(group.message[0]), int(group.seqval[0])))
     return list(_resolve(groups, timeline, versions))
 
 
-def _resolve(groups: Sequence[Changes], timeline: LayoutTimeline, versions: TableVersions) -> Iterator[TableChanges]:
+def _resolve(
+    groups: Sequence[DecodedChanges], timeline: LayoutTimeline, versions: TableVersions
+) -> Iterator[TableChanges]:
     for group in groups:
         layout = timeline.layouts[int(group.slot[0])]
         if layout.shape is not None:
@@ -64,14 +73,14 @@ def _resolve(groups: Sequence[Changes], timeline: LayoutTimeline, versions: Tabl
 
 
 def in_log_order(
-    of_messages: Sequence[PlacedEvent], tables: Sequence[TableChanges], transactions: Transactions
+    of_messages: Sequence[PlacedEvent], tables: Sequence[TableChanges], transactions: BatchTransactions
 ) -> tuple[Event, ...]:
     """Return the events of logical messages and of tables together."""
     placed = [*of_messages, *(_reshaping(table, transactions) for table in tables if table.resolved.is_reshaped)]
     return tuple(event for _, event in sorted(placed, key=lambda pair: pair[0]))
 
 
-def _reshaping(table: TableChanges, transactions: Transactions) -> PlacedEvent:
+def _reshaping(table: TableChanges, transactions: BatchTransactions) -> PlacedEvent:
     """A table takes its new shape before its first change."""
     lsn = CommitLsn(transactions.lsn_of(table.first_message))
     return LogOrder(table.first_message, int(table.changes.seqval[0])), Reshaped(lsn, table.table_id)
@@ -92,12 +101,16 @@ class TableRecords:
     """The changes of one table version, in log order, with their images."""
 
     table_id: int
-    changes: Changes
+    changes: DecodedChanges
     images: TableImages
 
 
 def assemble(
-    frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
+    frames: Frames,
+    transactions: BatchTransactions,
+    control: Control,
+    first_ordinals: Ints,
+    tables: Sequence[TableRecords],
 ) -> pa.Table:
     """Return the records: announcements, then each table in the order given, without sorting.
 
@@ -141,7 +154,7 @@ def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.Chu
     return pa.chunked_array([*of_messages, *tables], RECORD.field(name).type)
 
 
-def _origins(transactions: Transactions, entries: Ints) -> pa.Array[Any]:
+def _origins(transactions: BatchTransactions, entries: Ints) -> pa.Array[Any]:
     if not any(transactions.origins) and not transactions.marks:
         return pa.nulls(len(entries), pa.string())
     marked = sorted(transactions.marks)
@@ -187,7 +200,7 @@ class Decoder:
     """Decodes the messages of one connection, batch by batch; a batch may end inside a transaction.
 
     Transactions that `position` covers are dropped whole. `members` are those enabled at `position`, `tables` the
-    versions given out before it; `xid_reference` is the server's full transaction id at connect. `tells_ddl`: event
+    versions given out before it; `xid_reference` is the server's full transaction id at connect. `announces_ddl`: event
     triggers announce alterations.
     After a `DecodeError` the decoder is not used again.
     """
@@ -200,13 +213,13 @@ class Decoder:
         members: Iterable[Member],
         tables: Iterable[TableVersion],
         xid_reference: int,
-        tells_ddl: bool = True,
+        announces_ddl: bool = True,
     ) -> None:
         versions = tuple(tables)
         self._tracker = TransactionTracker(epoch=epoch, position=position, xid_reference=xid_reference)
         self._relations = Relations(
             members,
-            tells_ddl=tells_ddl,
+            announces_ddl=announces_ddl,
             shapes=(version.shape for version in sorted(versions, key=lambda version: version.table_id)),
         )
         self._versions = TableVersions(versions)

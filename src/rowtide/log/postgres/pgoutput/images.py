@@ -16,7 +16,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
 from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
-from rowtide.log.postgres.pgoutput.relations import Layout
+from rowtide.log.postgres.pgoutput.relations import RowLayout
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
 CARRIED = np.zeros(256, np.bool_)
@@ -39,7 +39,7 @@ class Tuples:
     ends: Ints
 
 
-def walk(frames: Frames, messages: Ints, cursors: Ints, layout: Layout, allowed: Bools) -> Tuples:
+def walk(frames: Frames, messages: Ints, cursors: Ints, layout: RowLayout, allowed: Bools) -> Tuples:
     """Walk one tuple per message, from its column count on, over values of the allowed kinds. Raises `DecodeError`.
 
     A cursor may leave its message, never the buffer: each step reads before it moves and is checked before the next.
@@ -67,7 +67,7 @@ def walk(frames: Frames, messages: Ints, cursors: Ints, layout: Layout, allowed:
     return Tuples(starts, lengths, kinds, cursors)
 
 
-def _check_column_counts(frames: Frames, messages: Ints, cursors: Ints, limits: Ints, layout: Layout) -> None:
+def _check_column_counts(frames: Frames, messages: Ints, cursors: Ints, limits: Ints, layout: RowLayout) -> None:
     is_there = cursors + _COUNT_BYTES <= limits
     frames.require(is_there, messages, "the tuple has no column count")
     fits = frames.int16_at(cursors) == layout.column_count
@@ -126,7 +126,7 @@ class TableImages:
     absent: pa.Array[Any]
 
 
-def read_images(frames: Frames, messages: Ints, layout: Layout) -> TableImages:
+def read_images(frames: Frames, messages: Ints, layout: RowLayout) -> TableImages:
     """Decode the rows of these messages, all of one layout; truncations have no images. Raises `DecodeError`."""
     starts = frames.starts[messages]
     kinds = frames.kinds[messages]

@@ -46,7 +46,7 @@ def name_columns(
     present = {column.number: column.name for column in columns if not column.is_generated}
     last = max((number for number in needed if number in present), default=0)
     steady = sorted(number for number in present if number <= last and number not in computed)
-    places = _bound_places(described, needed, present, steady)
+    places = _bound_indexes(described, needed, present, steady)
     is_ordered = _is_ascending([described.index(needed[n]) for n in sorted(needed) if needed[n] in described])
     names: dict[int, str | None] = {}
     for number, name in needed.items():
@@ -58,7 +58,7 @@ def name_columns(
     return {number: name if known.count(name or "") == 1 else None for number, name in names.items()}
 
 
-def _bound_places(
+def _bound_indexes(
     described: Sequence[str], needed: Mapping[int, str], present: Mapping[int, str], steady: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
     """Return the first possible place, and the one after the last, of each column that was in the table throughout."""
@@ -102,17 +102,17 @@ Types = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTables:
     """What is known of tables besides the log: `types` are those of the table's rows before, empty if it had none.
 
-    `is_same`: it was described like this before, on this connection. `tells_ddl`: event triggers report statements, so
+    `is_same`: it was described like this before, on this connection. `announces_ddl`: triggers report statements, so
     that columns which look the same are the same.
     """
 
     present: Present
     types: Types
     is_same: bool
-    tells_ddl: bool
+    announces_ddl: bool
 
 
 class TableWanted(Exception):
@@ -136,7 +136,7 @@ def _needed(ours: Iterable[Member]) -> dict[int, str]:
     return dict(pair for member in ours for pair in zip(member.column_numbers, member.columns, strict=False))
 
 
-def infer_alteration(relation: Relation, members: Iterable[Member], known: Known) -> Alteration | Unclear | None:
+def infer_alteration(relation: Relation, members: Iterable[Member], known: KnownTables) -> Alteration | Unclear | None:
     """Return what altered a table since its members were described; None if nothing did.
 
     `Unclear` if that cannot be determined. Raises `TableWanted`.
@@ -144,7 +144,7 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
     ours = [member for member in members if member.source_id == relation.oid]
     described, needed = [column.name for column in relation.columns], _needed(ours)
     followers = [member for member in ours if member.takes_added]
-    is_as_told = not followers or _is_as_told(relation, followers, needed, known)
+    is_as_told = not followers or _is_as_announced(relation, followers, needed, known)
     if are_in_order(described, needed) and is_as_told:
         return None
     if relation.oid not in known.present:
@@ -156,7 +156,7 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
     names = name_columns(described, needed, columns, computed)
     unclear = [number for number, name in names.items() if name is None]
     if unclear:
-        return _tell_unclear(ours, unclear, needed, columns, described)
+        return _report_unclear(ours, unclear, needed, columns, described)
     if followers:
         reason = _find_doubt(described, needed, names, columns)
         if reason is not None:
@@ -167,16 +167,18 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
     return _alteration(relation, columns, needed, renamed)
 
 
-def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: Known) -> bool:
+def _is_as_announced(
+    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: KnownTables
+) -> bool:
     """Whether a description shows nothing that those who take added columns have not had."""
     names = needed.values()
     has_more = any(column.name not in names for column in relation.columns)
     shows_more = not known.is_same and (has_more or _differs(relation, followers, known.types))
-    return known.tells_ddl and not shows_more
+    return known.announces_ddl and not shows_more
 
 
 def _is_known(
-    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: Known
+    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: KnownTables
 ) -> bool:
     """Whether a description that renames nothing adds and drops nothing either, by the catalogue."""
     described = {column.name for column in relation.columns}
@@ -213,7 +215,7 @@ def _find_doubt(
     return f"columns beside {', '.join(added)} were added and dropped before the log was read" if missing else None
 
 
-def _tell_unclear(
+def _report_unclear(
     ours: Iterable[Member],
     unclear: Sequence[int],
     needed: Mapping[int, str],

@@ -32,7 +32,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class TruncateStatement:
     """One TRUNCATE statement over one or more tables."""
 
     oids: tuple[int, ...]
@@ -107,7 +107,7 @@ def _parse_column(fields: _Fields) -> ColumnShape:
     return ColumnShape(name, fields.integer("I"), fields.integer("i"), is_key)
 
 
-def parse_truncation(frames: Frames, message: int) -> Truncation:
+def parse_truncation(frames: Frames, message: int) -> TruncateStatement:
     """Read a Truncate message. Raises `DecodeError`."""
     fields = _Fields(frames, message)
     count, options = fields.integer("i"), fields.integer("B")
@@ -115,7 +115,7 @@ def parse_truncation(frames: Frames, message: int) -> Truncation:
     if oids is None:
         raise fields.error("a negative number of tables")
     fields.finish()
-    return Truncation(oids, bool(options & _CASCADE_FLAG), bool(options & _RESTART_IDENTITY_FLAG))
+    return TruncateStatement(oids, bool(options & _CASCADE_FLAG), bool(options & _RESTART_IDENTITY_FLAG))
 
 
 def parse_inserted(frames: Frames, message: int, relation: Relation) -> dict[str, bytes | None]:

@@ -14,7 +14,7 @@ from rowtide.log.postgres.pgoutput.messages import Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """The columns of a table's rows in the log, and those that are kept.
 
     `kept` are the places, among the log's columns, of the shape's columns; a layout without a shape is of a table that
@@ -32,32 +32,32 @@ class LayoutChange:
 
     oid: int
     message: int
-    layout: Layout
+    layout: RowLayout
 
 
 class Relations:
     """The tables as last described, each with the layout that follows from the present members.
 
-    `tells_ddl`: event triggers announce alterations. `shapes` are those of rows before this connection.
+    `announces_ddl`: event triggers announce alterations. `shapes` are those of rows before this connection.
     """
 
     def __init__(
         self,
         members: Iterable[Member],
         *,
-        tells_ddl: bool,
+        announces_ddl: bool,
         shapes: Iterable[TableShape] = (),
     ) -> None:
-        self.tells_ddl = tells_ddl
+        self.announces_ddl = announces_ddl
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, RowLayout] = {}
         self._types = {shape.source_id: _types(shape.columns) for shape in shapes}
         self.unclear: dict[int, Unclear] = {}
 
     def copy(self) -> Relations:
         """Return an independent copy."""
-        other = Relations(self.members, tells_ddl=self.tells_ddl)
+        other = Relations(self.members, announces_ddl=self.announces_ddl)
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
         other._types = self._types.copy()
         other.unclear = self.unclear.copy()
@@ -143,17 +143,17 @@ def _types(columns: Iterable[ColumnShape]) -> Types:
     return {column.name: (column.type_code, column.type_modifier) for column in columns}
 
 
-def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
+def lay_out(relation: Relation, members: Iterable[Member]) -> RowLayout:
     """Keep the columns that a member needs; a needed column that the table lacks is omitted."""
     interested = [member for member in members if member.source_id == relation.oid]
     if not interested:
-        return Layout(len(relation.columns), (), None)
+        return RowLayout(len(relation.columns), (), None)
     needed = needed_columns(interested, relation.oid)
     kept = tuple(place for place, column in enumerate(relation.columns) if column.name in needed)
     others = tuple(column for column in relation.columns if column.name not in needed)
     columns = tuple(_number(relation.columns[place], interested) for place in kept)
     shape = TableShape(relation.oid, relation.schema, relation.name, relation.identity, columns, others)
-    return Layout(len(relation.columns), kept, shape)
+    return RowLayout(len(relation.columns), kept, shape)
 
 
 def _number(column: ColumnShape, members: Iterable[Member]) -> ColumnShape:

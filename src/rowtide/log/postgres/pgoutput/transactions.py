@@ -23,7 +23,7 @@ _XID_MASK = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class BatchTransactions:
     """The transactions of a batch: entry 0 is the one open before it (or the last one seen), then one per Begin.
 
     `number` and `origin` have an entry per message: the transaction, and an index into `origins`. `marks` are the
@@ -58,7 +58,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _LastTransaction:
     """The transaction that the next batch may continue."""
 
     lsn: int = -1
@@ -77,7 +77,7 @@ class TransactionTracker:
         self._epoch_bits = pack_lsn(epoch, 0)
         self._position = position
         self._xid_reference = xid_reference
-        self._last = _Last()
+        self._last = _LastTransaction()
         self.is_open = False
         self.has_committed = False
 
@@ -86,7 +86,7 @@ class TransactionTracker:
         """The commit LSN of the latest transaction."""
         return self._last.lsn
 
-    def follow(self, frames: Frames) -> Transactions:
+    def follow(self, frames: Frames) -> BatchTransactions:
         """Assign each message to its transaction. Raises `DecodeError` if Begin and Commit do not match."""
         begins, commits = frames.of_kind("B"), frames.of_kind("C")
         is_open_after = self._check_nesting(frames, begins, commits)
@@ -97,7 +97,7 @@ class TransactionTracker:
         is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
         origin, origins = self._origins(frames, begins)
         time = np.concatenate(([self._last.time], self._times(frames, begins)))
-        followed = Transactions(
+        followed = BatchTransactions(
             number=number,
             lsn=lsn,
             time=time,
@@ -113,7 +113,7 @@ class TransactionTracker:
         self.has_committed = self.has_committed or bool(len(commits))
         return followed
 
-    def count(self, transactions: Transactions, changes: Ints) -> Ints:
+    def count(self, transactions: BatchTransactions, changes: Ints) -> Ints:
         """Return the ordinal of each message's first change; `changes` is the number of changes per message.
 
         Ends the batch: the open or latest transaction is kept for the next one.
@@ -127,8 +127,8 @@ class TransactionTracker:
         self._remember(transactions, int(total[-1] - before[-1]))
         return total - changes + 1 - before[number]
 
-    def _remember(self, transactions: Transactions, ordinal: int) -> None:
-        self._last = _Last(
+    def _remember(self, transactions: BatchTransactions, ordinal: int) -> None:
+        self._last = _LastTransaction(
             lsn=int(transactions.lsn[-1]),
             time=int(transactions.time[-1]),
             xid=int(transactions.xid[-1]),
@@ -144,7 +144,7 @@ class TransactionTracker:
         after = int(self.is_open) + np.cumsum(step)
         before = after - step
         frames.require(before[begins] == 0, begins, "a transaction begins inside another")
-        inside = np.flatnonzero(_needs_transaction(frames))
+        inside = np.flatnonzero(_find_transactional(frames))
         frames.require(before[inside] == 1, inside, "the message is outside a transaction")
         return bool(after[-1])
 
@@ -189,7 +189,7 @@ def _as_datetime(microseconds: int) -> datetime:
     return _EPOCH_1970 + timedelta(microseconds=microseconds)
 
 
-def _needs_transaction(frames: Frames) -> npt.NDArray[np.bool_]:
+def _find_transactional(frames: Frames) -> npt.NDArray[np.bool_]:
     is_transactional = (frames.kinds == ord("M")) & (frames.octets[frames.starts + 1] & 1 == 1)
     needs: npt.NDArray[np.bool_] = _NEEDS_TRANSACTION[frames.kinds] | is_transactional
     return needs

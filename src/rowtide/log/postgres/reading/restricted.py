@@ -19,13 +19,13 @@ from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
-from rowtide.log.source import ChangeRefused, Received, TransactionReceived
+from rowtide.log.source import ChangeNotReceivable, ReceivedMessages, TransactionReceived
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.manifest import Manifest
 
 
 class TransactionReread:
-    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is left out.
+    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is omitted.
 
     Everything that commits before the transaction is stored: the stream begins with it, or after it if nothing else is
     in it.
@@ -42,7 +42,7 @@ class TransactionReread:
         """A log position after the transaction; from there on it is not sent again."""
         return self.lsn.log + 1
 
-    def keep_own(self, received: Received, already: int) -> None:
+    def keep_own(self, received: ReceivedMessages, already: int) -> None:
         """Drop what arrived after the transaction; the first `already` messages were examined before."""
         messages = received.messages
         for place in range(already, len(messages)):
@@ -55,11 +55,11 @@ class TransactionReread:
                 break
         if received.keepalive is not None and received.keepalive.position > self.lsn.log:
             self.is_over = True
-        # A keepalive's position says nothing here: it covers the changes of left out tables.
+        # A keepalive's position says nothing here: it covers the changes of omitted tables.
         received.keepalive = None
         received.is_marked = False
 
-    def tell(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
+    def report(self, members: Iterable[Member]) -> tuple[ChangesOmitted, ...]:
         """Return, the first time, what members lack of the transaction."""
         if self._has_told:
             return ()
@@ -70,7 +70,7 @@ class TransactionReread:
             if member.source_id in self.reasons
         )
 
-    def _end(self, received: Received, place: int) -> None:
+    def _end(self, received: ReceivedMessages, place: int) -> None:
         received.messages = received.messages[:place].copy()
         received.size = received.messages.size
         self.is_over = True
@@ -140,7 +140,7 @@ class RestrictedStream:
 
     def receive(
         self,
-        received: Received,
+        received: ReceivedMessages,
         *,
         max_size: int,
         max_messages: int,
@@ -155,7 +155,7 @@ class RestrictedStream:
             self._stream.receive(
                 received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
             )
-        except (ChangeRefused, StreamEnded) as ended:
+        except (ChangeNotReceivable, StreamEnded) as ended:
             self._reread.keep_own(received, already)
             if self._reread.is_over:
                 return
@@ -187,7 +187,7 @@ class RestrictedStream:
         durable.
         """
         while True:
-            received = Received()
+            received = ReceivedMessages()
             try:
                 self.receive(
                     received,
@@ -198,7 +198,7 @@ class RestrictedStream:
                 )
             except TransactionReceived:
                 return False
-            except ChangeRefused:
+            except ChangeNotReceivable:
                 return True
             if received.reply_requested:
                 self.confirm(position)

@@ -34,11 +34,11 @@ from rowtide.log.postgres.reading.restricted import (
     find_refused,
     persist,
 )
-from rowtide.log.postgres.reading.unreported_changes import end_dropped, find_altered_columns, take_in_partitions
+from rowtide.log.postgres.reading.unreported_changes import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
+from rowtide.log.source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
 from rowtide.log.store.entries import TimelineFollowed
 
 
@@ -133,7 +133,7 @@ class PostgresSource:
             with translated():
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
                 end_dropped(connection)
-                take_in_partitions(connection)
+                attach_partitions(connection)
                 slot.verify_publication(connection, definition)
                 if not was_read:
                     with _taking_slot(access):
@@ -155,7 +155,7 @@ class PostgresSource:
             raise
         return source
 
-    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+    def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
         self._stream.receive(
             received,
             max_size=max_size,
@@ -194,7 +194,7 @@ class PostgresSource:
         self._report_unverified(decoded)
         if self._reread is None:
             return decoded
-        left_out = self._reread.tell(self._access.manifest.state.members)
+        left_out = self._reread.report(self._access.manifest.state.members)
         return replace(decoded, events=(*left_out, *decoded.events))
 
     def _find_secret(self, subscription: str) -> str | None:
@@ -209,7 +209,7 @@ class PostgresSource:
             log.warning("%s", MarkUnverified(str(decoded.unverified[0])))
             self._has_reported = True
 
-    def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> PostgresSource:
+    def without_refused(self, messages: Sequence[bytes], refused: ChangeNotReceivable) -> PostgresSource:
         try:
             self.decode(messages)
         except Undecodable as stopped:
@@ -264,11 +264,11 @@ class PostgresSource:
     def write_heartbeat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat, unless no other transaction wrote since the last one; if it is refused, reading continues.
 
-        Partitions that came meanwhile are taken in. Raises `ConnectionFailed`.
+        Partitions added in the meantime are attached. Raises `ConnectionFailed`.
         """
         try:
             with translated():
-                take_in_partitions(self._connection)
+                attach_partitions(self._connection)
                 written = control.write_heartbeat(self._connection, self._next_xid, stored)
             self._next_xid = written or self._next_xid
             self._refusal = None
@@ -307,14 +307,14 @@ def _taking_slot(access: LogAccess) -> Iterator[None]:
 def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
     state = access.manifest.state
     with translated():
-        tells_ddl = ddl_triggers.has_triggers(access.connection)
+        announces_ddl = ddl_triggers.has_triggers(access.connection)
     return Decoder(
         epoch=state.epoch,
         position=state.position,
         members=state.members,
         tables=state.tables.values(),
         xid_reference=xid_reference,
-        tells_ddl=tells_ddl,
+        announces_ddl=announces_ddl,
     )
 
 

@@ -16,7 +16,7 @@ from rowtide.log.announcements import AlteredColumn, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 from rowtide.log.postgres.ddl_triggers import ALTERED_COLUMNS, announced_content
 from rowtide.log.postgres.membership import DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY
-from rowtide.log.postgres.partition_truncates import HOLDING_TABLE, IS_STRAY, NEW_PARTITIONS, TAKE_IN
+from rowtide.log.postgres.partition_truncates import ATTACH, HOLDING_TABLE, IS_STRAY, NEW_PARTITIONS
 
 
 def shape_of(table: SourceTable) -> TableShape:
@@ -41,7 +41,7 @@ def find_altered_columns(connection: Connection, source_id: int) -> tuple[Altere
     return None if found is None else _COLUMNS.decode(found)
 
 
-def has_values_of_before(connection: Connection, source_id: int, number: int) -> bool:
+def has_earlier_values(connection: Connection, source_id: int, number: int) -> bool:
     """Return whether rows have a value in a column that was there when it was added: no change row has it.
 
     A row's `xmin` is then that of the transaction which added the column, or older; that transaction, or a later one,
@@ -65,7 +65,7 @@ where c.oid = :source_id and a.attnum = :number and not a.attisdropped
 
 
 def end_dropped(connection: Connection) -> bool:
-    """Announce the end of members whose tables are no more, as an event trigger would have.
+    """Announce the end of members whose tables no longer exist, as an event trigger would have.
 
     For a connection outside of a transaction, to the database whose log is read: in a copy of it tables have other
     oids. Without the rights for it nothing is done, and False returned.
@@ -103,7 +103,7 @@ select :kind, json_build_object('member_id', member_id)::text from gone
 log = logging.getLogger("rowtide.log")
 
 
-def take_in_partitions(connection: Connection) -> None:
+def attach_partitions(connection: Connection) -> None:
     """Let members know the partitions of their tables, and announce which tables got or lost rows with them.
 
     For a connection outside of a transaction, to the database whose log is read. A partition that is in use, or whose
@@ -112,12 +112,12 @@ def take_in_partitions(connection: Connection) -> None:
     for table_id in connection.execute(statement(_CHANGED)).scalars().all():
         try:
             with translated():
-                connection.execute(statement(_take_in(table_id)))
+                connection.execute(statement(_attach(table_id)))
         except (RightMissing, UnexpectedSqlError, WritesRefused) as error:
             log.info("partitions_not_taken_in: %s", error)
 
 
-def _take_in(table_id: int) -> str:
+def _attach(table_id: int) -> str:
     of_table = f"whole.tgrelid = {table_id}"
     content = announced_content(
         command="'ALTER TABLE'",
@@ -161,7 +161,7 @@ begin
         from (select c.oid, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
               where c.oid = {table_id}) altered;
     end if;
-    {TAKE_IN.format(tables=table_id)}
+    {ATTACH.format(tables=table_id)}
 end $$
 """
 

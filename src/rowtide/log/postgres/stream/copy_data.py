@@ -14,7 +14,7 @@ from psycopg.pq import abc
 from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.stream.xlog_data import XLOG_DATA, is_logical_message
-from rowtide.log.source import Received
+from rowtide.log.source import ReceivedMessages
 
 _FEW_BYTES = 8 * 1024
 """Less than libpq reads at once if more is available."""
@@ -55,7 +55,7 @@ class CopyData(Protocol):
     def start(self, command: bytes) -> Report | None:
         """Send a command that begins CopyBoth mode; return the server's refusal, if it refuses."""
 
-    def fetch(self, received: Received, *, max_size: int, max_messages: int) -> bytes | memoryview | None:
+    def fetch(self, received: ReceivedMessages, *, max_size: int, max_messages: int) -> bytes | memoryview | None:
         """Add the XLogData messages that have arrived, up to a limit and to the next message of another kind.
 
         Return that one, a keepalive; None at a limit, or if nothing else has arrived. Raises `CopyEnded`.
@@ -85,7 +85,7 @@ class LibpqCopy:
         result = self._connection.exec_(command)
         return None if result.status == pq.ExecStatus.COPY_BOTH else Report.of(result)
 
-    def fetch(self, received: Received, *, max_size: int, max_messages: int) -> bytes | memoryview | None:
+    def fetch(self, received: ReceivedMessages, *, max_size: int, max_messages: int) -> bytes | memoryview | None:
         get, messages = self._connection.get_copy_data, received.messages
         while received.size < max_size and len(messages) < max_messages:
             try:

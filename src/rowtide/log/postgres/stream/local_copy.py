@@ -25,7 +25,7 @@ from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
 from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
-from rowtide.log.source import Received
+from rowtide.log.source import ReceivedMessages
 from rowtide.storage.local import reason_of
 
 Ints = npt.NDArray[np.int64]
@@ -119,7 +119,7 @@ class LocalCopy:
                 self._check(kind, body)
             self.wait(None)
 
-    def fetch(self, received: Received, *, max_size: int, max_messages: int) -> bytes | None:
+    def fetch(self, received: ReceivedMessages, *, max_size: int, max_messages: int) -> bytes | None:
         while received.size < max_size and len(received.messages) < max_messages:
             if not self._has_frames():
                 return None
@@ -153,13 +153,13 @@ class LocalCopy:
         is_taken = (octets[heads] == COPY_DATA) & (octets[heads + FRAME_HEAD.size] == XLOG_DATA)
         for large in np.flatnonzero(sizes >= LARGE_MESSAGE_BYTES).tolist():
             begin = int(heads[large]) + FRAME_HEAD.size
-            # An application's message is left out: no announcement is so large.
+            # An application's message is omitted: no announcement is so large.
             is_taken[large] &= not is_logical_message(bytes(self._buffer[begin : begin + HEADER_BYTES + 1]))
         count = len(heads) if is_taken.all() else int(np.argmin(is_taken))
         fitting = int(np.searchsorted(np.cumsum(sizes[:count]), max_size)) + 1
         return min(count, fitting, max_messages)
 
-    def _take_messages(self, received: Received, count: int) -> None:
+    def _take_messages(self, received: ReceivedMessages, count: int) -> None:
         taken, self._frames = self._frames[: count + 1], self._frames[count:]
         first, end = int(taken[0]), int(taken[-1])
         is_large = end - first >= LARGE_MESSAGE_BYTES

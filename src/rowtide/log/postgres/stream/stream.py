@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
-from rowtide.log.source import ChangeRefused, Keepalive, Received
+from rowtide.log.source import ChangeNotReceivable, Keepalive, ReceivedMessages
 
 _ASK_AFTER_S = 15.0
 """A server says something twice within `wal_sender_timeout`, and nothing where that is 0."""
@@ -150,7 +150,7 @@ class ReplicationStream:
 
     def receive(
         self,
-        received: Received,
+        received: ReceivedMessages,
         *,
         max_size: int,
         max_messages: int,
@@ -220,7 +220,7 @@ class ReplicationStream:
             # Until 17 an error, from 18 on a warning.
             self._misses_publication |= report.sqlstate == _UNKNOWN_PUBLICATION
             if report.sqlstate.startswith(_UNSENDABLE):
-                raise ChangeRefused(f"the server says: {shown(report.primary)}") from ended
+                raise ChangeNotReceivable(f"the server says: {shown(report.primary)}") from ended
             raise StreamEnded(report.text or "the server closed the stream") from ended
 
     def _read_notice(self, notice: Report) -> bool:

@@ -130,7 +130,7 @@ class Execution:
         """Return the block that executes a statement without parameters."""
         return as_block(self.in_block(statement))
 
-    def may_write(self, table: str) -> str:
+    def write_condition(self, table: str) -> str:
         """Return the condition that whoever writes a table may do so: what it may not then is about a row."""
         name, role = quote_literal(table), "current_user"
         if self.owner is not None:

@@ -163,7 +163,7 @@ def moves_of_staged(
         )
         yield chain
         if name in keys.temporary:
-            going_round = _going_round(article, keys, name)
+            going_round = _cycle_rows(article, keys, name)
             moved = (
                 f"select t as old, {keys.temporary[name]} as new_0 from {keys.staging} i join {table_of(article)} t "
                 f"on t.{ROWGUID} {EQUALS} i.rowtide_guid where {keys.condition} "
@@ -194,7 +194,7 @@ def _note_own(
             yield from execution.after
 
 
-def _going_round(article: Article, keys: StagedKeys, name: str) -> str:
+def _cycle_rows(article: Article, keys: StagedKeys, name: str) -> str:
     """Return the query of the staged rows each of which wants the key of another, round to the first."""
     column, equal = quote(name), keys.equal[name]
     wanted = (

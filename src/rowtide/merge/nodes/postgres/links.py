@@ -103,10 +103,10 @@ def find_reach(
 ) -> Reach:
     """See `ReachReader.find_reach`."""
     found = Reach()
-    first = _Table(table_of(article), article.nickname)
+    first = _LinkedTable(table_of(article), article.nickname)
     left = {first: set(rowguids)}
     seen = {first: set(rowguids)}
-    acting: dict[_Table, list[tuple[Referrer, _Table]]] = {}
+    acting: dict[_LinkedTable, list[tuple[Referrer, _LinkedTable]]] = {}
     while left:
         parent, rows = left.popitem()
         if parent not in acting:
@@ -131,7 +131,7 @@ def find_reach(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _LinkedTable:
     """A table of a foreign key; `columns` are those that may be read of one that is no article."""
 
     name: str
@@ -151,17 +151,19 @@ class _Table:
         return f"t.ctid = any (array[{places}]) and {self.of_row('t')} in ({listed})"
 
 
-def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int, Article]) -> _Table:
+def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int, Article]) -> _LinkedTable:
     if referrer.nickname is not None and referrer.nickname in merged:
-        return _Table(referrer.table, referrer.nickname)
+        return _LinkedTable(referrer.table, referrer.nickname)
     if not referrer.is_alike:
         # Whoever owns it may have functions that the planner would call with the rights of the session.
-        return _Table(referrer.table, referrer.table)
+        return _LinkedTable(referrer.table, referrer.table)
     ((columns,),) = session.read((_COLUMNS, [referrer.table] * 3), texts=True)[0]
-    return _Table(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))
+    return _LinkedTable(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))
 
 
-def _referencing(parent: _Table, child: _Table, referrer: Referrer, rows: set[str], execution: Execution) -> str:
+def _referencing(
+    parent: _LinkedTable, child: _LinkedTable, referrer: Referrer, rows: set[str], execution: Execution
+) -> str:
     """Return the query of rows, those that reference them by one foreign key, and the values of these if that is no
     article.
     """

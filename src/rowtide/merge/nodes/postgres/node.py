@@ -68,7 +68,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 )
 from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresEnumeration, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.filling import fill
@@ -80,12 +80,12 @@ from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.roles.rows import Holder, Reach
 from rowtide.merge.nodes.roles.transactions import ToRepeat, retry_busy
 from rowtide.merge.nodes.roles.writing import Refusal
-from rowtide.merge.nodes.sending import Request
+from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -135,7 +135,7 @@ class PostgresNode:
         self._logged: tuple[Article, ...] = ()
         self._stored = StoredTables()
         schemas = self.connection.info[SCHEMAS_FOUND]
-        self.places = Places(self._session, schemas)
+        self.places = TableSchemas(self._session, schemas)
         self._executions = Executions(engine, self._session, schemas)
         self._writer = PostgresWriter(self._session, self._stored, self._executions, self._refusing)
         self._meets_locks = False
@@ -346,7 +346,7 @@ class PostgresNode:
 
     @contextmanager
     @here
-    def sending(self, request: Request) -> Iterator[PostgresSending]:
+    def sending(self, request: ChangesRequest) -> Iterator[PostgresSending]:
         if not self._is_ahead:
             self.read_ahead(values={"since_generation": request.since})
         self._is_ahead = False
@@ -354,7 +354,7 @@ class PostgresNode:
             sending = retry_busy(partial(self._send, request))
         yield sending
 
-    def _send(self, request: Request) -> PostgresSending:
+    def _send(self, request: ChangesRequest) -> PostgresSending:
         self._know_generation(request.since)
         sending = PostgresSending(request, self._own, self._generations, self._look_up, self.name)
         queries = sending.queries()
@@ -423,11 +423,11 @@ class PostgresNode:
             self._session.put(statement)
 
     @here
-    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, KnownVersion]:
         return self.read_known_of([(article, rowguids)])[0]
 
     @here
-    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
         return self.read_known_and_rows(asked, [])[0]
 
     @here
@@ -436,7 +436,7 @@ class PostgresNode:
         asked: Sequence[tuple[Article, Sequence[str]]],
         others: Sequence[tuple[Article, Sequence[str]]],
         holder: Holder | None = None,
-    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+    ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         if not asked:
             return [], [self.read_rows(article, rowguids) for article, rowguids in others]
         logged, found, read = self._ask_known(asked, others, holder)
@@ -450,7 +450,7 @@ class PostgresNode:
         asked: Sequence[tuple[Article, Sequence[str]]],
         others: Sequence[tuple[Article, Sequence[str]]],
         holder: Holder | None,
-    ) -> tuple[bool, list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+    ) -> tuple[bool, list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         """Return whether the log has entries of these rows, the metadata of rows, and other rows, with all that writing
         will need.
         """

@@ -13,9 +13,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.sending import Request
+from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
 from rowtide.merge.partitions.links import Link
 
 Given = TypeVar("Given")
@@ -26,7 +26,7 @@ _NO_PATH = "public"
 """Where a table is made by a role whose path has no schema that is there."""
 
 
-class Places:
+class TableSchemas:
     """The schemas of tables without one; `schemas` are those of the role's own path, as a text of an array."""
 
     def __init__(self, session: BatchingConnection, schemas: str | None) -> None:
@@ -55,12 +55,12 @@ class Places:
         match given:
             case Article():
                 return replace(given, place=self._found[given.table]) if _lacks_schema(given) else given
-            case Request():
+            case ChangesRequest():
                 articles, filters = self._filled(given.articles), self._filled(given.filters)
                 return replace(given, articles=articles, filters=filters)
             case RowFilter():
                 return replace(given, article=self._filled(given.article), groups=self._filled(given.groups))
-            case Group():
+            case ArticleGroup():
                 return replace(given, levels=self._filled(given.levels))
             case Level():
                 return replace(given, article=self._filled(given.article), joins=self._filled(given.joins))
@@ -82,7 +82,7 @@ class Places:
 
 class _Placed(Protocol):
     @property
-    def places(self) -> Places: ...
+    def places(self) -> TableSchemas: ...
 
 
 Node = TypeVar("Node", bound=_Placed)
@@ -106,7 +106,7 @@ def _lacks_schema(article: Article) -> bool:
     return not article.schema and not article.place
 
 
-_OF_ARTICLES = (Article, Group, Level, BoundJoin)
+_OF_ARTICLES = (Article, ArticleGroup, Level, BoundJoin)
 
 
 def _is_of_pairs(given: tuple[Any, ...] | list[Any]) -> bool:
@@ -118,7 +118,7 @@ def _articles_of(given: Any) -> Iterator[Article]:
     match given:
         case Article():
             yield given
-        case Request():
+        case ChangesRequest():
             yield from _articles_of(given.articles)
             yield from _articles_of(given.filters)
         case RowFilter():

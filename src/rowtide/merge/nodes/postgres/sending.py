@@ -34,14 +34,14 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 )
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.rows import of_rowguids
-from rowtide.merge.nodes.sending import Request
+from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Change, include
+from rowtide.merge.versions.comparison import NodeChange, include
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import METADATA_WIDTH, MetadataReader
 
@@ -85,7 +85,7 @@ def unlock_all(session: BatchingConnection) -> None:
 
 
 @dataclass(slots=True)
-class Cursor:
+class ServerCursor:
     """A query of texts that outlives its transaction, read a few thousand rows at a time."""
 
     session: BatchingConnection
@@ -133,13 +133,13 @@ class Closing:
     applied: int = 0
     """The number of log entries that were applied."""
 
-    def run(self, begin: Sequence[str], queries: Sequence[str]) -> list[Cursor]:
+    def run(self, begin: Sequence[str], queries: Sequence[str]) -> list[ServerCursor]:
         """Run everything in one round trip; return a cursor of each query, with its first rows.
 
         Raises psycopg's errors; `UNKNOWN_LINES` if other tables have log entries.
         """
         failpoint("clock_commit.before")
-        cursors = [Cursor(self.session, f"rowtide_{place}", query) for place, query in enumerate(queries)]
+        cursors = [ServerCursor(self.session, f"rowtide_{place}", query) for place, query in enumerate(queries)]
         apply = apply_statements(self.logged) if self.logged else []
         try:
             with self.session.sending(always=True):
@@ -206,14 +206,14 @@ class Closing:
 class PostgresSending:
     """See `Sending`; `look_up` asks for the generations of rows' metadata that are not known, `node` is its name."""
 
-    request: Request
+    request: ChangesRequest
     own: int
     generations: Generations
     look_up: Callable[[Iterable[Sequence[str | None]]], None]
     node: str
     blocks_writers: bool = field(default=False, init=False)
     purged: dict[int, bytes] = field(default_factory=dict)
-    _cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
+    _cursors: dict[tuple[str, int], ServerCursor] = field(default_factory=dict)
 
     @property
     def generation(self) -> int:
@@ -233,7 +233,7 @@ class PostgresSending:
                 continue
             for part, table in (("upserts", CONTENTS), ("deletes", TOMBSTONE)):
                 is_sent = f"origin is distinct from {self.request.destination}"
-                condition = f"{OF_TABLE} = {nickname} and {self._is_new('stamp')} and {is_sent}"
+                condition = f"{OF_TABLE} = {nickname} and {self._new_condition('stamp')} and {is_sent}"
                 query = reading.select_window(f"{table} where {condition}", is_live=table == CONTENTS)
                 found[part, nickname] = self._packed(query, article)
             if asked:
@@ -241,7 +241,7 @@ class PostgresSending:
                 found["asked", nickname] = self._packed(self._reading(article, asked=listed).select_asked(), article)
         return found
 
-    def take(self, cursors: dict[tuple[str, int], Cursor]) -> None:
+    def take(self, cursors: dict[tuple[str, int], ServerCursor]) -> None:
         """Take the cursors of `queries`."""
         self._cursors = cursors
 
@@ -297,13 +297,13 @@ class PostgresSending:
             FILTERING,
             quote_qualified(SCHEMA, partition_mappings.name),
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
-            self._is_new,
+            self._new_condition,
             OF_TABLE,
             is_beside=False,
         )
         return candidates(self.request.filters[nickname], self.request.destination, asked, names)
 
-    def _is_new(self, stamp: str) -> str:
+    def _new_condition(self, stamp: str) -> str:
         return window_since(self.generations, self.request.since)(stamp)
 
 
@@ -329,7 +329,7 @@ class PostgresEnumeration:
     generations: Generations
     purged: dict[int, bytes]
     node: str
-    places: Places
+    places: TableSchemas
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 
@@ -387,7 +387,7 @@ class PostgresEnumeration:
 
     @here
     def included(self, article: Article) -> bytes:
-        return include(self.purged[article.nickname], Change(self.own, self.generation))
+        return include(self.purged[article.nickname], NodeChange(self.own, self.generation))
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])

@@ -56,7 +56,7 @@ def highest_in_table(article: Article, sequences: dict[str, str]) -> dict[str, s
 
 
 def next_values(article: Article, sequences: dict[str, str]) -> str:
-    """Return the query of so many next values, a parameter, of the one column of an article's primary key."""
+    """Return the query of a number of next values, a parameter, of the one column of an article's primary key."""
     (column,) = article.key_columns
     if column.name in sequences:
         return f"select nextval({escaped(quote_literal(sequences[column.name]))}) from generate_series(1, %s)"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
-from rowtide.merge.versions.changes import Known, Row
+from rowtide.merge.versions.changes import KnownVersion, Row
 
 
 class RowReader(Protocol):
@@ -50,7 +50,7 @@ class LinkedRows(Protocol):
     """A node whose rows have parents and children, by the links of logical records."""
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
-        """Return the rowguid of each row's parent as the tables have it now; rows without one are left out."""
+        """Return the rowguid of each row's parent as the tables have it now; rows without one are omitted."""
 
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
         """Return the rowguids of the rows that have any of some parents, each with its parent's."""
@@ -71,16 +71,16 @@ class Holder:
         return self.subscriber if article.nickname in self.filtered else None
 
 
-class RowMetadata(Transactions, Protocol):
+class RowVersions(TransactionalNode, Protocol):
     """A node that keeps versions of rows, by which it decides about received ones."""
 
-    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, KnownVersion]:
         """Return the metadata of rows (SQL Server: sp_MSgetmetadata), within a transaction.
 
-        A row that this node never had is left out.
+        A row that this node never had is omitted.
         """
 
-    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
         """Return what `read_known` does for rows of several articles, in one round trip."""
 
     def read_known_and_rows(
@@ -88,7 +88,7 @@ class RowMetadata(Transactions, Protocol):
         asked: Sequence[tuple[Article, Sequence[str]]],
         rows: Sequence[tuple[Article, Sequence[str]]],
         holder: Holder | None = None,
-    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+    ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         """Return what `read_known_of` does, and of other articles' rows what `read_rows` does, in one round trip.
 
         With a holder, the metadata say whether it has the rows.
@@ -106,14 +106,14 @@ class RowMetadata(Transactions, Protocol):
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         """Log as this node's changes the rows that have values in any of some columns, within a transaction.
 
-        Rows in `without` are left out.
+        Rows in `without` are omitted.
         """
 
     def log_update(self, article: Article, rowguid: str) -> bool:
         """Log a row as updated by this node, within a transaction; return whether the row exists."""
 
 
-class MetadataUpkeep(Transactions, Protocol):
+class MetadataUpkeep(TransactionalNode, Protocol):
     """A node whose metadata are removed when no synchronisation needs them any more."""
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
@@ -128,12 +128,12 @@ Place = tuple[int, str]
 OtherPlace = tuple[str, str]
 """A row of another table: its name, and what identifies the row in it."""
 AnyPlace = tuple[int | str, str]
-Reading: TypeAlias = Callable[[Sequence[tuple[Article, Sequence[str]]]], Sequence[Mapping[str, Known]]]
+Reading: TypeAlias = Callable[[Sequence[tuple[Article, Sequence[str]]]], Sequence[Mapping[str, KnownVersion]]]
 """Reads what a node knows of rows of articles: see `NodeMetadata.read_known_of`."""
 
 
 def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
-    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are left out."""
+    """Return the rowguids of rows, by their articles' nicknames; rows of other tables are omitted."""
     found: dict[int, list[str]] = {}
     for key, rowguid in places:
         if isinstance(key, int):
@@ -141,8 +141,10 @@ def by_nickname(places: Iterable[AnyPlace]) -> dict[int, list[str]]:
     return found
 
 
-def read_known(reading: Reading, articles: Mapping[int, Article], places: Iterable[AnyPlace]) -> dict[Place, Known]:
-    """Return what a node knows of rows; those of other tables, and those that it never had, are left out."""
+def read_known(
+    reading: Reading, articles: Mapping[int, Article], places: Iterable[AnyPlace]
+) -> dict[Place, KnownVersion]:
+    """Return what a node knows of rows; those of other tables, and those that it never had, are omitted."""
     asked = by_nickname(places)
     found = reading([(articles[nickname], rowguids) for nickname, rowguids in asked.items()])
     return {

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node_tables import NodeTables, RebuiltTables
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.versions.changes import Row
 
 
-class MergedTables(Transactions, Protocol):
+class MergedTables(TransactionalNode, Protocol):
     """A node whose merged tables follow the hub's definitions of its articles."""
 
     @property

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rowtide.merge.articles import DeviceLimits
-from rowtide.merge.nodes.roles.transactions import Transactions
-from rowtide.merge.nodes.sending import Enumeration, Request, Sending
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
+from rowtide.merge.nodes.sending import ChangesRequest, Enumeration, Sending
 
 
-class ChangeSource(Transactions, Protocol):
+class ChangeSource(TransactionalNode, Protocol):
     """A node whose changes are enumerated by generation."""
 
     @property
@@ -29,7 +29,7 @@ class ChangeSource(Transactions, Protocol):
         Not within a transaction.
         """
 
-    def sending(self, request: Request) -> AbstractContextManager[Sending]:
+    def sending(self, request: ChangesRequest) -> AbstractContextManager[Sending]:
         """Close the open generation as `enumerating` does, and yield what is to be sent.
 
         Not within a transaction. A server does this on the node's own connection, in one round trip and one for each

@@ -20,7 +20,7 @@ class ToRepeat(Exception):
     """Nothing was written: a transaction is to be repeated, now that the node has received what is long in it."""
 
 
-class Transactions(Protocol):
+class TransactionalNode(Protocol):
     """A node whose tables of `definitions` are read and written over one connection, in transactions.
 
     Outside of `transaction` each statement is its own transaction. `connection` is for the tables of `definitions`,
@@ -64,7 +64,7 @@ class Transactions(Protocol):
         """Close the connection; an uncommitted transaction is rolled back."""
 
 
-class Sessions(Transactions, Protocol):
+class Sessions(TransactionalNode, Protocol):
     """A node that takes part in sessions: what its tables of `definitions` say is read in few round trips."""
 
     def read_together(
@@ -108,7 +108,7 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
     return transaction()
 
 
-def transact_at(node: Transactions, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+def transact_at(node: TransactionalNode, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
     """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
 
     Unless it is durable, the commit is not flushed to disk: progress is stored durably only at the end, and lost

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.roles.transactions import Transactions
+from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import RowChange, Write
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
@@ -83,7 +83,7 @@ class RowWriter(Protocol):
         """Defer constraint checks to the end of the transaction, where constraints allow that."""
 
 
-class NumberedKeys(Transactions, Protocol):
+class NumberedKeys(TransactionalNode, Protocol):
     """A node with tables whose key is one integer column."""
 
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
@@ -100,7 +100,7 @@ class NumberedKeys(Transactions, Protocol):
         """Return how far articles' keys of one integer column are numbered here, by nickname, in one round trip."""
 
     def set_numbering(self, article: Article, owned: IdentityRange) -> None:
-        """Let programs get numbers of ranges, within a transaction; one that is in the primary one goes on there."""
+        """Let programs get numbers of ranges, within a transaction; one that is in the primary one resumes there."""
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         """Give rows new values of a key of one column, with the rows that reference them, within a transaction.
@@ -130,7 +130,7 @@ class TemporaryKind(Enum):
 def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, TemporaryKind]:
     """Return the kinds of an article's temporary values; a column whose type has no such value keeps its own.
 
-    `referenced` are the columns that foreign keys reference: NULL would go on to the rows that reference them by
+    `referenced` are the columns that foreign keys reference: NULL would cascade to the rows that reference them by
     `on update cascade`, and stay there.
     """
     unique = [column for column in article.columns if column.name in article.unique_columns]

@@ -28,7 +28,7 @@ from rowtide.merge.partitions.belonging import ROW, members, read_parents, selec
 from rowtide.merge.partitions.candidates import Candidate, Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Change, include
+from rowtide.merge.versions.comparison import NodeChange, include
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader, require_rowguids
 
@@ -124,7 +124,7 @@ class SqliteEnumeration:
             yield [(row[0], READER.values(article, row[1:])) for row in batch]
 
     def included(self, article: Article) -> bytes:
-        return include(self.purged[article.nickname], Change(self.own, self.generation))
+        return include(self.purged[article.nickname], NodeChange(self.own, self.generation))
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])

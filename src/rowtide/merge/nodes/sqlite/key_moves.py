@@ -81,7 +81,7 @@ def move_received(
     kinds = temporary_kinds(article, referenced)
     for _, column in places:
         of_column = [each for each in waiting if each[1] == column.name]
-        going_round = _going_round(session, article, column.name, of_column)
+        going_round = _cycle_rows(session, article, column.name, of_column)
         if going_round and kinds.get(column.name, TemporaryKind.NULL) is not TemporaryKind.NULL:
             values = temporary_values(article, going_round, referenced)
             with _unlogged(session, only):
@@ -120,7 +120,7 @@ def _move_to_free(session: sqlite3.Connection, article: Article, waiting: Sequen
             break
 
 
-def _going_round(session: sqlite3.Connection, article: Article, name: str, waiting: Sequence[Move]) -> list[str]:
+def _cycle_rows(session: sqlite3.Connection, article: Article, name: str, waiting: Sequence[Move]) -> list[str]:
     """Return the rows each of which wants the key of another, round to the first."""
     table, listed = quote(article.file_table), json.dumps([rowguid for rowguid, _, _ in waiting])
     query = f"select {ROWGUID}, {quote(name)} from {table} where {ROWGUID} in (select value from json_each(?))"

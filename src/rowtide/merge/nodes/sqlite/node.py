@@ -28,7 +28,7 @@ from rowtide.merge.errors.nodes import FileHasReaders, HandlerFailed, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.roles.rows import Holder, Reach
 from rowtide.merge.nodes.roles.writing import Refusal, TemporaryValues, temporary_values
-from rowtide.merge.nodes.sending import EnumeratedSending, Request
+from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending
 from rowtide.merge.nodes.sqlite import links
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
@@ -75,7 +75,7 @@ from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import require_session
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -246,7 +246,7 @@ class SqliteNode:
             yield SqliteEnumeration(reader, own, generation, purged, self.failing, is_beside=is_beside)
 
     @contextmanager
-    def sending(self, request: Request) -> Iterator[EnumeratedSending]:
+    def sending(self, request: ChangesRequest) -> Iterator[EnumeratedSending]:
         with self.enumerating() as enumeration:
             blocks_writers = enumeration.session is self._session
             yield EnumeratedSending(enumeration.naming_parents(request.parents), request, blocks_writers)
@@ -262,13 +262,13 @@ class SqliteNode:
 
     def read_known(
         self, article: Article, rowguids: Sequence[str], subscriber: int | None = None
-    ) -> Mapping[str, Known]:
+    ) -> Mapping[str, KnownVersion]:
         self._apply()
         composer = Composer(article, read_nickname(self.connection), read_purged(self.connection, article.nickname))
         reading = MetadataReader(article, composer, READER, self.path, subscriber=subscriber)
         return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
-    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
         return [self.read_known(article, rowguids) for article, rowguids in asked]
 
     def read_known_and_rows(
@@ -276,7 +276,7 @@ class SqliteNode:
         asked: Sequence[tuple[Article, Sequence[str]]],
         rows: Sequence[tuple[Article, Sequence[str]]],
         holder: Holder | None = None,
-    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+    ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         known = [
             self.read_known(article, rowguids, None if holder is None else holder.of(article))
             for article, rowguids in asked

@@ -69,7 +69,7 @@ def read_numbering(session: sqlite3.Connection, article: Article) -> tuple[int |
 
 
 def set_numbering(session: sqlite3.Connection, article: Article, owned: IdentityRange) -> None:
-    """Let AUTOINCREMENT go on with the first number of ranges, unless it is in them."""
+    """Let AUTOINCREMENT continue with the first number of ranges, unless it is in them."""
     name = quote_literal(article.file_table)
     last, _ = read_numbering(session, article)
     if last is None:

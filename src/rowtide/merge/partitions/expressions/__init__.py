@@ -3,9 +3,9 @@
 from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression, rename_columns
 from rowtide.merge.partitions.expressions.tree import (
     Cast,
-    Column,
+    ColumnExpression,
     Expression,
-    Operation,
+    OperatorExpression,
     SubscriberValue,
     as_sql,
     columns_of,
@@ -16,9 +16,9 @@ from rowtide.merge.partitions.expressions.tree import (
 
 __all__ = [
     "Cast",
-    "Column",
+    "ColumnExpression",
     "Expression",
-    "Operation",
+    "OperatorExpression",
     "Scope",
     "ScopeTable",
     "SubscriberValue",

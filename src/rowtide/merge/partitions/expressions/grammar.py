@@ -18,18 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from rowtide.databases.filter_words import RESERVED_WORDS, Cursor, Token, TokenKind
+from rowtide.databases.filter_words import RESERVED_WORDS, Token, TokenKind, WordCursor
 from rowtide.merge.partitions.expressions.tree import (
     TYPES,
-    Call,
+    CallExpression,
     Cast,
-    Column,
-    Constant,
+    ColumnExpression,
+    ConstantExpression,
+    ConstantForm,
     Expression,
-    Form,
-    Membership,
-    Operation,
-    Range,
+    MembershipExpression,
+    OperatorExpression,
+    RangeExpression,
     SubscriberValue,
     Test,
     types_of_column,
@@ -84,12 +84,12 @@ class Scope:
 
 def read_expression(filter_text: str, scope: Scope) -> Expression:
     """Parse a filter. Raises `FilterUnreadable`."""
-    return _Reader(Cursor(filter_text), scope).read()
+    return _ExpressionParser(WordCursor(filter_text), scope).read()
 
 
-def rename_columns(filter_text: str, scope: Scope, names: Mapping[Column, str]) -> str:
+def rename_columns(filter_text: str, scope: Scope, names: Mapping[ColumnExpression, str]) -> str:
     """Return a filter with new names of some columns; all else stays as it was written. Raises `FilterUnreadable`."""
-    reader = _Reader(Cursor(filter_text), scope)
+    reader = _ExpressionParser(WordCursor(filter_text), scope)
     reader.read()
     for place, length, column, is_alone in sorted(reader.named_columns, key=lambda each: each[0], reverse=True):
         if column in names:
@@ -101,17 +101,17 @@ def rename_columns(filter_text: str, scope: Scope, names: Mapping[Column, str]) 
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ExpressionParser:
     """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and signs.
 
     `named_columns` are those that were read: where their names are written, from 1, how long, and whether without a
     table.
     """
 
-    words: Cursor
+    words: WordCursor
     scope: Scope
     depth: int = 0
-    named_columns: list[tuple[int, int, Column, bool]] = field(default_factory=list)
+    named_columns: list[tuple[int, int, ColumnExpression, bool]] = field(default_factory=list)
 
     def read(self) -> Expression:
         expression = self.disjunction()
@@ -128,7 +128,7 @@ class _Reader:
     def negation(self) -> Expression:
         token = self.words.token
         if self.words.accept_word("not"):
-            return Operation("not", (self.deeper(token, self.negation),))
+            return OperatorExpression("not", (self.deeper(token, self.negation),))
         return self.predicate()
 
     def predicate(self) -> Expression:
@@ -136,13 +136,13 @@ class _Reader:
         token = self.words.token
         if token.kind is TokenKind.COMPARATOR:
             self.words.take()
-            return Operation("<>" if token.text == "!=" else token.text, (value, self.value()))
+            return OperatorExpression("<>" if token.text == "!=" else token.text, (value, self.value()))
         if self.words.accept_word("is"):
             return self.test(value)
         is_negated = self.words.accept_word("not")
         found = self.matched(value)
         if found is not None:
-            return Operation("not", (found,)) if is_negated else found
+            return OperatorExpression("not", (found,)) if is_negated else found
         if is_negated:
             raise self.words.refusal(f"in, like or between has to follow not, not {self.words.token}")
         return value
@@ -152,22 +152,22 @@ class _Reader:
         for state in ("null", "true", "false"):
             if self.words.accept_word(state):
                 found = Test(value, state)
-                return Operation("not", (found,)) if is_negated else found
+                return OperatorExpression("not", (found,)) if is_negated else found
         raise self.words.refusal(f"is has to be followed by null, true or false, not by {self.words.token}")
 
     def matched(self, value: Expression) -> Expression | None:
         if self.words.accept_word("in"):
             self.words.expect_mark("(")
             self.refuse_subquery(value)
-            return Membership(value, self.listed())
+            return MembershipExpression(value, self.listed())
         if self.words.accept_word("like"):
-            return Operation("like", (value, self.value()))
+            return OperatorExpression("like", (value, self.value()))
         if not self.words.accept_word("between"):
             return None
         low = self.value()
         if not self.words.accept_word("and"):
             raise self.words.refusal(f"between has two values with and between them, not {self.words.token}")
-        return Range(value, low, self.value())
+        return RangeExpression(value, low, self.value())
 
     def value(self) -> Expression:
         return self.joined(("||",), self.sum)
@@ -192,15 +192,15 @@ class _Reader:
         if token.kind is not TokenKind.SIGN:
             return self.operand()
         self.words.take()
-        return Operation(token.text, (self.deeper(token, self.signed),))
+        return OperatorExpression(token.text, (self.deeper(token, self.signed),))
 
     def operand(self) -> Expression:
         token = self.words.take()
         match token.kind:
             case TokenKind.NUMBER:
-                return Constant(Form.NUMBER, token.text)
+                return ConstantExpression(ConstantForm.NUMBER, token.text)
             case TokenKind.TEXT:
-                return Constant(Form.TEXT, token.text)
+                return ConstantExpression(ConstantForm.TEXT, token.text)
             case TokenKind.NAME | TokenKind.QUOTED_NAME:
                 return self.named(token)
             case TokenKind.MARK if token.text == "(":
@@ -216,7 +216,7 @@ class _Reader:
         if self.words.accept_mark("("):
             return self.call(token)
         if is_bare and token.text in ("true", "false"):
-            return Constant(Form.WORD, token.text)
+            return ConstantExpression(ConstantForm.WORD, token.text)
         if is_bare and token.text == "null":
             raise self.words.refusal("what is compared with null matches never: write is null", token)
         if is_bare and self.words.token.kind is TokenKind.TEXT:
@@ -226,7 +226,7 @@ class _Reader:
     def typed(self, token: Token) -> Expression:
         if token.text not in _TYPE_WORDS:
             raise self.words.refusal(f"{token} is not one of {', '.join(_TYPE_WORDS)}, which may precede a text", token)
-        return Constant(Form.TEXT, self.words.take().text)
+        return ConstantExpression(ConstantForm.TEXT, self.words.take().text)
 
     def call(self, token: Token) -> Expression:
         function = token.text
@@ -244,12 +244,12 @@ class _Reader:
         fewest, most = FUNCTIONS[function]
         if not fewest <= len(arguments) <= most:
             raise self.words.refusal(f"{token} has another number of arguments than {len(arguments)}", token)
-        return Call(function, arguments)
+        return CallExpression(function, arguments)
 
     def cast(self) -> Cast:
         start = self.words.token
         operand = self.operand()
-        if not isinstance(operand, Column | SubscriberValue):
+        if not isinstance(operand, ColumnExpression | SubscriberValue):
             raise self.words.refusal("cast converts a column, host_name() or suser_name()", start)
         if not self.words.accept_word("as"):
             raise self.words.refusal(f"as and a type are expected, not {self.words.token}")
@@ -257,7 +257,7 @@ class _Reader:
         type_name = TYPES.get(named.text) if named.kind is TokenKind.NAME else None
         if type_name is None:
             raise self.words.refusal(f"{named} is none of the types of filters, which are {', '.join(TYPES)}", named)
-        if isinstance(operand, Column):
+        if isinstance(operand, ColumnExpression):
             table = next(each for each in self.scope.tables if each.name == operand.table)
             of_column = table.types.get(operand.name, "unknown")
             if type_name not in types_of_column(of_column):
@@ -273,7 +273,7 @@ class _Reader:
         start = self.words.take()
         selected, following, table = self.words.take(), self.words.take(), self.words.take()
         join = "CHILD PARENT CONDITION"
-        if isinstance(value, Column) and following.is_word("from"):
+        if isinstance(value, ColumnExpression) and following.is_word("from"):
             join = f'{value.table} {table} "{value.table}.{value.name} = {table}.{selected}"'
         raise self.words.refusal(f"rows of other tables are followed by a join filter: add-filter {join}", start)
 
@@ -289,7 +289,7 @@ class _Reader:
             raise self.words.refusal(f"a column has to follow {token} and a point, not {name}", name)
         if self.words.token.is_mark(".") or self.words.token.is_mark("("):
             raise self.words.refusal("a column has its table's name before it, without a schema", token)
-        return self.noted(name, Column(table.name, _find(table, name) or name.text), is_alone=False)
+        return self.noted(name, ColumnExpression(table.name, _find(table, name) or name.text), is_alone=False)
 
     def own_column(self, token: Token) -> Expression:
         is_bare = token.kind is TokenKind.NAME
@@ -297,16 +297,16 @@ class _Reader:
             raise self.words.refusal(f"a column or a value is expected, not {token}", token)
         found = [(table.name, name) for table in self.scope.tables if (name := _find(table, token)) is not None]
         if len(found) == 1:
-            return self.noted(token, Column(*found[0]), is_alone=True)
+            return self.noted(token, ColumnExpression(*found[0]), is_alone=True)
         if is_bare and not found and token.text in RESERVED_WORDS:
             raise self.words.refusal(f"{token} is a word of SQL; quote it if it is a column", token)
         if len(self.scope.tables) > 1:
             where = "both tables have one" if found else "none of the tables has one that is published"
             raise self.words.refusal(f"write the table before column {token}: {where}", token)
         # A generated column, say, which is not published; the hub says whether it is there.
-        return Column(self.scope.tables[0].name, token.text)
+        return ColumnExpression(self.scope.tables[0].name, token.text)
 
-    def noted(self, token: Token, column: Column, *, is_alone: bool) -> Column:
+    def noted(self, token: Token, column: ColumnExpression, *, is_alone: bool) -> ColumnExpression:
         length = len(token.text) if token.kind is TokenKind.NAME else len(_quoted(token.text))
         self.named_columns.append((token.place, length, column, is_alone))
         return column
@@ -333,7 +333,7 @@ class _Reader:
         while self.is_next((operator,)):
             self.words.take()
             operands.append(operand())
-        return Operation(operator, tuple(operands))
+        return OperatorExpression(operator, tuple(operands))
 
     def is_next(self, operators: Sequence[str]) -> bool:
         token = self.words.token

@@ -16,7 +16,7 @@ from typing import assert_never
 from uuid import UUID
 
 
-class Form(Enum):
+class ConstantForm(Enum):
     """How a constant is written in SQL."""
 
     NUMBER = "number"
@@ -32,7 +32,7 @@ class SubscriberValue(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnExpression:
     """A column of a table of the filter; both names as the database has them."""
 
     table: str
@@ -40,15 +40,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantExpression:
     """A number, a text without its quotes, or true or false."""
 
-    form: Form
+    form: ConstantForm
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OperatorExpression:
     """A unary or binary operator with its operands."""
 
     operator: str
@@ -56,7 +56,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpression:
     """A call of an immutable function."""
 
     function: str
@@ -64,7 +64,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class MembershipExpression:
     """`operand in (member, ...)`."""
 
     operand: Expression
@@ -72,7 +72,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RangeExpression:
     """`operand between low and high`."""
 
     operand: Expression
@@ -92,11 +92,21 @@ class Test:
 class Cast:
     """A column or a subscription's value, converted; `type_name` is one of `casts.TYPES`."""
 
-    operand: Column | SubscriberValue
+    operand: ColumnExpression | SubscriberValue
     type_name: str
 
 
-Expression = Cast | Column | Constant | SubscriberValue | Operation | Call | Membership | Range | Test
+Expression = (
+    Cast
+    | ColumnExpression
+    | ConstantExpression
+    | SubscriberValue
+    | OperatorExpression
+    | CallExpression
+    | MembershipExpression
+    | RangeExpression
+    | Test
+)
 
 
 def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
@@ -104,22 +114,22 @@ def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
     return frozenset(part for part in parts_of(expression) if isinstance(part, SubscriberValue))
 
 
-def columns_of(expression: Expression) -> frozenset[Column]:
+def columns_of(expression: Expression) -> frozenset[ColumnExpression]:
     """Return the columns that an expression uses."""
-    return frozenset(part for part in parts_of(expression) if isinstance(part, Column))
+    return frozenset(part for part in parts_of(expression) if isinstance(part, ColumnExpression))
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
     """Yield an expression and all that it consists of."""
     yield expression
     match expression:
-        case Column() | Constant() | SubscriberValue():
+        case ColumnExpression() | ConstantExpression() | SubscriberValue():
             operands: tuple[Expression, ...] = ()
-        case Operation(_, operands) | Call(_, operands):
+        case OperatorExpression(_, operands) | CallExpression(_, operands):
             pass
-        case Membership(operand, members):
+        case MembershipExpression(operand, members):
             operands = (operand, *members)
-        case Range(operand, low, high):
+        case RangeExpression(operand, low, high):
             operands = (operand, low, high)
         case Test(operand) | Cast(operand):
             operands = (operand,)
@@ -206,11 +216,11 @@ def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str
     """Return one operand as SQL; `values` are the subscription's values of filter functions."""
     write = partial(as_sql, values=values)
     match expression:
-        case Column(table, name):
+        case ColumnExpression(table, name):
             return f"{_quoted(table)}.{_quoted(name)}"
-        case Constant(Form.TEXT, text):
+        case ConstantExpression(ConstantForm.TEXT, text):
             return quoted(text)
-        case Constant(_, text):
+        case ConstantExpression(_, text):
             return text
         case SubscriberValue():
             return quoted(values.get(expression, ""))
@@ -218,15 +228,15 @@ def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str
             return literal(values.get(function, ""), type_name) or f"cast(null as {type_name})"
         case Cast(operand, type_name):
             return f"cast({write(operand)} as {type_name})"
-        case Operation(operator, (operand,)):
+        case OperatorExpression(operator, (operand,)):
             return f"({operator} {write(operand)})"
-        case Operation(operator, operands):
+        case OperatorExpression(operator, operands):
             return f"({f' {operator} '.join(map(write, operands))})"
-        case Call(function, arguments):
+        case CallExpression(function, arguments):
             return f"{function}({_listed(map(write, arguments))})"
-        case Membership(operand, members):
+        case MembershipExpression(operand, members):
             return f"({write(operand)} in ({_listed(map(write, members))}))"
-        case Range(operand, low, high):
+        case RangeExpression(operand, low, high):
             return f"({write(operand)} between {write(low)} and {write(high)})"
         case Test(operand, state):
             return f"({write(operand)} is {state})"

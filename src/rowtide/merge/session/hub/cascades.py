@@ -23,15 +23,15 @@ from rowtide.merge.nodes.roles.rows import (
     Place,
     Reach,
     Reading,
-    RowMetadata,
     RowReader,
+    RowVersions,
     by_nickname,
     read_known,
 )
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Nothing, Presence, compare
 
 _BATCH_ROWS = 2000
@@ -166,7 +166,7 @@ class Cascades:
         """Return the updates of keys that what references them does not follow, but loses."""
         found: set[Place] = set()
         for article, writes in parts:
-            places = [place for name in self._find_clearing(article) if (place := article.place_of(name)) is not None]
+            places = [place for name in self._find_clearing(article) if (place := article.index_of(name)) is not None]
             if not places:
                 continue
             updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
@@ -189,7 +189,7 @@ class Cascades:
                 found.add(self.node.find_reach(article, some, self.articles, is_update=is_update))
         return found
 
-    def _is_unseen(self, place: Place, known: Known) -> bool:
+    def _is_unseen(self, place: Place, known: KnownVersion) -> bool:
         """Whether the subscriber has not seen the hub's version of a row, or the hub has decided that it stays."""
         if (
             not known.is_held
@@ -207,7 +207,7 @@ class Cascades:
             self._refused_there = frozenset((nickname, each) for nickname, some in refused.items() for each in some)
         return place in self._refused_there
 
-    def _find_elsewhere(self, places: Set[Place], known: Mapping[Place, Known]) -> set[Place]:
+    def _find_elsewhere(self, places: Set[Place], known: Mapping[Place, KnownVersion]) -> set[Place]:
         """Return the rows that the subscriber is not to be sent."""
         found = {place for place in places if not _is_sent(self.articles[place[0]])}
         asked = by_nickname(place for place in places if place not in found and not known[place].is_held)
@@ -269,16 +269,16 @@ def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
     return tops
 
 
-class _Rows(RowMetadata, RowReader, Protocol):
+class _HubRows(RowVersions, RowReader, Protocol):
     """A hub."""
 
 
-def find_others(changes: Sequence[RowChange], known: Mapping[str, Known], source: int) -> list[RowChange]:
+def find_others(changes: Sequence[RowChange], known: Mapping[str, KnownVersion], source: int) -> list[RowChange]:
     """Return the changes of rows that node `source` does not have, and that say anything new."""
     return [change for change in changes if _is_of_others(change, known.get(change.rowguid), source)]
 
 
-def _is_of_others(change: RowChange, known: Known | None, source: int) -> bool:
+def _is_of_others(change: RowChange, known: KnownVersion | None, source: int) -> bool:
     if known is None or known.is_held or change.tombstone is TombstoneType.LEFT:
         return False
     if known.version.presence is Presence.DELETED and known.version.lineage.version_of(source):
@@ -288,7 +288,7 @@ def _is_of_others(change: RowChange, known: Known | None, source: int) -> bool:
 
 
 def are_any_of_others(
-    hub: _Rows, holder: Holder, filters: Mapping[int, RowFilter], rows: Iterable[tuple[Article, str]]
+    hub: _HubRows, holder: Holder, filters: Mapping[int, RowFilter], rows: Iterable[tuple[Article, str]]
 ) -> bool:
     """Whether any of the hub's rows is neither a subscriber's nor in its partition, within a transaction."""
     asked: dict[int, tuple[Article, list[str]]] = {}

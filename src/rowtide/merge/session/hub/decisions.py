@@ -14,13 +14,22 @@ from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, names_lost, reason_of, type_of
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
-from rowtide.merge.session.exchange import Part, alike, taken_alike
+from rowtide.merge.handlers import ActionOnDataChange, ArticleHandler, find_handler
+from rowtide.merge.session.exchange import Part, accepted_alike, alike
 from rowtide.merge.session.hub.directions import instead, overriding, uploaded
 from rowtide.merge.session.hub.parents import Families
 from rowtide.merge.session.receiving import NodeReceiver
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Change, Combine, Conflict, Join, Nothing, Take, changed_apart, compare
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.comparison import (
+    Accept,
+    Combine,
+    Conflict,
+    Join,
+    NodeChange,
+    Nothing,
+    changed_apart,
+    compare,
+)
 
 Contested = Join | Combine | Conflict
 """What is decided with the rows that the hub has."""
@@ -44,7 +53,7 @@ class HubDecisions(NodeReceiver):
     """The part of `HubReceiver` that decides. `hub_name` is the hub's name in conflicts that it loses."""
 
     hub_name: str = ""
-    handlers: dict[int, Asked | None] = field(default_factory=dict)
+    handlers: dict[int, ArticleHandler | None] = field(default_factory=dict)
     answered: Answered = field(default_factory=lambda: Answered({}))
 
     @property
@@ -53,18 +62,18 @@ class HubDecisions(NodeReceiver):
         is_server = self.subscription.subscriber_type is SubscriberType.SERVER
         return self.subscription.priority if is_server else 0.0
 
-    def weighed(self, known: Known | None) -> Known | None:
+    def weighed(self, known: KnownVersion | None) -> KnownVersion | None:
         if known is None or known.priority is not None or self.hub_priority == PUBLISHER_PRIORITY:
             return known
         return replace(known, priority=self.hub_priority)
 
-    def decide(self, part: Part, known: Mapping[str, Known], families: Families | None = None) -> Decided:
+    def decide(self, part: Part, known: Mapping[str, KnownVersion], families: Families | None = None) -> Decided:
         """Return what to write of received changes."""
         article, changes = part
         if article.is_download_only:
             return self._reject(article, changes, known)
         writes: list[Write] = []
-        contested: list[tuple[RowChange, Known, Contested]] = []
+        contested: list[tuple[RowChange, KnownVersion, Contested]] = []
         for several, here in alike(changes, known):
             if here is None:
                 if several[0].row is not None:
@@ -82,13 +91,13 @@ class HubDecisions(NodeReceiver):
             match said:
                 case Nothing():
                     pass
-                case Take() if article.is_upload_only and article.column_tracking:
+                case Accept() if article.is_upload_only and article.column_tracking:
                     # It may know nothing of what the hub changed, whose metadata may be gone.
                     ahead, _ = changed_apart(several[0].version, here.version)
                     contested += [(change, here, Combine(ahead)) for change in several]
-                case Take() if article.is_upload_only:
+                case Accept() if article.is_upload_only:
                     writes += overriding(here, self.taken(several, here))
-                case Take():
+                case Accept():
                     writes += self.taken(several, here)
                 case Join() | Combine() | Conflict():
                     contested += [(change, here, said) for change in several]
@@ -105,7 +114,7 @@ class HubDecisions(NodeReceiver):
             taken, [*taken, *(write for write in settled if write.rowguid not in combined)], conflicts, rejected
         )
 
-    def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> Decided:
+    def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> Decided:
         """Return what undoes changes at the subscriber."""
         newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
         rows = self.node.read_rows(article, [change.rowguid for change in newer]) if newer else {}
@@ -119,7 +128,11 @@ class HubDecisions(NodeReceiver):
         return Decided([], writes, [], len(newer))
 
     def _with_new_parents(
-        self, changes: Sequence[RowChange], families: Families, known: Mapping[str, Known], writes: Sequence[Write]
+        self,
+        changes: Sequence[RowChange],
+        families: Families,
+        known: Mapping[str, KnownVersion],
+        writes: Sequence[Write],
     ) -> list[Write]:
         """Write rows with the keys that their parents have here as the hub's own changes, which go back."""
         sent = {change.rowguid: change for change in changes}
@@ -131,7 +144,7 @@ class HubDecisions(NodeReceiver):
         ]
 
     def _ask_about(
-        self, article: Article, writes: list[Write], changes: Sequence[RowChange], known: Mapping[str, Known]
+        self, article: Article, writes: list[Write], changes: Sequence[RowChange], known: Mapping[str, KnownVersion]
     ) -> tuple[list[Write], int]:
         """Ask the article's handler about changes without conflict; return the writes and the number it rejected."""
         handler = self._handler(article)
@@ -154,12 +167,12 @@ class HubDecisions(NodeReceiver):
                 said.append(write)
         return said, rejected
 
-    def taken(self, changes: Sequence[RowChange], known: Known | None) -> list[Write]:
+    def taken(self, changes: Sequence[RowChange], known: KnownVersion | None) -> list[Write]:
         """Return what writes the subscriber's versions of rows that are known alike."""
-        return taken_alike(changes, known, self.source, self.priority or None)
+        return accepted_alike(changes, known, self.source, self.priority or None)
 
     def _settle(
-        self, article: Article, contested: Sequence[tuple[RowChange, Known, Contested]]
+        self, article: Article, contested: Sequence[tuple[RowChange, KnownVersion, Contested]]
     ) -> tuple[list[Write], list[ConflictRecord]]:
         """Return the writes that resolve contested rows, and the conflicts."""
         rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
@@ -188,7 +201,7 @@ class HubDecisions(NodeReceiver):
     def _ask_procedure(
         self,
         article: Article,
-        contested: Sequence[tuple[RowChange, Known, Contested]],
+        contested: Sequence[tuple[RowChange, KnownVersion, Contested]],
         rows: Mapping[str, Row],
     ) -> None:
         """Ask the function of the article's resolver about rows that were updated to different ones at both ends."""
@@ -205,7 +218,7 @@ class HubDecisions(NodeReceiver):
         self.answered = Answered({rowguid: row for (rowguid, _), row in zip(asked, answers, strict=True)})
 
     def _resolve(
-        self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None
+        self, article: Article, change: RowChange, known: KnownVersion, conflict: Conflict, row: Row | None
     ) -> tuple[Write, ConflictRecord]:
         contest = Contest(article, change, known, row, self.priority)
         verdict = self._resolver(article)(contest)
@@ -214,7 +227,7 @@ class HubDecisions(NodeReceiver):
         loser = Winner.PUBLISHER if winner is Winner.SUBSCRIBER else Winner.SUBSCRIBER
         conflict_type = type_of(conflict, update_wins=rows[winner] is not None)
         assert known.version.last is not None
-        last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
+        last = {Winner.SUBSCRIBER: NodeChange.decode(change.last), Winner.PUBLISHER: known.version.last}
         lineage = {Winner.SUBSCRIBER: change.lineage, Winner.PUBLISHER: known.version.lineage.encode()}
         versions = {Winner.SUBSCRIBER: change.version, Winner.PUBLISHER: known.version}
         kept = ConflictRecord(
@@ -236,13 +249,13 @@ class HubDecisions(NodeReceiver):
         is_as_it_was = winner is Winner.PUBLISHER and write.row == row
         return write, kept if is_as_it_was else replace(kept, settled_row=write.row)
 
-    def _same(self, article: Article, change: RowChange, known: Known) -> Write:
+    def _same(self, article: Article, change: RowChange, known: KnownVersion) -> Write:
         """Return a row that both ends have made alike: the hub's own, or the uploading subscriber's."""
         if article.is_upload_only:
             return self._uploaded(change, known, change.row)
         return decide(change, known, change.row)
 
-    def _uploaded(self, change: RowChange, known: Known, row: Row | None) -> Write:
+    def _uploaded(self, change: RowChange, known: KnownVersion, row: Row | None) -> Write:
         return uploaded(change, known, row, self.source, self.priority or None)
 
     def _is_choosing(self, article: Article) -> bool:
@@ -255,11 +268,11 @@ class HubDecisions(NodeReceiver):
             return handler.resolve
         return find_resolver(article) if article.procedure is None else self.answered.resolve
 
-    def _handler(self, article: Article) -> Asked | None:
+    def _handler(self, article: Article) -> ArticleHandler | None:
         """Return an article's handler, created on first use; None if it has none."""
         if article.nickname not in self.handlers:
             found = find_handler(article)
-            begun = None if found is None else Asked.begin(article, found, self.hub_name, self.source_name)
+            begun = None if found is None else ArticleHandler.begin(article, found, self.hub_name, self.source_name)
             self.handlers[article.nickname] = begun
         return self.handlers[article.nickname]
 
@@ -270,7 +283,7 @@ class HubDecisions(NodeReceiver):
                 handler.commit()
 
 
-def _is_newer(change: RowChange, known: Known | None) -> bool:
+def _is_newer(change: RowChange, known: KnownVersion | None) -> bool:
     """Whether the subscriber changed a row that the hub has, or has a row that the hub has not."""
     if known is None:
         return change.row is not None

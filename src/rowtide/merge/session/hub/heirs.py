@@ -15,10 +15,12 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import Row
-from rowtide.merge.versions.references import places_of
+from rowtide.merge.versions.references import reference_indexes
 
 
-def hold_bequests(node: Node, parts: Sequence[Part], articles: Mapping[int, Article]) -> dict[tuple[int, str], Refusal]:
+def defer_bequests(
+    node: Node, parts: Sequence[Part], articles: Mapping[int, Article]
+) -> dict[tuple[int, str], Refusal]:
     """Return the refusals of deletes by which a received row would get the deleted row's children.
 
     They are by the article's nickname and the rowguid.
@@ -29,11 +31,11 @@ def hold_bequests(node: Node, parts: Sequence[Part], articles: Mapping[int, Arti
     return {
         (part[0].nickname, rowguid): refusal
         for part in parts
-        for rowguid, refusal in _hold(node, part, coming, articles).items()
+        for rowguid, refusal in _defer(node, part, coming, articles).items()
     }
 
 
-def _hold(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mapping[int, Article]) -> dict[str, Refusal]:
+def _defer(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mapping[int, Article]) -> dict[str, Refusal]:
     article, changes = part
     gone = [change.rowguid for change in changes if change.row is None]
     written = [change.row for change in changes if change.row is not None]
@@ -55,7 +57,7 @@ def _hold(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mappin
         keys = sorted(taken.intersection(inherited.values()), key=repr)
         if not keys:
             continue
-        in_child = places_of(child, reference)
+        in_child = reference_indexes(child, reference)
         children = node.read_referencing(child, reference.columns, keys)
         left = {_values(row, in_child) for rowguid, row in children.items() if (child.nickname, rowguid) not in coming}
         reason = f"rows of {child.name} reference the row, and another one would get its key"

@@ -16,10 +16,10 @@ from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.session.exchange import Counts, Refused, taken
+from rowtide.merge.session.exchange import Counts, Refused, accepted
 from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"
 
@@ -33,9 +33,9 @@ class KeyContest:
 
     place: int
     refused: Refused
-    known: Known | None
+    known: KnownVersion | None
     holder: str
-    held: Known
+    held: KnownVersion
     row: Row
 
 
@@ -93,7 +93,7 @@ class KeyContests:
         if not contests:
             return {}
         writes = [
-            taken(contest.refused.change, contest.known, self.source, self.version_priority) for contest in contests
+            accepted(contest.refused.change, contest.known, self.source, self.version_priority) for contest in contests
         ]
         refused = self.node.write_each([(article, writes)])[0]
         lost = [contest for contest in contests if contest.refused.change.rowguid in refused]
@@ -159,7 +159,7 @@ class KeyContests:
         change = contest.refused.change
         if contest.row != change.row:
             return instead(change, contest.known, contest.row, is_new=True)
-        return taken(change, contest.known, self.source, self.version_priority)
+        return accepted(change, contest.known, self.source, self.version_priority)
 
     def _renumber(self, article: Article, losing: Sequence[KeyContest]) -> dict[int, str]:
         """Write the losers with new keys, where the article has that; return the keys by the contests' places."""
@@ -176,7 +176,7 @@ class KeyContests:
 
     def _with_new_key(self, article: Article, contest: KeyContest, key: str) -> Write:
         change, row = contest.refused.change, contest.row
-        place = article.place_of(article.key_columns[0].name)
+        place = article.index_of(article.key_columns[0].name)
         assert place is not None
         return self._withdrawal(contest)._replace(
             row=(*row[:place], key, *row[place + 1 :]),
@@ -327,7 +327,7 @@ class KeyContests:
 
 
 def _values(article: Article, columns: Sequence[str], row: Row) -> Row:
-    places = [article.place_of(name) for name in columns]
+    places = [article.index_of(name) for name in columns]
     return tuple(row[place] for place in places if place is not None)
 
 

@@ -22,16 +22,16 @@ from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.rows import ParentNotThere
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import MOST_VERSIONS, Change, Lineage, decode_columns
-from rowtide.merge.versions.references import places_of, with_key
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
+from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns
+from rowtide.merge.versions.references import reference_indexes, with_key
 
 RowId = tuple[int, str]
 """An article's nickname, and a rowguid."""
 KeyColumns = tuple[int, tuple[str, ...]]
 """An article's nickname, and the columns of it that foreign keys reference."""
 Keys = Mapping[KeyColumns, Mapping[str, Row]]
-"""The values of referenced columns that rows have at the hub, by rowguid; a row that is not there is left out."""
+"""The values of referenced columns that rows have at the hub, by rowguid; a row that is not there is omitted."""
 
 
 class Family(NamedTuple):
@@ -84,7 +84,7 @@ def _is_referencing_as(article: Article, parent: RowId, change: RowChange, row: 
         place
         for reference, rowguid in zip(article.references, change.parents, strict=False)
         if (reference.parent, rowguid) == parent
-        for place in places_of(article, reference)
+        for place in reference_indexes(article, reference)
     ]
     return change.row is not None and all(row[place] == change.row[place] for place in places)
 
@@ -127,7 +127,7 @@ def find_absent(article: Article, change: RowChange, articles: Mapping[int, Arti
     return () if change.row is None else find_family(article, change, articles, keys).absent
 
 
-def hold_orphans(
+def defer_orphans(
     part: Part, families: Families, writes: Sequence[Write], articles: Mapping[int, Article]
 ) -> dict[str, Refusal]:
     """Return the refusals of writes that would reference a parent which is not at the hub."""
@@ -201,11 +201,11 @@ def layers_of(changes: Sequence[tuple[Article, RowChange]], articles: Mapping[in
 def _has_key(article: Article, parent: Article, reference: ArticleReference, row: Row, key: Row) -> bool:
     types = {column.name: column.type_text for column in parent.columns}
     untyped = any(types[name] == ANY for name in reference.parent_columns) or any(
-        article.columns[place].type_text == ANY for place in places_of(article, reference)
+        article.columns[place].type_text == ANY for place in reference_indexes(article, reference)
     )
     # An untyped value's text says how its own node stores it.
     return untyped or all(
-        _is_same(row[place], value) for place, value in zip(places_of(article, reference), key, strict=True)
+        _is_same(row[place], value) for place, value in zip(reference_indexes(article, reference), key, strict=True)
     )
 
 
@@ -237,7 +237,7 @@ def read_generations(rows: Iterable[Mapping[Any, Any]]) -> dict[int, int]:
 
 
 @dataclass(slots=True)
-class Claims:
+class LineageChecks:
     """Judges the lineages that come from a subscriber.
 
     `last` are the hub's last generations, by the node's nickname. Of nodes that it does not exchange with, a subscriber
@@ -263,7 +263,7 @@ class Claims:
             raise GenerationRefused(self.subscriber, f"it is at generation {generation}, which is too high")
         self._generation = generation
 
-    def require(self, parts: Iterable[Part], known: Iterable[Mapping[str, Known]]) -> None:
+    def require(self, parts: Iterable[Part], known: Iterable[Mapping[str, KnownVersion]]) -> None:
         """Raise `GenerationRefused` for a change that names a generation which its node has not reached."""
         for (article, changes), found in zip(parts, known, strict=True):
             for change in changes:
@@ -272,8 +272,8 @@ class Claims:
                     self._require(article, change, found.get(change.rowguid))
                     self._judged.add(version)
 
-    def _require(self, article: Article, change: RowChange, known: Known | None) -> None:
-        lineage, last = Lineage.decode(change.lineage), Change.decode(change.last)
+    def _require(self, article: Article, change: RowChange, known: KnownVersion | None) -> None:
+        lineage, last = Lineage.decode(change.lineage), NodeChange.decode(change.last)
         columns = () if change.columns is None else decode_columns(change.columns).values()
         here = Lineage.EMPTY if known is None else known.version.lineage
         for each in (*lineage.changes, last, *columns):

@@ -30,22 +30,22 @@ from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refu
 from rowtide.merge.session.hub.cascades import Cascades, Judged, find_others
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.heirs import hold_bequests
+from rowtide.merge.session.hub.heirs import defer_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
-    Claims,
     Families,
     Keys,
+    LineageChecks,
+    defer_orphans,
     find_absent,
     find_families,
     find_family,
-    hold_orphans,
     keys_to_read,
     layers_of,
     require_parents,
 )
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 
 Staying = Set[tuple[int, str, str]]
 """Unique values of rows that the subscriber has deleted and the hub keeps: the nickname, the column and the value."""
@@ -62,7 +62,7 @@ class HubReceiver(HubDecisions):
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
-    claims: Claims | None = None
+    claims: LineageChecks | None = None
     cascades: Cascades | None = None
     bequests: Mapping[tuple[int, str], Refusal] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class HubReceiver(HubDecisions):
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
-        self.bequests = hold_bequests(self.node, parts, self.articles)
+        self.bequests = defer_bequests(self.node, parts, self.articles)
         if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
         changes = [(article, change) for article, several in parts for change in several]
@@ -107,7 +107,7 @@ class HubReceiver(HubDecisions):
         self._retry_over_layers(found)
         return [found[article.nickname] for article, _ in parts]
 
-    def _held_of(self, part: Part) -> dict[str, Refusal]:
+    def _find_deferred(self, part: Part) -> dict[str, Refusal]:
         """Return the refusals of a part's deletes that would leave children to other rows."""
         if not self.bequests:
             return {}
@@ -141,10 +141,10 @@ class HubReceiver(HubDecisions):
         judged = self._judge(parts, decided, known)
         held = [
             {
-                **hold_orphans(part, each, said.writes, self.articles),
+                **defer_orphans(part, each, said.writes, self.articles),
                 **self._find_moved(part[0], said.writes),
                 **judged.of(part[0], said.writes),
-                **self._held_of(part),
+                **self._find_deferred(part),
             }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
@@ -187,7 +187,9 @@ class HubReceiver(HubDecisions):
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
             record(self.node.connection, replace(each, settled_row=settled))
 
-    def _judge(self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, Known]]) -> Judged:
+    def _judge(
+        self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, KnownVersion]]
+    ) -> Judged:
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
         if self.cascades is None:
             return Judged()
@@ -215,7 +217,7 @@ class HubReceiver(HubDecisions):
         return counts
 
     def refuse_others(
-        self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]
+        self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]
     ) -> tuple[list[Part], list[Counts]]:
         """Refuse changes of rows that the subscriber does not have; return the others, and the counts of each part."""
         left: list[Part] = []
@@ -229,7 +231,7 @@ class HubReceiver(HubDecisions):
             counts.append(Counts(conflicts=len(others)))
         return left, counts
 
-    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> None:
+    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> None:
         """Record changes as conflicts, and let the subscriber's rows be put right; the hub's versions stay as they are.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
@@ -259,7 +261,7 @@ class HubReceiver(HubDecisions):
             or not nicknames.isdisjoint(self.again)
         )
 
-    def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
+    def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         asked = keys_to_read(parts, self.articles)
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
@@ -267,16 +269,16 @@ class HubReceiver(HubDecisions):
         self.judge(parts, known)
         return known, dict(zip(asked, read, strict=True))
 
-    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]) -> None:
+    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
         """Raise `GenerationRefused` if the subscriber says what it cannot know."""
         if self.claims is not None:
             self.claims.require(parts, known)
 
-    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+    def reject(self, refused: Sequence[Refused]) -> list[Counts]:
         settled: dict[int, Counts] = {}
         staying = self._read_staying(refused)
         for layer in layers_of([(each.article, each.change) for each in refused], self.articles):
-            settled |= self._give_up({place: refused[place] for place in layer}, staying)
+            settled |= self._reject_refused({place: refused[place] for place in layer}, staying)
         return [settled[place] for place in range(len(refused))]
 
     def _read_staying(self, refused: Sequence[Refused]) -> Staying:
@@ -289,7 +291,7 @@ class HubReceiver(HubDecisions):
             found.update(value for row in rows for value in _unique_values(article, row))
         return found
 
-    def _give_up(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
+    def _reject_refused(self, refused: Mapping[int, Refused], staying: Staying) -> dict[int, Counts]:
         """Handle changes whose parents are handled already; return the result of each, by its place."""
         waiting, late, orphans = self._find_parents(refused)
         settled, left = self._try_again(waiting)
@@ -297,7 +299,7 @@ class HubReceiver(HubDecisions):
         present = self._read_present(list(late.values()), known)
         for place, each in late.items():
             nickname, rowguid = each.article.nickname, each.change.rowguid
-            self.ask_again(each, known[nickname].get(rowguid), present.get((nickname, rowguid)))
+            self.requeue(each, known[nickname].get(rowguid), present.get((nickname, rowguid)))
             settled[place] = Counts(refused=1)
         if orphans:
             self._compensate_each(list(orphans.values()))
@@ -377,7 +379,7 @@ class HubReceiver(HubDecisions):
             ):
                 undone[place] = each
             else:
-                self.ask_again(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
+                self.requeue(each, here.get(change.rowguid), present.get((article.nickname, change.rowguid)))
                 settled[place] = Counts(refused=1)
         for several in contests.values():
             article = several[0].refused.article
@@ -414,7 +416,7 @@ class HubReceiver(HubDecisions):
             self.filters,
         )
 
-    def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, Known]]:
+    def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, KnownVersion]]:
         """Return what the hub knows of refused rows, and of those that have their keys, by article."""
         asked: dict[int, tuple[Article, list[str]]] = {}
         for each in refused:
@@ -424,7 +426,7 @@ class HubReceiver(HubDecisions):
         return dict(zip(asked, found, strict=True))
 
     def _read_present(
-        self, refused: Sequence[Refused], known: Mapping[int, Mapping[str, Known]]
+        self, refused: Sequence[Refused], known: Mapping[int, Mapping[str, KnownVersion]]
     ) -> dict[tuple[int, str], Row]:
         """Return the hub's rows that refused changes are of, by article and rowguid."""
         found: dict[tuple[int, str], Row] = {}
@@ -453,7 +455,7 @@ class HubReceiver(HubDecisions):
     def _compensate_each(
         self, refused: Sequence[Refused], present: Mapping[tuple[int, str], Row] | None = None
     ) -> None:
-        """Undo at the subscriber changes that the hub refuses, and request them no more.
+        """Undo at the subscriber changes that the hub refuses, and stop requesting them.
 
         `present` are the hub's rows of them, if they have been read.
         """
@@ -471,7 +473,9 @@ class HubReceiver(HubDecisions):
             self._compensate(several, known[nickname], rows)
         self.ask_no_more(refused)
 
-    def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known], rows: Mapping[str, Row]) -> None:
+    def _compensate(
+        self, refused: Sequence[Refused], known: Mapping[str, KnownVersion], rows: Mapping[str, Row]
+    ) -> None:
         """Undo changes of an article at the subscriber (SQL Server: @compensate_for_errors)."""
         article = refused[0].article
         writes = []

@@ -1,7 +1,7 @@
 """What the hub makes of uploaded logical records: it resolves their conflicts, by row or as a whole.
 
 Where the subscriber's record wins as a whole, the hub needs the subscriber's versions also of rows that only the hub
-has changed: such a record is held back, and its rows are requested in the same synchronisation.
+has changed: such a record is deferred, and its rows are requested in the same synchronisation.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
 from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
+from rowtide.merge.session.hub.parents import Families, defer_orphans, find_families
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import rowguids_of
-from rowtide.merge.session.record_transfer import Outcome, RowRefused
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import Change
+from rowtide.merge.session.record_transfer import RecordOutcome, RecordRowRefused
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
+from rowtide.merge.versions.comparison import NodeChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class _Part:
     """Changes of an article, with what the hub knows of them and of their parents."""
 
     part: Part
-    known: Mapping[str, Known]
+    known: Mapping[str, KnownVersion]
     families: Families
 
     def find_orphans(self, writes: Sequence[Write], articles: Mapping[int, Article]) -> dict[str, Refusal]:
         """Return the refusals of writes that reference a parent which is not at the hub."""
-        return hold_orphans(self.part, self.families, writes, articles)
+        return defer_orphans(self.part, self.families, writes, articles)
 
 
 @dataclass(slots=True)
@@ -72,9 +72,9 @@ class HubRecordDecisions:
         ((_, left),), (counts,) = transact(self.receiver, work)
         return left, counts
 
-    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[RecordOutcome]:
         """See `RecordReceiver.decide`."""
-        outcomes = [Outcome() for _ in records]
+        outcomes = [RecordOutcome() for _ in records]
         contested: set[int] = set()
         for place, rows in enumerate(self.read_contested(kind, records) if kind.resolves else ()):
             if is_contested(rows, detects=kind.detects):
@@ -86,7 +86,9 @@ class HubRecordDecisions:
         self._judge_deletes(kind, records, outcomes)
         return outcomes
 
-    def _judge_deletes(self, kind: RecordType, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+    def _judge_deletes(
+        self, kind: RecordType, records: Sequence[LogicalRecord], outcomes: Sequence[RecordOutcome]
+    ) -> None:
         """Refuse deletes that would reach rows which the subscriber had not seen; see `Cascades`."""
         cascades = self.receiver.cascades
         deleting = [(article, change) for one in records for article, change in one.rows if change.row is None]
@@ -109,16 +111,16 @@ class HubRecordDecisions:
         judged = cascades.judge(parts, self.receiver.read_known)
         for place, error in judged.refused.items():
             article = self.receiver.articles[place[0]]
-            writes[place][1].refused.append(RowRefused(article, place[1], Refusal(error, None)))
+            writes[place][1].refused.append(RecordRowRefused(article, place[1], Refusal(error, None)))
         for lost in judged.lost:
             self.lost[min(lost.deleted)] = [*self.lost.get(min(lost.deleted), ()), lost]
 
-    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[RecordOutcome]) -> None:
         """See `RecordReceiver.accept`."""
         changes: dict[int, tuple[Article, list[RowChange]]] = {}
         for one, outcome in zip(records, outcomes, strict=True):
             self.receiver.record(outcome.conflicts)
-            for article, change in () if outcome.is_held else one.rows:
+            for article, change in () if outcome.is_deferred else one.rows:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
             self._keep_lost(one, outcome)
         for article, taken in changes.values():
@@ -126,7 +128,7 @@ class HubRecordDecisions:
                 self.receiver.keep_partition(article, taken)
             self.receiver.forget_retries(article, taken)
 
-    def _keep_lost(self, one: LogicalRecord, outcome: Outcome) -> None:
+    def _keep_lost(self, one: LogicalRecord, outcome: RecordOutcome) -> None:
         """Record what a record's deletes have taken along."""
         deleted = [(article.nickname, change.rowguid) for article, change in one.rows if change.row is None]
         lost = [each for place in deleted for each in self.lost.pop(place, ())]
@@ -134,7 +136,7 @@ class HubRecordDecisions:
             for (nickname, _), rows in self.receiver.cascades.keep_lost(lost, frozenset()).items():
                 outcome.count(nickname, Counts(conflicts=rows))
 
-    def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
+    def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, RecordOutcome]]) -> None:
         """Decide on each row by itself, of all records at once."""
         for received in self._receive(kind, [one for one, _ in decided]):
             article, nickname = received.part[0], received.part[0].nickname
@@ -148,9 +150,9 @@ class HubRecordDecisions:
                 outcomes[conflict.rowguid].conflicts.append(conflict)
                 outcomes[conflict.rowguid].count(nickname, Counts(conflicts=1))
             for rowguid, refusal in received.find_orphans(found.writes, self.receiver.articles).items():
-                outcomes[rowguid].refused.append(RowRefused(article, rowguid, refusal))
+                outcomes[rowguid].refused.append(RecordRowRefused(article, rowguid, refusal))
 
-    def require_parents(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
+    def require_parents(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, RecordOutcome]]) -> None:
         """Refuse rows that would be written although their parents are not at the hub."""
         for received in self._receive(kind, [one for one, _ in decided]):
             article, nickname = received.part[0], received.part[0].nickname
@@ -158,7 +160,7 @@ class HubRecordDecisions:
             for _, outcome in decided:
                 writes = [write for write in outcome.writes.get(nickname, ()) if write.rowguid in sent]
                 for rowguid, refusal in received.find_orphans(writes, self.receiver.articles).items():
-                    outcome.refused.append(RowRefused(article, rowguid, refusal))
+                    outcome.refused.append(RecordRowRefused(article, rowguid, refusal))
 
     def read_sent(self, kind: RecordType, records: Sequence[LogicalRecord]) -> dict[Place, tuple[RowChange, bool]]:
         """Return the changes of records, with the keys that their parents have at the hub, and whether these differ."""
@@ -218,7 +220,7 @@ class HubRecordDecisions:
             for each in asked
         ]
 
-    def read_known(self, kind: RecordType, places: Iterable[Place]) -> dict[Place, Known]:
+    def read_known(self, kind: RecordType, places: Iterable[Place]) -> dict[Place, KnownVersion]:
         """Return what the hub knows of rows."""
         rowguids = by_nickname(places)
         asked = [(article, rowguids[article.nickname]) for article in kind.articles if article.nickname in rowguids]
@@ -230,7 +232,7 @@ class HubRecordDecisions:
             if not here.has_left
         }
 
-    def read(self, kind: RecordType, places: Iterable[Place]) -> tuple[dict[Place, Known], dict[Place, Row]]:
+    def read(self, kind: RecordType, places: Iterable[Place]) -> tuple[dict[Place, KnownVersion], dict[Place, Row]]:
         """Return what the hub knows and has of rows."""
         known = self.read_known(kind, places)
         present: dict[Place, Row] = {}
@@ -240,18 +242,18 @@ class HubRecordDecisions:
             present.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
         return known, present
 
-    def resolve(self, rows: Sequence[ContestedRow], winner: Winner, outcome: Outcome) -> None:
-        """Let one side's record win; held back while the subscriber's versions of rows are missing that would win."""
+    def resolve(self, rows: Sequence[ContestedRow], winner: Winner, outcome: RecordOutcome) -> None:
+        """Let one side's record win; deferred while the subscriber's versions of rows are missing that would win."""
         missing = {
             (row.article.nickname, row.rowguid) for row in rows if row.sent is None and winner is Winner.SUBSCRIBER
         } - self.requested
         if missing:
-            outcome.is_held = True
+            outcome.is_deferred = True
             self.wanted |= {(row.article.nickname, row.rowguid) for row in rows}
         else:
             self.let_win(rows, winner, outcome)
 
-    def let_win(self, rows: Iterable[ContestedRow], winner: Winner, outcome: Outcome) -> None:
+    def let_win(self, rows: Iterable[ContestedRow], winner: Winner, outcome: RecordOutcome) -> None:
         """Write what the winner's record makes of rows, and record what is lost."""
         for row in rows:
             write, nickname = settle(row, winner, self.receiver.priority), row.article.nickname
@@ -284,7 +286,7 @@ class HubRecordDecisions:
             lost, won, origin, name = row.row, sent, last, self.receiver.hub_name
         else:
             lineage = b"" if row.sent is None else row.sent.lineage
-            origin = None if row.sent is None else Change.decode(row.sent.last)
+            origin = None if row.sent is None else NodeChange.decode(row.sent.last)
             lost, won, name = sent, row.row, self.receiver.source_name
         return ConflictRecord(
             identify(row.rowguid, b"" if row.sent is None else row.sent.last, b"" if last is None else last.encode()),
@@ -303,7 +305,7 @@ class HubRecordDecisions:
             settled_row=won if winner is Winner.SUBSCRIBER else AS_WON,
         )
 
-    def _is_news(self, place: Place, known: Known | None) -> bool:
+    def _is_news(self, place: Place, known: KnownVersion | None) -> bool:
         """Whether the hub has changed a row since the subscriber last received it."""
         if known is None or known.version.last is None or known.origin == self.receiver.source:
             return False

@@ -24,18 +24,18 @@ from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
-    HELD,
-    HELD_REASON,
+    DEFERRED,
+    DEFERRED_REASON,
     LAST_ATTEMPT,
-    GivenUp,
-    Outcome,
     OutcomeRefused,
-    RowRefused,
+    RecordOutcome,
+    RecordRowRefused,
+    Rejected,
     Waiting,
     write_outcome,
 )
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 
 _MOST_REQUESTS = 3
 
@@ -66,16 +66,16 @@ class HubRecords(HubRecordDecisions):
 
     requests: int = 0
 
-    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+    def reject(self, waiting: Sequence[Waiting], attempt: int, /) -> list[Rejected]:
         for kind in dict.fromkeys(record.kind for record, _ in waiting):
-            self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _places(record)])
-        return [self._give_up(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
+            self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _indexes(record)])
+        return [self._reject(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
 
-    def _give_up(
-        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, *, is_alone: bool
-    ) -> GivenUp:
+    def _reject(
+        self, record: LogicalRecord, refused: Sequence[RecordRowRefused], attempt: int, *, is_alone: bool
+    ) -> Rejected:
         changes = {change.rowguid: change for _, change in record.rows}
-        known = self.read_known(record.kind, _places(record))
+        known = self.read_known(record.kind, _indexes(record))
         is_late = not refused or any(each.refusal.is_locked for each in refused)
         outcome = None
         if attempt < LAST_ATTEMPT and not is_late:
@@ -84,17 +84,17 @@ class HubRecords(HubRecordDecisions):
             elif any(self._is_undone(each, changes.get(each.rowguid)) for each in refused):
                 outcome = self._undo(record, refused)
         if outcome is None:
-            return self._ask_again(record, known, refused)
+            return self._requeue(record, known, refused)
         if not is_alone:
             raise OutcomeRefused
-        if not outcome.is_held:
+        if not outcome.is_deferred:
             write_outcome(self.receiver, record.kind, outcome)
         self.accept([record], [outcome])
         return outcome, []
 
     @property
     def wants_more(self) -> bool:
-        """Whether rows are to be requested in this synchronisation; not for ever, as programs go on changing them."""
+        """Whether rows are to be requested in this synchronisation; not for ever, as programs keep changing them."""
         return bool(self.wanted) and self.requests < _MOST_REQUESTS
 
     def request(self) -> dict[int, list[str]]:
@@ -112,9 +112,11 @@ class HubRecords(HubRecordDecisions):
 
     def _request_later(self, nickname: int, rowguid: str) -> None:
         self.receiver.asking.add((nickname, rowguid))
-        put_retry(self.receiver.node.connection, self.receiver.source, nickname, rowguid, HELD, HELD_REASON)
+        put_retry(self.receiver.node.connection, self.receiver.source, nickname, rowguid, DEFERRED, DEFERRED_REASON)
 
-    def _settle_keys(self, record: LogicalRecord, refused: Sequence[RowRefused], *, is_contested: bool) -> Outcome:
+    def _settle_keys(
+        self, record: LogicalRecord, refused: Sequence[RecordRowRefused], *, is_contested: bool
+    ) -> RecordOutcome:
         """Let one of the rows with the same key win, with the rows below it; the hub's, unless that is contested."""
         kind, said = record.kind, {each.rowguid: each for each in refused}
         holders = {(each.article.nickname, each.refusal.holder): each for each in refused if each.refusal.holder}
@@ -129,7 +131,7 @@ class HubRecords(HubRecordDecisions):
             winner = choose(kind.top, [*others, *holding], self.receiver.priority)
         if winner is Winner.SUBSCRIBER and self._are_any_of_others([*holding, *displaced]):
             winner = Winner.PUBLISHER
-        outcome = Outcome()
+        outcome = RecordOutcome()
         keys: dict[str, str] = {}
         if winner is Winner.PUBLISHER:
             losing = self._find_renumbered(record, rows, said)
@@ -137,14 +139,14 @@ class HubRecords(HubRecordDecisions):
             self._lose(record, others, set(said) - keys.keys(), outcome, keys)
         else:
             self._decide_rest(record, others, outcome)
-            losing = [] if outcome.is_held else [row for row in holding if row.article.renumber]
+            losing = [] if outcome.is_deferred else [row for row in holding if row.article.renumber]
             keys = self._next_keys(losing)
             for article, _ in _by_article(losing):
                 renamed = {row.rowguid: keys[row.rowguid] for row in losing if row.article == article}
                 self.receiver.node.renumber(article, renamed)
             kept = self._read_below(kind, [(row.article.nickname, row.rowguid) for row in losing]) if losing else ()
             stays = {(row.article.nickname, row.rowguid) for row in kept}
-            for row in () if outcome.is_held else displaced:
+            for row in () if outcome.is_deferred else displaced:
                 if (row.article.nickname, row.rowguid) not in stays:
                     self._withdraw(row, outcome)
             for row in losing:
@@ -162,7 +164,7 @@ class HubRecords(HubRecordDecisions):
         )
 
     def _find_renumbered(
-        self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RowRefused]
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RecordRowRefused]
     ) -> list[ContestedRow]:
         """Return the rows that get new keys instead of being withdrawn, unless the record loses as a whole."""
         if record.kind.resolves and is_contested(rows, detects=record.kind.detects):
@@ -177,7 +179,7 @@ class HubRecords(HubRecordDecisions):
         return keys
 
     def _write_renumbered(
-        self, record: LogicalRecord, rows: Sequence[ContestedRow], keys: Mapping[str, str], outcome: Outcome
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], keys: Mapping[str, str], outcome: RecordOutcome
     ) -> set[str]:
         """Write rows with new keys, and those of the record that reference them; return what was written."""
         written: set[str] = set()
@@ -195,7 +197,7 @@ class HubRecords(HubRecordDecisions):
             written.add(row.rowguid)
         return written
 
-    def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: Outcome) -> None:
+    def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: RecordOutcome) -> None:
         if record.kind.resolves:
             self.resolve(rows, Winner.SUBSCRIBER, outcome)
         else:
@@ -206,7 +208,7 @@ class HubRecords(HubRecordDecisions):
         record: LogicalRecord,
         rows: Sequence[ContestedRow],
         losing: set[str],
-        outcome: Outcome,
+        outcome: RecordOutcome,
         keys: Mapping[str, str],
     ) -> None:
         """Withdraw the rows whose keys are taken, with those below them; the record if it is resolved as a whole.
@@ -219,7 +221,7 @@ class HubRecords(HubRecordDecisions):
             children = record.changes.get(link.child.nickname, ())
             losing |= {child.rowguid for child in children for one in parents if is_child_of(link, child, one)}
         renumbered = self._write_renumbered(record, rows, keys, outcome)
-        lost = Outcome()
+        lost = RecordOutcome()
         self.let_win([row for row in rows if is_whole or row.rowguid in losing], Winner.PUBLISHER, lost)
         if not is_whole:
             rest = LogicalRecord(record.kind, tops=record.tops)
@@ -229,7 +231,7 @@ class HubRecords(HubRecordDecisions):
             self.decide_rows(record.kind, [(rest, outcome)])
         outcome.add(lost)
 
-    def _withdraw(self, row: ContestedRow, outcome: Outcome) -> None:
+    def _withdraw(self, row: ContestedRow, outcome: RecordOutcome) -> None:
         """Delete a row that has lost its key to another, or its parent did, everywhere."""
         if row.known is None or row.row is None:
             return
@@ -239,9 +241,9 @@ class HubRecords(HubRecordDecisions):
         outcome.conflicts.append(self.conflict(row, Winner.SUBSCRIBER, ConflictType.RECORD_DELETE_WINS_CONFLICT))
         outcome.count(nickname, Counts(conflicts=1, deletes=1))
 
-    def _undo(self, record: LogicalRecord, refused: Sequence[RowRefused]) -> Outcome:
+    def _undo(self, record: LogicalRecord, refused: Sequence[RecordRowRefused]) -> RecordOutcome:
         """Undo a record at the subscriber: the hub has rows that refer to it, or its article wants that."""
-        outcome, said = Outcome(), {each.rowguid: each for each in refused}
+        outcome, said = RecordOutcome(), {each.rowguid: each for each in refused}
         for row in self._rows(record):
             write = settle(row, Winner.PUBLISHER, self.receiver.priority)
             if write is None or row.sent is None:
@@ -249,14 +251,14 @@ class HubRecords(HubRecordDecisions):
             outcome.write(row.article.nickname, write)
             because = said.get(row.rowguid)
             if because is not None or not row.is_alike:
-                code = HELD if because is None else because.refusal.error.code
-                reason = HELD_REASON if because is None else because.refusal.error.reason
+                code = DEFERRED if because is None else because.refusal.error.code
+                reason = DEFERRED_REASON if because is None else because.refusal.error.reason
                 conflict_type = failure_type(row.sent, is_upload=True, is_live=is_live(row.known))
                 outcome.conflicts.append(self.conflict(row, Winner.PUBLISHER, conflict_type, code, reason))
                 outcome.count(row.article.nickname, Counts(conflicts=1))
         return outcome
 
-    def _is_undone(self, refused: RowRefused, change: RowChange | None) -> bool:
+    def _is_undone(self, refused: RecordRowRefused, change: RowChange | None) -> bool:
         """Whether a refused row goes back at once: its parent is gone, it has children, or its article wants that."""
         error = refused.refusal.error
         if isinstance(error, ParentNotThere) and change is not None:
@@ -265,9 +267,11 @@ class HubRecords(HubRecordDecisions):
         is_referenced = change is not None and change.row is None and error.code in FOREIGN_KEY_CODES
         return is_referenced or error.code == CHILDREN_NOT_SEEN or refused.article.compensate_for_errors
 
-    def _ask_again(self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]) -> GivenUp:
+    def _requeue(
+        self, record: LogicalRecord, known: Mapping[Place, KnownVersion], refused: Sequence[RecordRowRefused]
+    ) -> Rejected:
         """Request the whole record again in the next synchronisation."""
-        outcome, asked = Outcome(is_held=True), []
+        outcome, asked = RecordOutcome(is_deferred=True), []
         said = {each.rowguid: each for each in refused}
         for article, change in record.rows:
             because = said.get(change.rowguid)
@@ -275,12 +279,12 @@ class HubRecords(HubRecordDecisions):
                 self._request_later(article.nickname, change.rowguid)
             else:
                 asked.append(Refused(article, change, because.refusal))
-                self.receiver.ask_again(asked[-1], known.get((article.nickname, change.rowguid)))
+                self.receiver.requeue(asked[-1], known.get((article.nickname, change.rowguid)))
                 outcome.count(article.nickname, Counts(refused=1))
         return outcome, asked
 
     def _rows(self, record: LogicalRecord) -> list[ContestedRow]:
-        return self._read_rows(record.kind, _places(record), self.read_sent(record.kind, [record]))
+        return self._read_rows(record.kind, _indexes(record), self.read_sent(record.kind, [record]))
 
     def _read_below(self, kind: RecordType, places: Sequence[Place]) -> list[ContestedRow]:
         """Return rows of the hub's, and all that are below them."""
@@ -303,14 +307,14 @@ class HubRecords(HubRecordDecisions):
         ]
 
 
-def _is_key_taken(refused: RowRefused, known: Mapping[Place, Known]) -> bool:
+def _is_key_taken(refused: RecordRowRefused, known: Mapping[Place, KnownVersion]) -> bool:
     """Whether a row was inserted at both ends, with different rowguids."""
     return refused.refusal.holder is not None and not is_live(known.get((refused.article.nickname, refused.rowguid)))
 
 
 def _record_keys(
-    outcome: Outcome,
-    contests: Sequence[tuple[ContestedRow, RowRefused]],
+    outcome: RecordOutcome,
+    contests: Sequence[tuple[ContestedRow, RecordRowRefused]],
     sent: Mapping[str, ContestedRow],
     winner: Winner,
     keys: Mapping[str, str],
@@ -319,7 +323,7 @@ def _record_keys(
 
     `keys` are those that rows have got instead, by rowguid.
     """
-    winning: dict[str, tuple[RowRefused, Row | None]] = {}
+    winning: dict[str, tuple[RecordRowRefused, Row | None]] = {}
     for row, refused in contests:
         change = sent[refused.rowguid].sent
         if winner is Winner.PUBLISHER:
@@ -337,13 +341,13 @@ def _with_new_keys(record: LogicalRecord, article: Article, change: RowChange, k
     assert change.row is not None
     row = list(change.row)
     if change.rowguid in keys:
-        place = article.place_of(article.key_columns[0].name)
+        place = article.index_of(article.key_columns[0].name)
         assert place is not None
         row[place] = keys[change.rowguid]
     for link in record.kind.links:
         for parent in record.changes.get(link.parent.nickname, ()) if link.child == article else ():
             if parent.rowguid in keys and is_child_of(link, change, parent):
-                key_place = link.parent.place_of(link.parent.key_columns[0].name)
+                key_place = link.parent.index_of(link.parent.key_columns[0].name)
                 for own, other in link.pairs:
                     if other == key_place:
                         row[own] = keys[parent.rowguid]
@@ -358,7 +362,9 @@ def _by_article(rows: Sequence[ContestedRow]) -> list[tuple[Article, list[str]]]
     return list(found.values())
 
 
-def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | None, key: str | None) -> ConflictRecord:
+def _of_key(
+    conflict: ConflictRecord, refused: RecordRowRefused, winning_row: Row | None, key: str | None
+) -> ConflictRecord:
     return replace(
         conflict,
         conflict_id=identify(conflict.rowguid, conflict.losing_lineage, b"key"),
@@ -369,5 +375,5 @@ def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | No
     )
 
 
-def _places(record: LogicalRecord) -> list[Place]:
+def _indexes(record: LogicalRecord) -> list[Place]:
     return [(article.nickname, change.rowguid) for article, change in record.rows]

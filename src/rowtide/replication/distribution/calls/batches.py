@@ -18,14 +18,14 @@ import numpy.typing as npt
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.calls.encoding import (
     Arguments,
     Calls,
     InsertedRows,
     columns_of,
-    places_of_keys,
+    indexes_of_keys,
     unite,
 )
 from rowtide.replication.subscription_settings import SubscriptionSettings
@@ -62,7 +62,7 @@ ONE_BY_ONE = BatchLimits(100, 1000)
 """The limits of what is delivered row by row after a refusal."""
 
 
-class Call(NamedTuple):
+class ProcedureCall(NamedTuple):
     """What is run for a change, with its transaction's commit LSN and its number in it (SQL Server: command_id)."""
 
     lsn: int
@@ -80,19 +80,19 @@ class Block(NamedTuple):
     article: Article
     rows: InsertedRows
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ProcedureCall]:
         """Return them one by one."""
         for place, seqval in enumerate(self.seqvals.tolist()):
-            yield Call(self.lsn, seqval, self.article, Operation.INSERT, self.rows[place])
+            yield ProcedureCall(self.lsn, seqval, self.article, Operation.INSERT, self.rows[place])
 
 
-def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
+def in_order(calls: Iterable[Calls]) -> Iterator[ProcedureCall]:
     """Return calls of several articles and operations in log order."""
     ordered = _Ordered.of(calls)
     return ordered.calls(0, ordered.count)
 
 
-def in_blocks(calls: Iterable[Calls]) -> Iterator[Call | Block]:
+def in_blocks(calls: Iterable[Calls]) -> Iterator[ProcedureCall | Block]:
     """Return calls as `in_order`, inserts of many rows as blocks."""
     ordered = _Ordered.of(calls)
     begun = 0
@@ -128,11 +128,11 @@ class _Ordered:
     def count(self) -> int:
         return len(self.lsns)
 
-    def calls(self, start: int, end: int) -> Iterator[Call]:
+    def calls(self, start: int, end: int) -> Iterator[ProcedureCall]:
         columns = (column[start:end].tolist() for column in (self.lsns, self.seqvals, self.owners, self.places))
         for lsn, seqval, owner, place in zip(*columns, strict=True):
             group = self.groups[owner]
-            yield Call(lsn, seqval, group.article, group.operation, group.arguments[place])
+            yield ProcedureCall(lsn, seqval, group.article, group.operation, group.arguments[place])
 
     def find_blocks(self) -> Iterator[tuple[int, int]]:
         """Yield where rows of one article follow each other within a transaction, many at a time."""
@@ -176,29 +176,29 @@ class Cutter:
         return self._transactions >= self._limits.transactions or self._commands >= self._limits.commands
 
 
-_NO_RUNS: Sequence[Run] = ()
+_NO_RUNS: Sequence[CallSequence] = ()
 MAX_CALLS = 1000
 MAX_BLOCK_ROWS = 100_000
 """Limit of a run with blocks, beyond which it is sent while later ones are read."""
 
 
-Fold = Callable[[Call, Call], Call]
+Combine = Callable[[ProcedureCall, ProcedureCall], ProcedureCall]
 """Returns the update that has the result of two of the same row and key."""
 
 
-def folding(article: Article) -> Fold:
+def folding(article: Article) -> Combine:
     """Return how updates of an article are folded."""
     # The bitmap is the last argument, the values are the first.
-    has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
-    return _fold_by_bitmap if has_bitmap else _last
+    has_bitmap = ArgumentGroup.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    return _combine_by_bitmap if has_bitmap else _last
 
 
-def _last(_earlier: Call, later: Call) -> Call:
+def _last(_earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
     # It has all values.
     return later
 
 
-def _fold_by_bitmap(earlier: Call, later: Call) -> Call:
+def _combine_by_bitmap(earlier: ProcedureCall, later: ProcedureCall) -> ProcedureCall:
     before, after = earlier.arguments, later.arguments
     old, new = before[-1], after[-1]
     assert old is not None
@@ -212,7 +212,7 @@ def _fold_by_bitmap(earlier: Call, later: Call) -> Call:
     return later._replace(arguments=folded)
 
 
-class Run:
+class CallSequence:
     """Consecutive calls of one article and operation, in rounds; inserts of many rows in blocks.
 
     In a round each call is about a different row, so that it can be applied at once; the second call for a row is in
@@ -224,13 +224,13 @@ class Run:
     def __init__(self, article: Article, operation: Operation) -> None:
         self.article = article
         self.operation = operation
-        self.rounds: list[list[Call]] = []
+        self.rounds: list[list[ProcedureCall]] = []
         self.blocks: list[Block] = []
         self.calls = 0
         self._occurrences: dict[object, int] = {}
         self._places: dict[object, int] = {}
 
-    def add(self, call: Call, key: object = None) -> None:
+    def add(self, call: ProcedureCall, key: object = None) -> None:
         """Add a call; `key` identifies its row, None if no other call is about that row."""
         number = 0
         if key is not None:
@@ -241,7 +241,7 @@ class Run:
         self.rounds[number].append(call)
         self.calls += 1
 
-    def fold(self, call: Call, key: object, fold: Fold) -> None:
+    def combine(self, call: ProcedureCall, key: object, fold: Combine) -> None:
         """Add an update, or make it one with the update of the same row before it."""
         place = self._places.get(key)
         if place is None:
@@ -266,11 +266,11 @@ class Gatherer:
     def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset()) -> None:
         self._groups = groups
         self._folded = folded
-        self._folds: dict[str, Fold] = {}
-        self._open: dict[int, Run] = {}
-        self._keys: dict[tuple[str, Operation], _Keys] = {}
+        self._folds: dict[str, Combine] = {}
+        self._open: dict[int, CallSequence] = {}
+        self._keys: dict[tuple[str, Operation], _CallKeys] = {}
 
-    def add(self, call: Call) -> Sequence[Run]:
+    def add(self, call: ProcedureCall) -> Sequence[CallSequence]:
         """Add a call; return the runs that it completes."""
         article, operation = call.article, call.operation
         group = self._groups.get(article.article_id)
@@ -290,7 +290,7 @@ class Gatherer:
         if run is None or run.article is not article or run.operation is not operation or run.blocks:
             run, ended = self._begin(group, article, operation)
         if operation is Operation.UPDATE and article.article_id in self._folded:
-            run.fold(call, key, self._folds.get(article.article_id) or self._find_fold(article))
+            run.combine(call, key, self._folds.get(article.article_id) or self._find_combination(article))
         else:
             run.add(call, key)
         if run.calls >= MAX_CALLS:
@@ -298,12 +298,12 @@ class Gatherer:
             return [*ended, run]
         return ended
 
-    def add_block(self, block: Block) -> Sequence[Run]:
+    def add_block(self, block: Block) -> Sequence[CallSequence]:
         """Add the inserts of a block; return the runs that it completes."""
         article, operation = block.article, Operation.INSERT
         group = self._groups.get(article.article_id)
         if group is None:
-            single = Run(article, operation)
+            single = CallSequence(article, operation)
             single.add_block(block)
             return [*self.end(), single]
         run, ended = self._open.get(group), _NO_RUNS
@@ -315,28 +315,28 @@ class Gatherer:
             return [*ended, run]
         return ended
 
-    def _begin(self, group: int, article: Article, operation: Operation) -> tuple[Run, Sequence[Run]]:
+    def _begin(self, group: int, article: Article, operation: Operation) -> tuple[CallSequence, Sequence[CallSequence]]:
         """Return a new run of a group, and the one that it ends, if any."""
         before = self._open.get(group)
-        run = self._open[group] = Run(article, operation)
+        run = self._open[group] = CallSequence(article, operation)
         return run, _NO_RUNS if before is None else [before]
 
-    def end(self) -> Sequence[Run]:
+    def end(self) -> Sequence[CallSequence]:
         """Return the remaining runs, at the end of a batch or before it is flushed."""
         runs, self._open = self._open, {}
         return list(runs.values())
 
-    def _find_fold(self, article: Article) -> Fold:
+    def _find_combination(self, article: Article) -> Combine:
         found = self._folds[article.article_id] = folding(article)
         return found
 
-    def _find_keys(self, article: Article, operation: Operation) -> _Keys:
-        found = self._keys[article.article_id, operation] = _Keys.of(article, operation)
+    def _find_keys(self, article: Article, operation: Operation) -> _CallKeys:
+        found = self._keys[article.article_id, operation] = _CallKeys.of(article, operation)
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class _CallKeys:
     """Returns a call's keys before and after it: a value, or a tuple of several."""
 
     old: Callable[[Arguments], object]
@@ -344,8 +344,8 @@ class _Keys:
     changes: Callable[[object, object], bool]
 
     @classmethod
-    def of(cls, article: Article, operation: Operation) -> _Keys:
-        places = places_of_keys(article, operation)
+    def of(cls, article: Article, operation: Operation) -> _CallKeys:
+        places = indexes_of_keys(article, operation)
         new = itemgetter(*places.new) if places.new else None
         return cls(itemgetter(*places.old), new, _differs if len(places.old) == 1 else _any_differs)
 
@@ -361,7 +361,7 @@ def _any_differs(new: object, old: object) -> bool:
     return any(map(_differs, new, old))
 
 
-def _alone(call: Call) -> Run:
-    run = Run(call.article, call.operation)
+def _alone(call: ProcedureCall) -> CallSequence:
+    run = CallSequence(call.article, call.operation)
     run.add(call)
     return run

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import CallFormat, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.replication.filters.verdict import find_transitions, matches
 from rowtide.replication.snapshot.agent import ArticleCopy
 
 
 def bitmap_length(columns: int) -> int:
-    """Return the number of bytes of a bitmap over so many columns."""
+    """Return the number of bytes of a bitmap over a number of columns."""
     return columns // 8 + 1
 
 
@@ -177,17 +177,17 @@ def encode(
 ) -> Iterator[Calls]:
     """Return the calls for log records of one table version, which all have its columns.
 
-    With `may_lack_columns` the records may be of before a column was added, which is null then.
+    With `may_lack_columns` the records may predate a column that was added, which is null then.
 
-    Operations that the article does not propagate are left out; a truncate counts as a delete. An update that moves a
+    Operations that the article does not propagate are omitted; a truncate counts as a delete. An update that moves a
     row into the article's filter is an insert, one that moves it out a delete. `copy`: the changes that the
-    subscriber's snapshot contains are left out. Raises `ColumnNotLogged`.
+    subscriber's snapshot contains are omitted. Raises `ColumnNotLogged`.
     """
     operations = records["operation"].to_numpy()
     for operation in _DELIVERED:
         chosen = filtered(records, operations == operation)
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
-            places = _find_places(article, shape, may_lack_columns=may_lack_columns)
+            places = _find_indexes(article, shape, may_lack_columns=may_lack_columns)
             if operation is Operation.INSERT and article.condition is None and copy is None and None not in places:
                 rows = InsertedRows.of(chosen["after"], [place for place in places if place is not None])
                 yield _calls(article, operation, chosen, rows)
@@ -228,13 +228,13 @@ def _route(
 ) -> Iterator[tuple[Operation, _Facts]]:
     """Yield what each record is to the subscriber: a delete, an insert, or an update."""
     loses = gains = np.ones(records.num_rows, dtype=np.bool_)
-    xids, keys = records["xid"].to_numpy(), _key_places(article)
+    xids, keys = records["xid"].to_numpy(), _key_indexes(article)
     if operation is not Operation.INSERT:
-        loses = _is_published(article, images.before)
+        loses = _find_published(article, images.before)
         if copy is not None:
             loses = loses & copy.lacks(xids, images.old_key(keys))
     if operation is not Operation.DELETE:
-        gains = _is_published(article, images.new)
+        gains = _find_published(article, images.new)
         if copy is not None:
             gains = gains & copy.lacks(xids, images.new[:, keys])
     match operation:
@@ -244,14 +244,14 @@ def _route(
             yield operation, loses
         case _:
             transitions = find_transitions(loses, gains)
-            divided = transitions.updates & _is_divided(article, images, keys)
+            divided = transitions.updates & _find_divided(article, images, keys)
             yield Operation.UPDATE, transitions.updates & ~divided
             # The old row goes first: their place in the log is one.
             yield Operation.DELETE, transitions.deletes | divided
             yield Operation.INSERT, transitions.inserts | divided
 
 
-def _is_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Facts:
+def _find_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Facts:
     """Return which updates become a delete and an insert, because they change the key."""
     if article.key_updates is KeyUpdates.UPDATE:
         return np.zeros(images.new.shape[0], dtype=np.bool_)
@@ -259,7 +259,7 @@ def _is_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Fact
     return changes
 
 
-def _is_published(article: Article, rows: _Matrix) -> _Facts:
+def _find_published(article: Article, rows: _Matrix) -> _Facts:
     condition = article.condition
     if condition is None:
         return np.ones(rows.shape[0], dtype=np.bool_)
@@ -323,21 +323,21 @@ class _Images:
 
 def _arguments(article: Article, operation: Operation, images: _Images) -> list[Arguments]:
     parts = parts_of(operation, article.command(operation).call_format)
-    key_places = _key_places(article)
+    key_places = _key_indexes(article)
     # Only formats with a bitmap say what changed.
-    changed = images.changed if Part.BITMAP in parts else images.is_carried
+    changed = images.changed if ArgumentGroup.BITMAP in parts else images.is_carried
     matrices: list[_Matrix] = []
     for part in parts:
         match part:
-            case Part.NEW:
+            case ArgumentGroup.NEW:
                 matrices.append(images.new)
-            case Part.CHANGED:
+            case ArgumentGroup.CHANGED:
                 matrices.append(np.where(changed, images.after, _NULL))
-            case Part.OLD_KEY:
+            case ArgumentGroup.OLD_KEY:
                 matrices.append(images.old_key(key_places))
-            case Part.OLD:
+            case ArgumentGroup.OLD:
                 matrices.append(images.before)
-            case Part.BITMAP:
+            case ArgumentGroup.BITMAP:
                 texts = bitmap_texts(changed)
                 matrices.append(np.array(texts, dtype=object).reshape(-1, 1))
     found: list[Arguments] = np.concatenate(matrices, axis=1).tolist()
@@ -345,7 +345,7 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPlaces:
+class KeyIndexes:
     """Positions of the key in a call's arguments, before and after the change, by column.
 
     An insert has none before, a delete none after.
@@ -355,28 +355,28 @@ class KeyPlaces:
     new: tuple[int, ...]
 
 
-def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
+def indexes_of_keys(article: Article, operation: Operation) -> KeyIndexes:
     """Return the positions of the key in the arguments of an operation."""
-    starts: dict[Part, int] = {}
+    starts: dict[ArgumentGroup, int] = {}
     length = 0
     for part in parts_of(operation, article.command(operation).call_format):
         starts[part] = length
-        length += len(article.key_columns) if part is Part.OLD_KEY else len(article.columns)
-    in_row = _key_places(article)
-    new = starts.get(Part.NEW, starts.get(Part.CHANGED))
-    old = range(len(in_row)) if Part.OLD_KEY in starts else in_row
-    first = starts.get(Part.OLD_KEY, starts.get(Part.OLD))
-    return KeyPlaces(
+        length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
+    in_row = _key_indexes(article)
+    new = starts.get(ArgumentGroup.NEW, starts.get(ArgumentGroup.CHANGED))
+    old = range(len(in_row)) if ArgumentGroup.OLD_KEY in starts else in_row
+    first = starts.get(ArgumentGroup.OLD_KEY, starts.get(ArgumentGroup.OLD))
+    return KeyIndexes(
         old=tuple(first + place for place in old) if first is not None else (),
         new=tuple(new + place for place in in_row) if new is not None else (),
     )
 
 
-def _key_places(article: Article) -> list[int]:
+def _key_indexes(article: Article) -> list[int]:
     return [article.columns.index(column) for column in article.key_columns]
 
 
-def _find_places(article: Article, shape: TableShape, *, may_lack_columns: bool) -> list[int | None]:
+def _find_indexes(article: Article, shape: TableShape, *, may_lack_columns: bool) -> list[int | None]:
     """Return the positions of the published columns in row images: by column number, which a rename does not change.
 
     None for a column that the images lack. Raises `ColumnNotLogged` unless they may.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
-from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
 
@@ -28,14 +28,14 @@ class Failure:
 class Pieces:
     """Runs calls by `run_piece`, which returns the failure of a piece that it rolled back."""
 
-    def __init__(self, run_piece: Callable[[Sequence[Call]], Failure | None], skips: SkipErrors) -> None:
+    def __init__(self, run_piece: Callable[[Sequence[ProcedureCall]], Failure | None], skips: SkipErrors) -> None:
         self._run_piece = run_piece
         self._skips = skips
-        self._waiting: list[Call] = []
+        self._waiting: list[ProcedureCall] = []
         self._size = _MOST
         self._skipped: list[CommandError] = []
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         """Add a call. Raises the error of a call that may not be skipped, here or at the end."""
         self._waiting.append(call)
         if len(self._waiting) >= _MOST:
@@ -56,7 +56,7 @@ class Pieces:
         while done < len(waiting):
             done += self._run_some(waiting[done : done + self._size])
 
-    def _run_some(self, piece: Sequence[Call]) -> int:
+    def _run_some(self, piece: Sequence[ProcedureCall]) -> int:
         """Run a piece; return how many calls are done."""
         failure = self._run_piece(piece)
         if failure is None:

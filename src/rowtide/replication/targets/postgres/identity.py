@@ -23,7 +23,7 @@ def identify(url: str) -> DatabaseIdentity:
 def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
     """Return the identity of a connection's database.
 
-    What it delivers is left out if the role may not read it.
+    What it delivers is omitted if the role may not read it.
     """
     with translated():
         (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]

@@ -68,14 +68,14 @@ def is_used(url: str, article: Article) -> bool:
         return connection.execute(_IS_USED, {"table": name}).fetchone() == (True,)
 
 
-def take_in(joining: JoiningArticle, guid: str) -> Iterator[str]:
+def attach(joining: JoiningArticle, guid: str) -> Iterator[str]:
     """Yield the statements that make a joining article one of a subscription's, with its foreign keys. Pure."""
     article = joining.article
     yield restorations.take_over(guid, joining.guid)
     yield f"do {quote_literal(_END.format(quote_literal(joining.guid), joining.since.value))}"
     values = (guid, article.article_id, encode_article(article), joining.guid)
     yield progress.RECORD_JOINED.format(*map(quote_literal, values))
-    yield origins.take_in(guid, joining.guid)
+    yield origins.attach(guid, joining.guid)
     yield restorations.restore_joined(guid, article.article_id)
     if joining.details is not None:
         for referring, key, statement in find_joining_keys((article, joining.details), joining.others):

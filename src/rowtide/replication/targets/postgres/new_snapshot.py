@@ -15,11 +15,11 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import (
+    ArticleTableRenamed,
     ColumnDropped,
     Followed,
     NullsChanged,
     SchemaChange,
-    TableRenamed,
 )
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
@@ -28,7 +28,7 @@ from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.restorations import Restoration
+from rowtide.replication.targets.postgres.restorations import PostgresRestoration
 from rowtide.replication.targets.postgres.schema.alterations import alter, rename
 from rowtide.replication.targets.postgres.schema.needed_objects import drop, list_present, make, make_schema, provide
 from rowtide.replication.targets.postgres.schema.own_constraints import find_whole, require_fitting
@@ -50,7 +50,7 @@ class MadeTables:
 
     constraints: Sequence[tuple[Article, str]]
     filling: Sequence[str]
-    restorations: Sequence[Restoration]
+    restorations: Sequence[PostgresRestoration]
     whole: Set[str]
     altered: Sequence[Article]
 
@@ -123,7 +123,7 @@ def _rename(connection: _Connection, new: NewSubscription) -> None:
         return
     (schema, table), article = new.renamed
     if _find(connection, schema, table) and not _exists(connection, article):
-        for statement in rename((schema, table), TableRenamed(article.schema, article.table)):
+        for statement in rename((schema, table), ArticleTableRenamed(article.schema, article.table)):
             _run(connection, article.qualified_name, statement)
 
 
@@ -145,7 +145,7 @@ def _alter(connection: _Connection, followed: Followed, written: WrittenTables) 
 
 
 def _make(connection: _Connection, article: Article, change: SchemaChange, written: WrittenTables) -> None:
-    if isinstance(change, TableRenamed):
+    if isinstance(change, ArticleTableRenamed):
         return
     for statement in alter((article.schema, article.table), change, written.writer_of(article)):
         _run(connection, article.qualified_name, statement)

@@ -16,7 +16,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
-from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
+from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, ReceivedOrigins
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
 from rowtide.replication.targets.postgres.connecting import connect
@@ -59,9 +59,9 @@ def record(connection: psycopg.Connection, guid: str, originators: Originators) 
         connection.execute(_GRANT)
 
 
-def take_in(guid: str, joining: str) -> str:
+def attach(guid: str, joining: str) -> str:
     """Return the statement by which what arrived through a joining subscription arrives through another. Pure."""
-    return _TAKE_IN.format(quote_literal(guid), quote_literal(joining))
+    return _ATTACH.format(quote_literal(guid), quote_literal(joining))
 
 
 def carry_onward(originators: Originators) -> None:
@@ -81,14 +81,14 @@ def mark(connection: psycopg.Connection, guid: str) -> None:
         connection.execute("select set_config(%s, 'on', true)", (COPYING,))
 
 
-def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, Received]:
+def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, ReceivedOrigins]:
     """Return what subscriptions deliver to this database, by their guids."""
     received = dict.fromkeys(guids, UNKNOWN_ORIGINS)
     with translated():
         if connection.execute(_IS_MADE).fetchone() == (True,):
             for guid, publisher, databases, tables in connection.execute(_RECEIVED):
                 if guid in received:
-                    received[guid] = Received(publisher, frozenset(databases), frozenset(tables))
+                    received[guid] = ReceivedOrigins(publisher, frozenset(databases), frozenset(tables))
     return received
 
 
@@ -194,7 +194,7 @@ on conflict (subscription_guid) do update
 set originator = excluded.originator, originators = excluded.originators, tables = excluded.tables
 """
 
-_TAKE_IN = f"""
+_ATTACH = f"""
 update {SCHEMA}."MSorigins" o
 set originators = array(select distinct unnest(o.originators || j.originators)),
     tables = array(select distinct unnest(o.tables || j.tables))

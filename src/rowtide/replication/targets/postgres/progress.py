@@ -18,16 +18,16 @@ import psycopg
 from psycopg import errors, sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import Format, StoredFormat
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
 from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
-from rowtide.replication.articles.articles import Article, LeftOutColumn, decode_article, encode_article
+from rowtide.replication.articles.articles import Article, OmittedColumn, decode_article, encode_article
 from rowtide.replication.articles.schema_changes import COLUMN_LACKING
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
@@ -37,7 +37,7 @@ from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, r
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
-FORMAT = Format("subscriber's metadata in the database")
+FORMAT = StoreFormat("subscriber's metadata in the database")
 FENCED = "RT001"
 """The error that refuses a batch after another agent has taken over."""
 
@@ -154,7 +154,7 @@ where subscription_guid = $1
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundObjects:
     """What a database has of delivery's objects; `version` distinguishes the build whose procedures it has."""
 
     is_made: bool
@@ -171,12 +171,12 @@ class _Found:
         return self.is_made and self.stored is None
 
 
-def _look(connection: psycopg.Connection, requirement: Requirement) -> _Found:
+def _look(connection: psycopg.Connection, requirement: Requirement) -> _FoundObjects:
     """Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as a requirement of the format does."""
     row = connection.execute(_STATE).fetchone()
     assert row is not None
     is_made, version, place, definition = row
-    found = _Found(bool(is_made), version, parse_definition(definition))
+    found = _FoundObjects(bool(is_made), version, parse_definition(definition))
     if found.is_made:
         require(requirement, FORMAT, place, found.stored)
     return found
@@ -188,7 +188,7 @@ def is_current(connection: psycopg.Connection) -> bool:
     Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may write to them.
     """
     with translated():
-        return _look(connection, Format.require_writable).is_current
+        return _look(connection, StoreFormat.require_writable).is_current
 
 
 def make_current(connection: psycopg.Connection) -> None:
@@ -199,7 +199,7 @@ def make_current(connection: psycopg.Connection) -> None:
     """
     with translated():
         connection.execute(guard_schema(SCHEMA).encode())
-        found = _look(connection, Format.require_writable)
+        found = _look(connection, StoreFormat.require_writable)
     if found.is_current or found.is_only_removed:
         return
     with translated(), connection.transaction():
@@ -247,7 +247,9 @@ def is_unfinished(connection: psycopg.Connection, guid: str) -> bool:
     return found is not None
 
 
-def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False) -> tuple[Progress, SnapshotStatus]:
+def read(
+    connection: psycopg.Connection, guid: str, *, for_update: bool = False
+) -> tuple[DeliveryProgress, SnapshotStatus]:
     """Return a subscription's progress and that of its snapshot; `for_update`: no batch begins until the transaction
     ends. Raises `SubscriberUnprepared`.
     """
@@ -258,7 +260,7 @@ def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False)
         row = connection.execute(statement, (guid,)).fetchone() if is_made(connection) else None
     if row is None:
         raise SubscriberUnprepared(guid)
-    return Progress(Position(row[0]), int(row[1]), int(row[2])), SnapshotStatus(row[3])
+    return DeliveryProgress(Position(row[0]), int(row[1]), int(row[2])), SnapshotStatus(row[3])
 
 
 def record_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> None:
@@ -277,7 +279,7 @@ def has_streams(connection: psycopg.Connection, guid: str) -> bool:
 
 
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
-    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    """Return articles as the subscriber has them, after the schema changes that it has applied."""
     with translated():
         statement = f'select article_id, definition from {SCHEMA}."MSreplication_articles" where subscription_guid = %s'
         rows = connection.execute(sql.SQL(statement), (guid,)).fetchall()
@@ -286,7 +288,7 @@ def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[
 
 
 def _without_lacking(connection: psycopg.Connection, article: Article) -> Article:
-    """Return an article that leaves out the generated columns which its table lacks: nothing that is delivered misses
+    """Return an article that omits the generated columns which its table lacks: nothing that is delivered misses
     them.
     """
     left_out = tuple(each for each in article.left_out if each.reason != COLUMN_LACKING)
@@ -296,7 +298,7 @@ def _without_lacking(connection: psycopg.Connection, article: Article) -> Articl
             found = connection.execute(_COLUMNS, (quote_qualified(article.schema, article.table),)).fetchall()
         present = {name for (name,) in found}
         left_out += tuple(
-            LeftOutColumn(column.number, column.name, COLUMN_LACKING)
+            OmittedColumn(column.number, column.name, COLUMN_LACKING)
             for column in article.generated
             if present and column.name not in present and column.number not in known
         )
@@ -308,7 +310,7 @@ def is_made(connection: psycopg.Connection) -> bool:
 
     Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may read them.
     """
-    return _look(connection, Format.require_readable).is_made
+    return _look(connection, StoreFormat.require_readable).is_made
 
 
 def forget(connection: psycopg.Connection, guid: str) -> None:

@@ -18,7 +18,7 @@ from psycopg import errors, sql
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
@@ -43,7 +43,7 @@ class TakenOver:
     """The connection of an agent that has taken over from earlier ones, in autocommit mode, and what they reached."""
 
     connection: psycopg.Connection
-    progress: Progress
+    progress: DeliveryProgress
 
 
 def open_agent(subscription: Subscription) -> TakenOver:
@@ -53,7 +53,7 @@ def open_agent(subscription: Subscription) -> TakenOver:
         return TakenOver(connection, take_over(connection, subscription.guid, describe_holder()))
 
 
-def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
+def take_over(connection: psycopg.Connection, guid: str, agent: str) -> DeliveryProgress:
     """Increment the epoch for a starting agent; return it with the progress.
 
     Replaces procedures of another build first. Waits for running batches of an earlier agent, and completes or
@@ -72,7 +72,7 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
 def recover(connection: psycopg.Connection, agent: str, guid: str | None = None) -> list[Settled]:
     """Complete or roll back what earlier agents left prepared, of a subscription or of all; return that.
 
-    They cannot go on then. Those of subscriptions that are no longer recorded are rolled back. In autocommit mode.
+    They cannot continue then. Those of subscriptions that are no longer recorded are rolled back. In autocommit mode.
     """
     settled: list[Settled] = []
     for left in sorted({name.batch.guid for name in list_prepared(connection, guid)}):
@@ -96,7 +96,7 @@ def _has_progress(connection: psycopg.Connection) -> bool:
         return progress.is_made(connection)
 
 
-def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[Progress | None, list[Settled]]:
+def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[DeliveryProgress | None, list[Settled]]:
     settled: list[Settled] = []
     raised: _Raised | None = None
     while raised is None:
@@ -124,7 +124,7 @@ class _Raised:
     them have prepared.
     """
 
-    progress: Progress | None
+    progress: DeliveryProgress | None
     decided: str | None
     is_alone: bool
     left: Sequence[PreparedName]
@@ -141,7 +141,7 @@ def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Rais
     if row is None:
         return _Raised(None, None, is_alone=True, left=left)
     position, batch, epoch, decided = row
-    return _Raised(Progress(Position(position), batch, epoch), decided, locking.fetchone() is not None, left)
+    return _Raised(DeliveryProgress(Position(position), batch, epoch), decided, locking.fetchone() is not None, left)
 
 
 def _lock(connection: psycopg.Connection, guid: str) -> bool:

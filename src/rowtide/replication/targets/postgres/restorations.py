@@ -33,7 +33,7 @@ class Until(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restoration:
+class PostgresRestoration:
     """A statement that restores something of an article's table, and when."""
 
     article_id: str
@@ -50,19 +50,19 @@ create table if not exists {_TABLE} (
 """The statement that creates the table of restorations."""
 
 
-def told(statement: str, lookup: str) -> str:
+def restored_statement(statement: str, lookup: str) -> str:
     """Return what runs a statement whose names are looked up by then, with how it reads now. Pure."""
-    return f"{_TOLD}{' '.join(statement.split())}\n{lookup}"
+    return f"{_RESTORED}{' '.join(statement.split())}\n{lookup}"
 
 
-def record(connection: psycopg.Connection, guid: str, restorations: Iterable[Restoration]) -> None:
+def record(connection: psycopg.Connection, guid: str, restorations: Iterable[PostgresRestoration]) -> None:
     """Record restorations, in the caller's transaction."""
     rows = [(guid, each.article_id, each.until, each.statement) for each in restorations]
     with translated():
         connection.cursor().executemany(sql.SQL(_ADD), rows)
 
 
-def until_joined(restorations: Iterable[Restoration]) -> Iterator[Restoration]:
+def until_joined(restorations: Iterable[PostgresRestoration]) -> Iterator[PostgresRestoration]:
     """Let what waits for an article's copy wait until the article joins its subscription."""
     for each in restorations:
         yield replace(each, until=Until.JOINED) if each.until is Until.COPIED else each
@@ -118,11 +118,11 @@ def _run(connection: psycopg.Connection, statement: str) -> None:
         with translated():
             connection.execute(sql.SQL(statement))
     except UnexpectedSqlError as error:
-        shown = statement.partition("\n")[0].removeprefix(_TOLD) if statement.startswith(_TOLD) else statement
+        shown = statement.partition("\n")[0].removeprefix(_RESTORED) if statement.startswith(_RESTORED) else statement
         raise RestorationRefused(shown, error.sqlstate, error.reason) from error
 
 
-_TOLD = "-- "
+_RESTORED = "-- "
 _KEEP = f"update {_TABLE} set until = %s where subscription_guid = %s and article_id = %s and until = %s"
 _TAKE_OVER = f"update {_TABLE} set subscription_guid = {{}} where subscription_guid = {{}}"
 _JOINED = f"from {_TABLE} where subscription_guid = {{}} and article_id = {{}} and until = '{Until.JOINED}'"

@@ -28,7 +28,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused, Deliver
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
@@ -75,7 +75,7 @@ class PostgresSnapshotTarget:
         self._delivered = articles
         return deliver_over(self._taken, subscription, articles)
 
-    def read_state(self) -> SnapshotState:
+    def read_state(self) -> SubscriptionSnapshot:
         with translated(), self._connection.pipeline():
             found = self._connection.execute(_STATUS, [self._guid])
             rows = self._connection.execute(_CHUNKS, [self._guid])
@@ -88,7 +88,7 @@ class PostgresSnapshotTarget:
             else:
                 copied.append(CopiedChunk(chunk, parse_snapshot(snapshot), generation))
         until = None if end is None else Position(end)
-        return SnapshotState(SnapshotStatus(status), until, tuple(missing), tuple(copied))
+        return SubscriptionSnapshot(SnapshotStatus(status), until, tuple(missing), tuple(copied))
 
     def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
         return progress.read_articles(self._connection, self._guid, articles)

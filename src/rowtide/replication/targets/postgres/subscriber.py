@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.encodings import find_codec, holds, server_encoding
+from rowtide.databases.postgres.encodings import can_encode, find_codec, server_encoding
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -202,7 +202,7 @@ def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) 
     codec = find_codec(connection)
     for article in articles:
         for name in (article.schema, article.table, *(column.name for column in article.columns)):
-            if not holds(codec, name):
+            if not can_encode(codec, name):
                 raise NameNotHeld(server_encoding(connection), name, article.qualified_name)
 
 

@@ -30,7 +30,7 @@ from rowtide.replication.errors.rights import (
     TableOwnerNotHeld,
 )
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
+from rowtide.replication.targets.postgres.calls.written_table import ColumnEquality, Writer, WrittenTable
 from rowtide.replication.targets.postgres.connecting import settings_of
 
 
@@ -81,9 +81,9 @@ class WrittenTables:
         with translated():
             found = read_owners(run, list(names))
             typed = run(_COLUMNS, names=list(names))
-        comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in names}
+        comparisons: dict[str, dict[str, ColumnEquality]] = {name: {} for name in names}
         for row in typed:
-            comparisons[row.name][row.column_name] = Comparison(row.operator, row.type_text)
+            comparisons[row.name][row.column_name] = ColumnEquality(row.operator, row.type_text)
         writers = {name: self._choose(names[name], owner) for name, owner in found.items()}
         self._require_procedures(articles, found)
         others = {writer.role for writer in writers.values() if writer.is_other}
@@ -180,7 +180,7 @@ class WrittenTables:
 
     @contextmanager
     def transaction(self, connection: psycopg.Connection) -> Iterator[None]:
-        """Run a block in one transaction, which may run code of other roles; it is over when rowtide's own goes on."""
+        """Run a block in one transaction, which may run code of other roles; it ends before rowtide's own continues."""
         with connection.transaction():
             for statement in self.beginning:
                 connection.execute(sql.SQL(statement))

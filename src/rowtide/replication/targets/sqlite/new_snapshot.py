@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.schema_changes import Followed, TableRenamed
+from rowtide.replication.articles.schema_changes import ArticleTableRenamed, Followed
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
@@ -76,7 +76,7 @@ def _alter(connection: sqlite3.Connection, guid: str, followed: Followed) -> Non
     """Bring an empty table, which has its name already, through the changes of the published one."""
     article = followed.article
     named = replace(followed.before, schema=article.schema, table=article.table)
-    changes = tuple(change for change in followed.changes if not isinstance(change, TableRenamed))
+    changes = tuple(change for change in followed.changes if not isinstance(change, ArticleTableRenamed))
     try:
         follow(connection, guid, replace(followed, before=named, changes=changes))
     except ChangeNotMade as found:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite.catalogue import has_table
@@ -18,7 +18,7 @@ from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.formats import format_creation, read_format
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
-from rowtide.replication.distribution.delivery import JoiningArticle, Progress
+from rowtide.replication.distribution.delivery import DeliveryProgress, JoiningArticle
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import restorations
@@ -27,7 +27,7 @@ from rowtide.replication.targets.sqlite import restorations
 if TYPE_CHECKING:
     from rowtide.replication.targets.subscriber_kind import NewSubscription
 
-FORMAT = Format("subscriber's metadata in the file")
+FORMAT = StoreFormat("subscriber's metadata in the file")
 FORMAT_VIEW = "MSreplication_format"
 SUBSCRIPTIONS = "MSreplication_subscriptions"
 OBJECTS = "MSreplication_objects"
@@ -86,12 +86,12 @@ def make_current(connection: sqlite3.Connection) -> None:
 
 def require_writable(connection: sqlite3.Connection) -> None:
     """Raise `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` unless this build may write to a file's tables."""
-    _look(connection, Format.require_writable)
+    _look(connection, StoreFormat.require_writable)
 
 
 def is_made(connection: sqlite3.Connection) -> bool:
     """Return whether the file has delivery's tables. Raises as `require_writable`, unless this build may read them."""
-    return _look(connection, Format.require_readable)
+    return _look(connection, StoreFormat.require_readable)
 
 
 def _look(connection: sqlite3.Connection, requirement: Requirement) -> bool:
@@ -147,7 +147,7 @@ def record_altered(connection: sqlite3.Connection, guid: str, article: Article) 
     )
 
 
-def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotStatus]:
+def read(connection: sqlite3.Connection, guid: str) -> tuple[DeliveryProgress, SnapshotStatus]:
     """Return a subscription's progress and that of its snapshot. Raises `SubscriberUnprepared`."""
     statement = (
         f"select transaction_timestamp, batch, epoch, snapshot_status from {SUBSCRIPTIONS} where subscription_guid = ?"
@@ -156,7 +156,7 @@ def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotS
     if row is None:
         raise SubscriberUnprepared(guid)
     position, batch, epoch, status = row
-    return Progress(Position(position), batch, epoch), SnapshotStatus(status)
+    return DeliveryProgress(Position(position), batch, epoch), SnapshotStatus(status)
 
 
 def find_status(connection: sqlite3.Connection, guid: str) -> str | None:
@@ -174,7 +174,7 @@ def has_joined(connection: sqlite3.Connection, guid: str) -> bool:
     return is_made(connection) and connection.execute(query, (guid,)).fetchone() is not None
 
 
-def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
+def attach(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
     """Make a joining article one of a subscription's, in the caller's transaction; false if it has another position."""
     article, known = joining.article, (joining.guid, joining.since.value)
     query = f"select 1 from {SUBSCRIPTIONS} where subscription_guid = ? and transaction_timestamp = ?"
@@ -207,7 +207,7 @@ def detach(connection: sqlite3.Connection, guid: str, article: Article) -> None:
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
-    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    """Return articles as the subscriber has them, after the schema changes that it has applied."""
     rows = connection.execute(f"select article_id, definition from {ARTICLES} where subscription_guid = ?", (guid,))
     altered = {article_id: decode_article(definition) for article_id, definition in rows}
     return tuple(altered.get(article.article_id, article) for article in articles)
@@ -236,7 +236,7 @@ def is_unfinished(connection: sqlite3.Connection, guid: str) -> bool:
     return is_made(connection) and connection.execute(query, (guid, SnapshotStatus.DELIVERED)).fetchone() is not None
 
 
-def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:
+def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> DeliveryProgress:
     """Increment the epoch for a starting agent, in the caller's transaction; return it with the progress.
 
     Raises `SubscriberUnprepared`, and as `require_writable`.
@@ -250,10 +250,10 @@ def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress
     if not rows:
         raise SubscriberUnprepared(guid)
     position, batch, epoch = rows[0]
-    return Progress(Position(position), batch, epoch)
+    return DeliveryProgress(Position(position), batch, epoch)
 
 
-def find_difference(connection: sqlite3.Connection, guid: str, known: Progress) -> str | None:
+def find_difference(connection: sqlite3.Connection, guid: str, known: DeliveryProgress) -> str | None:
     """Describe how the file's progress differs from what an agent knows; None if it does not."""
     statement = f"select epoch, transaction_timestamp, agent from {SUBSCRIPTIONS} where subscription_guid = ?"
     row = connection.execute(statement, (guid,)).fetchone() if has_table(connection, SUBSCRIPTIONS) else None

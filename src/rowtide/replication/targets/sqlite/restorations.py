@@ -23,14 +23,14 @@ create table if not exists {RESTORATIONS} (
 
 
 @dataclass(frozen=True, slots=True)
-class Restoration:
+class SqliteRestoration:
     """A statement that restores something of an article's table."""
 
     article_id: str
     statement: str
 
 
-def record(connection: sqlite3.Connection, guid: str, restorations: Iterable[Restoration]) -> None:
+def record(connection: sqlite3.Connection, guid: str, restorations: Iterable[SqliteRestoration]) -> None:
     """Record restorations, in the caller's transaction."""
     connection.executemany(
         f"insert into {RESTORATIONS} (subscription_guid, article_id, statement) values (?, ?, ?)",

@@ -22,7 +22,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused, Deliver
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
 from rowtide.replication.targets.sqlite.delivery.statements import run_script, statement
@@ -58,7 +58,7 @@ class SqliteSnapshotTarget:
         self.close()
         return SqliteDelivery.open(subscription, articles)
 
-    def read_state(self) -> SnapshotState:
+    def read_state(self) -> SubscriptionSnapshot:
         with self._file.undone_by_errors():
             # Whichever agent has come since: what it finds is how far the snapshot is.
             status, end = self._file.connection.execute(_STATUS, (self._guid,)).fetchone()
@@ -70,7 +70,7 @@ class SqliteSnapshotTarget:
                 missing.append(chunk)
             else:
                 copied.append(CopiedChunk(chunk, parse_snapshot(snapshot), generation))
-        return SnapshotState(
+        return SubscriptionSnapshot(
             SnapshotStatus(status), None if end is None else Position(end), tuple(missing), tuple(copied)
         )
 

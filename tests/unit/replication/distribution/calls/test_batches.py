@@ -19,8 +19,8 @@ from rowtide.replication.distribution.calls.batches import (
     LEAST_BLOCK,
     BatchLimits,
     Block,
-    Call,
     Cutter,
+    ProcedureCall,
     in_blocks,
     in_order,
 )
@@ -44,8 +44,8 @@ def calls(made: Article, operation: Operation, *places: tuple[int, int]) -> Call
     )
 
 
-def call(lsn: int, seqval: int, made: Article, operation: Operation) -> Call:
-    return Call(lsn, seqval, made, operation, told(lsn, seqval))
+def call(lsn: int, seqval: int, made: Article, operation: Operation) -> ProcedureCall:
+    return ProcedureCall(lsn, seqval, made, operation, told(lsn, seqval))
 
 
 def told(lsn: int, seqval: int) -> Arguments:

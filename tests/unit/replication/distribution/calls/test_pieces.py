@@ -10,7 +10,7 @@ import pytest
 from builders.replication.articles import article
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
-from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.pieces import Failure, Pieces
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors.delivery import RowNotFound
@@ -28,7 +28,7 @@ class Subscriber:
     sent: int = 0
     attempts: int = 0
 
-    def run_piece(self, piece: Sequence[Call]) -> Failure | None:
+    def run_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
         self.attempts += 1
         self.sent += len(piece)
         numbers = [lsn for lsn, *_ in piece]
@@ -42,7 +42,7 @@ class Subscriber:
 def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
     pieces = Pieces(subscriber.run_piece, skips)
     for number in range(count):
-        pieces.add(Call(number, 1, ORDERS, Operation.UPDATE, []))
+        pieces.add(ProcedureCall(number, 1, ORDERS, Operation.UPDATE, []))
     return [error.lsn.value for error in pieces.end()]
 
 

@@ -11,7 +11,14 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import MAX_BLOCK_ROWS, MAX_CALLS, Block, Call, Gatherer, Run
+from rowtide.replication.distribution.calls.batches import (
+    MAX_BLOCK_ROWS,
+    MAX_CALLS,
+    Block,
+    CallSequence,
+    Gatherer,
+    ProcedureCall,
+)
 from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -34,7 +41,7 @@ def update(made: Article, key: bytes, value: bytes = b"x", *, to: bytes | None =
 
 def gather(groups: Mapping[str, int], calls: Iterable[Given]) -> list[tuple[str, Operation, list[list[Arguments]]]]:
     gatherer = Gatherer(groups)
-    runs: list[Run] = [run for call in calls for run in gatherer.add(Call(0, 0, *call))]
+    runs: list[CallSequence] = [run for call in calls for run in gatherer.add(ProcedureCall(0, 0, *call))]
     return [
         (run.article.article_id, run.operation, [[call.arguments for call in calls] for calls in run.rounds])
         for run in [*runs, *gatherer.end()]
@@ -110,7 +117,9 @@ def test_an_article_that_nothing_is_known_of_ends_all_runs() -> None:
 
 def test_a_run_that_is_full_is_given_at_once() -> None:
     gatherer = Gatherer(SEPARATE)
-    full = [run for number in range(MAX_CALLS) for run in gatherer.add(Call(0, 0, *insert(ORDERS, b"%d" % number)))]
+    full = [
+        run for number in range(MAX_CALLS) for run in gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"%d" % number)))
+    ]
 
     assert [run.calls for run in full] == [MAX_CALLS]
     assert gatherer.end() == []
@@ -123,9 +132,9 @@ def block(made: Article, count: int) -> Block:
 
 def test_a_block_continues_a_run_and_ends_it_for_calls() -> None:
     gatherer = Gatherer(SEPARATE)
-    assert not gatherer.add(Call(0, 0, *insert(ORDERS, b"1")))
+    assert not gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"1")))
     assert not gatherer.add_block(block(ORDERS, 20))
-    (first,) = gatherer.add(Call(0, 0, *insert(ORDERS, b"2")))
+    (first,) = gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"2")))
 
     assert (first.calls, len(first.rounds[0]), len(first.blocks)) == (21, 1, 1)
     assert [run.calls for run in gatherer.end()] == [1]
@@ -133,7 +142,7 @@ def test_a_block_continues_a_run_and_ends_it_for_calls() -> None:
 
 def test_a_block_ends_a_run_of_updates() -> None:
     gatherer = Gatherer(TOGETHER)
-    gatherer.add(Call(0, 0, *update(LINES, b"1")))
+    gatherer.add(ProcedureCall(0, 0, *update(LINES, b"1")))
 
     assert [run.operation for run in gatherer.add_block(block(ORDERS, 20))] == [UPDATE]
 
@@ -144,14 +153,14 @@ def test_a_run_of_blocks_is_given_when_it_is_full() -> None:
 
 def test_a_block_of_an_unknown_article_ends_all_runs() -> None:
     gatherer = Gatherer({ARTICLE_ID: 1})
-    gatherer.add(Call(0, 0, *insert(ORDERS, b"1")))
+    gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"1")))
 
     assert [run.article for run in gatherer.add_block(block(LINES, 20))] == [ORDERS, LINES]
 
 
 def gather_folded(calls: Iterable[Given]) -> list[list[list[Arguments]]]:
     gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
-    runs = [run for call in calls for run in gatherer.add(Call(0, 0, *call))]
+    runs = [run for call in calls for run in gatherer.add(ProcedureCall(0, 0, *call))]
     return [[[call.arguments for call in calls] for calls in run.rounds] for run in [*runs, *gatherer.end()]]
 
 

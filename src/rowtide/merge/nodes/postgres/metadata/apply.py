@@ -136,7 +136,7 @@ def log_update(session: psycopg.Connection[tuple[Any, ...]], article: Article, r
 def log_own(
     session: psycopg.Connection[tuple[Any, ...]], article: Article, columns: Sequence[str], without: Collection[str]
 ) -> None:
-    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    """Log updates of the rows that have a value in any of some columns, but for those omitted."""
     is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
     changed = ", ".join(str(column.name in columns).lower() for column in article.columns)
     tracked = f"array[{changed}]" if article.column_tracking else "null::boolean[]"

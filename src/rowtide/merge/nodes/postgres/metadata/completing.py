@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.formats import Format
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres.alterations import execute_all
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
@@ -40,7 +40,7 @@ _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
 
 
 @dataclass(frozen=True, slots=True)
-class _PostgresDialect:
+class _PostgresCompletingDialect:
     """See `Dialect`."""
 
     pending = f"select * from {_PENDING}()"
@@ -99,7 +99,7 @@ def _name_of(owner: str, table: str) -> str:
 def view_statements() -> Iterator[str]:
     """Yield the statements that create the views and the functions that they call, but for `members_statement`."""
     yield _pending_statement()
-    for name, query in documented_queries(_PostgresDialect()).items():
+    for name, query in documented_queries(_PostgresCompletingDialect()).items():
         yield f"create view {quote_qualified(SCHEMA, name)} as {query}"
 
 
@@ -173,7 +173,7 @@ def _with_values(query: str) -> str:
     return text
 
 
-FORMAT = Format("merge metadata of the database")
+FORMAT = StoreFormat("merge metadata of the database")
 _WRITTEN = (
     f"obj_description(to_regnamespace('{SCHEMA}')::oid, 'pg_namespace') as form, current_database()::text as place, "
     f"{recorded_definition(SCHEMA)} as definition"

@@ -22,7 +22,7 @@ from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHIS
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class GenerationSnapshot:
     """A PostgreSQL snapshot, xmin:xmax:xid,xid,…; `text` is that form."""
 
     text: str
@@ -114,9 +114,9 @@ class Generations:
 
 
 @lru_cache(maxsize=1000)
-def _read(written: str) -> Snapshot:
+def _read(written: str) -> GenerationSnapshot:
     """Read a snapshot; of the generations of a busy node, few are looked into."""
-    return Snapshot(written)
+    return GenerationSnapshot(written)
 
 
 def numbers_request(own: int, stamps: Sequence[int]) -> tuple[str, Sequence[object]]:

@@ -15,7 +15,7 @@ from rowtide.merge.nodes.node_tables import Original
 _INFO = quote_qualified(SCHEMA, "MSmerge_replinfo")
 
 
-def read_place(connection: Connection) -> str | None:
+def read_identity(connection: Connection) -> str | None:
     """Return this database's identity; None if the role may not read it."""
     if not connection.execute(text(_MAY_ASK)).scalar_one():
         return None
@@ -43,9 +43,9 @@ def judge(recorded: str | None, here: str, name: str, recorded_name: str | None)
     return Original(name, f'database "{recorded_name}" of this server', is_here=True), False
 
 
-def record_place(connection: Connection) -> None:
+def record_identity(connection: Connection) -> None:
     """Record this database's identity, unless it is recorded already."""
-    here = read_place(connection)
+    here = read_identity(connection)
     if here is None or connection.execute(text(_RECORDED)).scalar() == here:
         return
     connection.execute(text(f"update {_INFO} set place = :here"), {"here": here})

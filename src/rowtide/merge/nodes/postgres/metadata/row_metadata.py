@@ -14,7 +14,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.postgres.metadata.generations import Generations
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
-from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
+from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_indexes
 from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions import stored
 from rowtide.merge.versions.apply import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables
@@ -46,7 +46,7 @@ def uuid_array(rowguids: Sequence[str]) -> str:
 
 def sent(article: Article, values: Sequence[str | None]) -> Row:
     """Return the values of a row as they travel."""
-    return as_read_from_server(article, tuple(values)) if untyped_places(article) else tuple(values)
+    return as_read_from_server(article, tuple(values)) if untyped_indexes(article) else tuple(values)
 
 
 ROWGUIDS = "unnest(%s::uuid[])"
@@ -141,7 +141,7 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 def move_columns_of(session: Session, before: Article, after: Article) -> None:
     """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
-    kept = after.places_in(before)
+    kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:
         stamped = f"array_fill(stamp, array[{len(after.columns)}])"

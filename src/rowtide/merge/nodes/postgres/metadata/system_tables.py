@@ -13,7 +13,7 @@ from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import SCHEMA, genhistory, metadata, replinfo, row_hashes
-from rowtide.merge.nodes.postgres.metadata.place import read_place
+from rowtide.merge.nodes.postgres.metadata.place import read_identity
 from rowtide.merge.versions.apply import Tables
 
 CONTENTS = quote_qualified(SCHEMA, definitions.CONTENTS)
@@ -101,7 +101,7 @@ def create(connection: Connection) -> None:
     connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
     connection.execute(statement(GENERATIONS_INDEX))
     if connection.execute(select(replinfo.c.nickname)).first() is None:
-        connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_place(connection)))
+        connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_identity(connection)))
 
 
 def drop(connection: Connection) -> None:

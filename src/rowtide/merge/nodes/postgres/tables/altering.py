@@ -22,8 +22,8 @@ _LATER = "rowtide_later_"
 _TEXTS = {"text", "character varying"}
 
 
-class TableAlteration:
-    """See `TableAlteration` of `nodes.node`."""
+class PostgresTableAlteration:
+    """See `PostgresTableAlteration` of `nodes.node`."""
 
     def __init__(
         self, connection: Connection, session: BatchingConnection, change: TableChange, execution: Execution

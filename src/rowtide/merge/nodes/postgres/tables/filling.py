@@ -22,7 +22,7 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import Owner, functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH
-from rowtide.databases.source_table import Partition
+from rowtide.databases.source_table import TablePartition
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import array_of
@@ -123,15 +123,15 @@ _LOADED = "pg_temp.rowtide_loaded"
 """The temporary table of rows that an owner is given."""
 
 
-def take_in_partitions(alterations: Alterations, article: Article) -> bool:
+def attach_partitions(alterations: Alterations, article: Article) -> bool:
     """Track the partitions that lack our triggers, with their rows as inserts; return whether there were any.
 
     Raises `LockNotObtained`.
     """
-    return alterations.run(article.qualified_name, partial(_take_in, article=article))
+    return alterations.run(article.qualified_name, partial(_attach, article=article))
 
 
-def _take_in(connection: Connection, *, article: Article) -> bool:
+def _attach(connection: Connection, *, article: Article) -> bool:
     table = find_table(connection, f"{article.schema or article.place}.{article.table}")
     new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
     for part in new:
@@ -142,7 +142,7 @@ def _take_in(connection: Connection, *, article: Article) -> bool:
     return bool(new)
 
 
-def _is_tracked(connection: Connection, article: Article, part: Partition) -> bool:
+def _is_tracked(connection: Connection, article: Article, part: TablePartition) -> bool:
     asked = text("select exists (select from pg_trigger where tgrelid = :part and tgname = any(:names))")
     listed = {"part": part.source_id, "names": list(partition_trigger_names(article))}
     return bool(connection.execute(asked, listed).scalar())

@@ -1,9 +1,9 @@
 """Let programs at a PostgreSQL node get numbers of its identity ranges.
 
 The sequence of the key is bounded by the range in use, so that no number of another node is given. A trigger before
-each inserting statement goes on to the secondary range once the primary one is used up; rows that the agent writes have
-their keys already. A statement that needs more numbers than are left in the primary range fails, and works when it is
-repeated, as in SQL Server.
+each inserting statement continues to the secondary range once the primary one is used up; rows that the agent writes
+have their keys already. A statement that needs more numbers than are left in the primary range fails, and works when it
+is repeated, as in SQL Server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowtide.merge.versions.identity_ranges import IdentityRange
 
 _RANGES = quote_qualified(SCHEMA, identity_ranges.name)
 _LOCK = int.from_bytes(b"rtident\0")
-"""Key of the advisory lock held while a sequence goes on to its secondary range, plus the table's nickname."""
+"""Key of the advisory lock held while a sequence continues to its secondary range, plus the table's nickname."""
 
 
 def numbering_request(article: Article) -> tuple[str, list[object]]:
@@ -49,7 +49,7 @@ def bounding(article: Article, owned: IdentityRange) -> str:
 
 
 def unbounding(article: Article) -> str:
-    """Return the block that lets the sequence of an article's key go on without bounds, behind all keys."""
+    """Return the block that lets the sequence of an article's key continue without bounds, behind all keys."""
     (column,) = article.key_columns
     body = (
         f"declare sequence text := {_sequence(article)}; highest bigint; begin if sequence is not null then "
@@ -61,7 +61,7 @@ def unbounding(article: Article) -> str:
 
 
 def function_statements(article: Article, name: str) -> Iterator[str]:
-    """Yield the statements that create the function of the trigger that goes on to the secondary range."""
+    """Yield the statements that create the function of the trigger that continues to the secondary range."""
     (column,) = article.key_columns
     # The function's search path does not find the table, but names it so that it is found.
     sequence = f"pg_get_serial_sequence(tg_relid::regclass::text, {quote_literal(column.name)})::regclass"

@@ -22,7 +22,7 @@ from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.nodes.postgres.execution import Executions
 from rowtide.merge.nodes.postgres.metadata.row_metadata import sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.tables.triggers import removal_statements
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged, changed_columns
@@ -42,7 +42,7 @@ class PostgresRebuiltTables:
         self,
         connection: Connection,
         session: BatchingConnection,
-        places: Places,
+        places: TableSchemas,
         executions: Executions,
         on_logged: Callable[[], None],
     ) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execute_together
+from rowtide.databases.postgres.batching import DEFERS, BatchingConnection, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
@@ -29,15 +29,22 @@ from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.metadata_format import MetadataFormat
-from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import (
+    NOT_THERE,
+    Examination,
+    Original,
+    TableDescription,
+    TableReference,
+    say_damage,
+)
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.places import Places, here
+from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
-from rowtide.merge.nodes.postgres.tables.altering import TableAlteration
-from rowtide.merge.nodes.postgres.tables.filling import load, take_in_partitions
+from rowtide.merge.nodes.postgres.tables.altering import PostgresTableAlteration
+from rowtide.merge.nodes.postgres.tables.filling import attach_partitions, load
 from rowtide.merge.nodes.postgres.tables.identity import unbounding
 from rowtide.merge.nodes.postgres.tables.parts import (
     collation_of,
@@ -76,7 +83,7 @@ class PostgresTables:
         alterations: Alterations,
         connection: Connection,
         session: BatchingConnection,
-        places: Places,
+        places: TableSchemas,
         executions: Executions,
     ) -> None:
         self.alterations = alterations
@@ -148,8 +155,8 @@ class PostgresTables:
     def find_original(self) -> Original | None:
         return place.find_original(self._connection)
 
-    def record_place(self) -> None:
-        place.record_place(self._connection)
+    def record_identity(self) -> None:
+        place.record_identity(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)
@@ -236,15 +243,15 @@ class PostgresTables:
             raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
 
     @here
-    def alter(self, change: TableChange) -> TableAlteration:
-        return TableAlteration(self._connection, self._session, change, self._executions.of(change.before))
+    def alter(self, change: TableChange) -> PostgresTableAlteration:
+        return PostgresTableAlteration(self._connection, self._session, change, self._executions.of(change.before))
 
     def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
 
     @here
-    def take_in_partitions(self, article: Article) -> bool:
-        return self.is_there(article) and take_in_partitions(self.alterations, article)
+    def attach_partitions(self, article: Article) -> bool:
+        return self.is_there(article) and attach_partitions(self.alterations, article)
 
     @here
     def is_there(self, article: Article) -> bool:
@@ -377,7 +384,7 @@ class PostgresTables:
         table = self._find(article)
         waiting = ("set constraints all immediate", *removal_statements(article), *trigger_statements(article, table))
         for each in waiting:
-            self._connection.execute(statement(each), execution_options=WAITS)
+            self._connection.execute(statement(each), execution_options=DEFERS)
         self._session.flush()
 
     @here
@@ -438,7 +445,7 @@ def _description(
         ),
         unique_keys=tuple(key for key in keys if set(key) != primary and key != (ROWGUID,)),
         references=tuple(
-            Reference(
+            TableReference(
                 tuple(row.columns),
                 row.referenced,
                 tuple(row.referenced_columns),

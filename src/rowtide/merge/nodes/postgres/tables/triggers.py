@@ -17,7 +17,7 @@ from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_functi
 from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import text_of
-from rowtide.databases.source_table import Partition, SourceTable, TableKind
+from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import ChangeProhibited, PlannedCodeOfOwner
@@ -95,7 +95,7 @@ def function_name(article: Article) -> str:
     return f"{SCHEMA}.{quote(_name(article, next(iter(_events(article)))))}"
 
 
-def track_partition(article: Article, part: Partition) -> Iterator[str]:
+def track_partition(article: Article, part: TablePartition) -> Iterator[str]:
     """Yield the statements that create a partition's own triggers; it inherits the row-level ones from its table."""
     yield from _triggers(article, quote_qualified(part.schema, part.name), _OF_STATEMENTS)
 
@@ -227,7 +227,7 @@ def _again(article: Article) -> str:
 def _update(article: Article) -> str:
     """Return the function that logs updates: the changed columns, and the old value of an additive column.
 
-    Updates of unpublished columns alone are left out. Between an alteration of the table and the synchronisation that
+    Updates of unpublished columns alone are omitted. Between an alteration of the table and the synchronisation that
     notices it, a column may not be there: then all columns count as changed. To ask writes nothing, so that it costs no
     transaction's number.
     """

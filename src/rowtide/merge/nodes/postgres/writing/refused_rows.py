@@ -30,7 +30,7 @@ def in_retry(statements: Sequence[str]) -> str:
     return f"if rowtide_phase > {_EARLY} then {'; '.join(statements)}; end if"
 
 
-def finding_refused(
+def refused_rows_block(
     rights: Sequence[str], statements: Sequence[str], places: Sequence[int], retry: str = "exit"
 ) -> str:
     """Return the block that runs the statements of a try for places, in halves where they fail, and lists the rest.

@@ -69,14 +69,14 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedRows:
     """Rows that the session has received before the transaction, by rowguid with their places from 1, and as arrays."""
 
     rows: dict[str, tuple[int, Row]] = field(default_factory=dict)
     arrays: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, article: Article, changes: Sequence[RowChange]) -> Received:
+    def of(cls, article: Article, changes: Sequence[RowChange]) -> ReceivedRows:
         """Return the rows of changes; none if a text is among them that no server takes."""
         listed = [(one.rowguid, one.row) for one in changes if one.row is not None]
         values = rows_as_stored_by_server(article, [row for _, row in listed])
@@ -140,7 +140,7 @@ def stage(
     session: BatchingConnection,
     staged: Staged,
     stamp: int,
-    received: Received | None = None,
+    received: ReceivedRows | None = None,
     *,
     is_tolerant: bool = False,
 ) -> None:

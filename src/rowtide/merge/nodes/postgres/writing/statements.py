@@ -24,8 +24,8 @@ from rowtide.merge.nodes.postgres.sequences import advances
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
-    finding_refused,
     in_retry,
+    refused_rows_block,
     retrying,
 )
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
@@ -70,14 +70,14 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
     statements = [statement for part in parts for statement in (*_sparing(part, WITHIN), *_statements(part, WITHIN))]
     statements += [*_bounding(parts, WITHIN), *together.checking]
     rowguids = [one.rowguid for part in parts for one in part.writes]
-    rights = [part.execution.may_write(table_of(part.article)) for part in parts]
+    rights = [part.execution.write_condition(table_of(part.article)) for part in parts]
     if late is None:
-        block = finding_refused(rights, statements, range(len(rowguids)))
+        block = refused_rows_block(rights, statements, range(len(rowguids)))
     else:
         waiting = [place for place, rowguid in enumerate(rowguids) if rowguid in late]
         early = sorted(set(range(len(rowguids))).difference(waiting))
         retry = retrying(waiting, list(_exchanges(parts)), together.after)
-        block = finding_refused(rights, [_in_retry(parts), *statements], early, retry)
+        block = refused_rows_block(rights, [_in_retry(parts), *statements], early, retry)
     session.put(f"delete from {REFUSED}")
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
     session.put(f"do {quote_body(block)}")
@@ -92,7 +92,7 @@ def put_holders(session: BatchingConnection, staged: Staged) -> str:
     article, execution = staged.article, staged.execution
     held = (
         f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {staging_view(article)} i "
-        f"on i.rowtide_place {EQUALS} r.rowtide_place join {table_of(article)} t on {_has_key_of_staged(staged)} "
+        f"on i.rowtide_place {EQUALS} r.rowtide_place join {table_of(article)} t on {_staged_key_condition(staged)} "
         f"where not (t.{ROWGUID} {EQUALS} i.rowtide_guid) "
         # Mostly there are none; the server does not know that, and would read all staged rows.
         f"and exists (select from {REFUSED})"
@@ -105,7 +105,7 @@ def put_holders(session: BatchingConnection, staged: Staged) -> str:
     return f"select * from {table}"
 
 
-def _has_key_of_staged(staged: Staged, row: str = "t", name: str = "i") -> str:
+def _staged_key_condition(staged: Staged, row: str = "t", name: str = "i") -> str:
     """Return the condition that a row of the table has the primary key of a staged one, by their aliases."""
     article = staged.article
     places = [(column, article.columns.index(column)) for column in article.key_columns]
@@ -127,7 +127,7 @@ def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
         article, staging = staged.article, staging_view(staged.article)
         holding = (
             f"select d.rowtide_place, i.rowtide_place from {staging} i "
-            f"join {table_of(article)} t on {_has_key_of_staged(staged)} "
+            f"join {table_of(article)} t on {_staged_key_condition(staged)} "
             f"join {staging} d on d.rowtide_guid {EQUALS} t.{ROWGUID}"
         )
         places = {"one": "integer", "other": "integer"}
@@ -137,7 +137,7 @@ def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
         if sum(one.row is not None and one.is_live for one in staged.writes) > 1:
             swapped = (
                 f"{holding} join {table_of(article)} o on o.{ROWGUID} {EQUALS} i.rowtide_guid "
-                f"and {_has_key_of_staged(staged, 'o', 'd')} where i.rowtide_place operator(pg_catalog.<) "
+                f"and {_staged_key_condition(staged, 'o', 'd')} where i.rowtide_place operator(pg_catalog.<) "
                 "d.rowtide_place and not i.rowtide_gone and not d.rowtide_gone"
             )
             yield f"select one, other from {staged.execution.rows(swapped, places)}"
@@ -345,7 +345,7 @@ def _alterations_insertion(staged: Staged, within: str) -> str:
         )
         names, values = ", columns", f", array[{changed}]"
     if article.additive_column is not None:
-        place = article.place_of(article.additive_column.name)
+        place = article.index_of(article.additive_column.name)
         names += ", base, ordinal"
         values += f", (i.v{place})::text, nextval('{LOG_ORDER}')"
     kind = (

@@ -16,7 +16,14 @@ from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
 from rowtide.merge.nodes.postgres.execution import Execution, Executions
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
-from rowtide.merge.nodes.postgres.writing.staging import Received, Staged, make_lists, make_staging, share_lists, stage
+from rowtide.merge.nodes.postgres.writing.staging import (
+    ReceivedRows,
+    Staged,
+    make_lists,
+    make_staging,
+    share_lists,
+    stage,
+)
 from rowtide.merge.nodes.postgres.writing.statements import put_holders, require_inside, write, write_each
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.roles.writing import Refusal
@@ -46,7 +53,7 @@ class PostgresWriter:
         self._tables = tables
         self._executions = executions
         self._refusing = refusing
-        self._received: dict[int, Received] = {}
+        self._received: dict[int, ReceivedRows] = {}
         self._prepared: set[int] = set()
         """The articles that have staging tables in this session.
 
@@ -59,11 +66,11 @@ class PostgresWriter:
         values = chain.from_iterable(one.row or () for _, one in rows)
         if sum(map(len, filter(None, values))) <= self._session.most_sent:
             return
-        nothing = Received()
+        nothing = ReceivedRows()
         if all(self._received.get(nickname, nothing).has(one.rowguid, one.row) for nickname, one in rows):
             return
         self._received = {}
-        received = {article.nickname: Received.of(article, changes) for article, changes in parts}
+        received = {article.nickname: ReceivedRows.of(article, changes) for article, changes in parts}
         # What no server takes is refused when it is written.
         with suppress(psycopg.DataError):
             self._session.receive([text for each in received.values() for text in each.arrays])

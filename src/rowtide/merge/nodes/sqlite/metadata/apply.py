@@ -100,7 +100,7 @@ def apply_beside(session: sqlite3.Connection, articles: Sequence[Article], gener
 
 
 def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
-    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    """Log updates of the rows that have a value in any of some columns, but for those omitted."""
     is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
     changed = "".join(str(int(column.name in columns)) for column in article.columns)
     found = session.execute(f"select {ROWGUID} from {quote(article.file_table)} where {is_any}").fetchall()

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, select
 
-from rowtide.core.formats import Format, PresentStore
+from rowtide.core.formats import PresentStore, StoreFormat
 from rowtide.databases.sqlite import formats
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.clock import BSN
@@ -50,7 +50,7 @@ _PENDING = (
 
 
 @dataclass(frozen=True, slots=True)
-class _SqliteDialect:
+class _SqliteCompletingDialect:
     """See `Dialect`; SQL that older versions of SQLite parse, too: they read the file's views as they open it."""
 
     pending: str = _PENDING
@@ -92,7 +92,9 @@ class _SqliteDialect:
 
 def file_views() -> Mapping[str, str]:
     """Return the queries of the views in the file, by name."""
-    return {name: query for name, query in documented_queries(_SqliteDialect()).items() if name not in MAPPINGS}
+    return {
+        name: query for name, query in documented_queries(_SqliteCompletingDialect()).items() if name not in MAPPINGS
+    }
 
 
 def make_views(connection: Connection, session: sqlite3.Connection) -> None:
@@ -108,7 +110,7 @@ def make_views(connection: Connection, session: sqlite3.Connection) -> None:
         )
         if row_filter.article in found
     ]
-    dialect = _SqliteDialect(
+    dialect = _SqliteCompletingDialect(
         " union all ".join(map(_pending_in, found)) or _PENDING, " union all ".join(members) or NOBODY
     )
     for name, query in documented_queries(dialect).items():
@@ -124,7 +126,7 @@ def _pending_in(article: Article) -> str:
     )
 
 
-FORMAT = Format("merge metadata of the file")
+FORMAT = StoreFormat("merge metadata of the file")
 FORMAT_VIEW = "MSmerge_format"
 _FORM = "MSmerge_form"
 _TRIGGERS = "triggers of tables 2"
@@ -174,7 +176,7 @@ def renew(session: sqlite3.Connection) -> None:
     session.execute(_form())
     for statement in _guards():
         session.execute(statement)
-    # The caller goes on to write.
+    # The caller continues to write.
     session.execute(f"insert into {system_tables.AGENT} values (1)")
 
 

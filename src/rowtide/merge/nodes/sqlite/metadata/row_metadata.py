@@ -113,7 +113,7 @@ _TABLES = (CONTENTS, TOMBSTONE)
 
 def move_columns_of(session: sqlite3.Connection, before: Article, after: Article) -> None:
     """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
-    kept = after.places_in(before)
+    kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:
         own = f"set own_columns = {stamped(len(after.columns))}"

@@ -27,7 +27,7 @@ _LATER = "MSmerge_later_"
 _OURS = "MSmerge_"
 
 
-class TableAlteration:
+class SqliteTableAlteration:
     """Alters one table in the caller's transaction: `begin`, then the hub's values are written, then `finish`."""
 
     def __init__(self, session: sqlite3.Connection, change: TableChange) -> None:

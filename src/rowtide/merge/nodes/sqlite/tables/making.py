@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.catalogue import Table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
-from rowtide.merge.nodes.node_tables import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.sqlite.exact_numbers import keep_exact
 from rowtide.merge.nodes.sqlite.rows import values_of
 from rowtide.merge.nodes.sqlite.tables.rebuilt import DEFINITION, index_name
@@ -28,7 +28,7 @@ from rowtide.merge.nodes.table_parts import (
     PartKind,
     for_sqlite,
 )
-from rowtide.merge.nodes.untyped_values import declaration_of, untyped_places, with_classes_of
+from rowtide.merge.nodes.untyped_values import declaration_of, untyped_indexes, with_classes_of
 from rowtide.merge.versions.changes import Row
 
 _OWN = re.compile(r"(MSmerge|__)")
@@ -263,7 +263,7 @@ def _declared(column: ArticleColumn) -> str:
     return f"{quote(column.name)} {declaration_of(column.type_text)}".rstrip()
 
 
-def _foreign_key(reference: Reference, tables: Mapping[str, str]) -> str:
+def _foreign_key(reference: TableReference, tables: Mapping[str, str]) -> str:
     return (
         f"foreign key ({_names(reference.columns)}) references {quote(tables[reference.referenced_table])} "
         f"({_names(reference.referenced_columns)}) on delete {reference.on_delete} on update {reference.on_update}"
@@ -295,12 +295,12 @@ def fill(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str
 def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:
     """Insert rows, and return how many. Raises `RowsRefused`."""
     rows = (
-        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_places(article) else rows
+        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_indexes(article) else rows
     )
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
     marks = ", ".join("?" * (len(article.columns) + 1))
     statement = f"insert into {quote(article.file_table)} ({names}) values ({marks})"
-    inserted, values = _Last(""), values_of(article)
+    inserted, values = _LastRow(""), values_of(article)
     try:
         loaded = session.executemany(statement, ([*values(row), inserted.row(rowguid)] for rowguid, row in rows))
     except UnicodeError as error:
@@ -312,7 +312,7 @@ def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str
 
 
 @dataclass(slots=True)
-class _Last:
+class _LastRow:
     """The last row that was given to the database, by its rowguid."""
 
     rowguid: str

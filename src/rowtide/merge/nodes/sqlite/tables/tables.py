@@ -26,11 +26,18 @@ from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.metadata_format import MetadataFormat
-from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import (
+    NOT_THERE,
+    Examination,
+    Original,
+    TableDescription,
+    TableReference,
+    say_damage,
+)
 from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.completing import make_views
-from rowtide.merge.nodes.sqlite.tables.altering import TableAlteration
+from rowtide.merge.nodes.sqlite.tables.altering import SqliteTableAlteration
 from rowtide.merge.nodes.sqlite.tables.making import list_parts, load, make_table, read_statement
 from rowtide.merge.nodes.sqlite.tables.rebuilt import (
     add_rowguid,
@@ -126,7 +133,7 @@ class SqliteTables:
         """Return None: a moved file cannot be distinguished from a copy."""
         return None
 
-    def record_place(self) -> None:
+    def record_identity(self) -> None:
         """See `find_original`."""
 
     def remove(self) -> None:
@@ -228,8 +235,8 @@ class SqliteTables:
         finally:
             self._session.execute("release merge_alter")
 
-    def alter(self, change: TableChange) -> TableAlteration:
-        return TableAlteration(self._session, change)
+    def alter(self, change: TableChange) -> SqliteTableAlteration:
+        return SqliteTableAlteration(self._session, change)
 
     def _fingerprint(self, table: Table) -> str:
         """Return a digest of the statement that creates the table."""
@@ -237,7 +244,7 @@ class SqliteTables:
         statement = str(self._session.execute(found, (table.name,)).fetchone()[0])
         return hashlib.sha256(statement.encode()).hexdigest()[:32]
 
-    def take_in_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
+    def attach_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
         return False
 
     def is_there(self, article: Article) -> bool:
@@ -330,7 +337,7 @@ class SqliteTables:
             raise ArticleTableNotFound(name)
         return table
 
-    def _references(self, table: Table) -> tuple[Reference, ...]:
+    def _references(self, table: Table) -> tuple[TableReference, ...]:
         found: dict[int, list[tuple[str, str, str | None]]] = {}
         actions: dict[int, tuple[str, str]] = {}
         rows = self._session.execute(f"pragma main.foreign_key_list({quote(table.name)})").fetchall()
@@ -341,13 +348,15 @@ class SqliteTables:
             actions[number] = (on_delete.lower(), on_update.lower())
         return tuple(self._reference(columns, *actions[number]) for number, columns in found.items())
 
-    def _reference(self, columns: Sequence[tuple[str, str, str | None]], on_delete: str, on_update: str) -> Reference:
+    def _reference(
+        self, columns: Sequence[tuple[str, str, str | None]], on_delete: str, on_update: str
+    ) -> TableReference:
         referenced = find_table(self._session, columns[0][0])
         name = columns[0][0] if referenced is None else referenced.name
         # Where no columns are named, it is the primary key that is referred to.
         keys = [] if referenced is None else [column.name for column in referenced.key_columns]
         named = [column for _, _, column in columns if column is not None] or keys
-        return Reference(tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update)
+        return TableReference(tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update)
 
 
 def _unsent(article: Article, table: Table) -> list[str]:

@@ -27,7 +27,7 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.node_tables import Reference
+from rowtide.merge.nodes.node_tables import TableReference
 from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged
@@ -62,7 +62,9 @@ def bodies_of_replace(article: Article, displacement: Displacement) -> Mapping[s
     }
 
 
-def kept_bodies(article: Article, displacement: Displacement, references: Sequence[Reference]) -> Mapping[str, Body]:
+def kept_bodies(
+    article: Article, displacement: Displacement, references: Sequence[TableReference]
+) -> Mapping[str, Body]:
     """Return the triggers that keep the values of rows which foreign keys' actions change, by kind."""
     table = quote(displacement.table.name)
     set_columns = [name for each in references if each.on_delete in _SETS for name in each.columns]
@@ -79,7 +81,7 @@ def kept_bodies(article: Article, displacement: Displacement, references: Sequen
 
 def changed_columns(article: Article, old: Callable[[str], str], new: Callable[[str], str]) -> str:
     """Return the expression of a text with 1 for each changed column, else 0; `old` and `new` are values by name."""
-    return " || ".join(_is_changed(old(column.name), new(column.name)) for column in article.columns)
+    return " || ".join(_change_condition(old(column.name), new(column.name)) for column in article.columns)
 
 
 def base_of(column: ArticleColumn, row: str) -> str:
@@ -87,7 +89,7 @@ def base_of(column: ArticleColumn, row: str) -> str:
     return f"cast({row}.{quote(column.name)} as text)"
 
 
-def _is_changed(old: str, new: str) -> str:
+def _change_condition(old: str, new: str) -> str:
     return f"({old} collate binary is not {new} or typeof({old}) <> typeof({new}))"
 
 
@@ -134,7 +136,7 @@ def _finding(article: Article, displacement: Displacement) -> str:
     few: SQLite prepares room for all of a trigger's statements whenever it looks at the condition.
     """
     table, nickname, replaced = quote(displacement.table.name), article.nickname, _row_replaced(article, displacement)
-    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_is_gone(displacement)}"
+    gone = f"from {DISPLACED} d where d.tablenick = {nickname} and {_absence_condition(displacement)}"
     return "; ".join(
         [
             (
@@ -170,10 +172,11 @@ def _replaced(article: Article, displacement: Displacement) -> str:
 
 def _row_replaced(article: Article, displacement: Displacement) -> str:
     """Return what follows `select` to get, as `d`, the noted row with the primary key of `new`, if that is gone."""
-    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {_is_gone(displacement)}"
+    is_gone = _absence_condition(displacement)
+    return f"from {DISPLACED} d where {_written_now(article, displacement)} and d.has_key and {is_gone}"
 
 
-def _is_gone(displacement: Displacement) -> str:
+def _absence_condition(displacement: Displacement) -> str:
     """Return the condition that no row but `new` has the rowguid of a noted row `d`."""
     table = quote(displacement.table.name)
     return f"not exists (select 1 from {table} t where t.{ROWGUID} = d.rowguid and t.{ROWGUID} <> new.{ROWGUID})"
@@ -204,7 +207,7 @@ _IDENTITY = "identity"
 _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
 
 
-def trigger_statements(article: Article, table: Table, references: Sequence[Reference]) -> dict[str, str]:
+def trigger_statements(article: Article, table: Table, references: Sequence[TableReference]) -> dict[str, str]:
     """Return the statements that create a table's triggers, by trigger name; `references` are its foreign keys."""
     quoted = quote(table.name)
     # Whoever writes a row's rowguid again changes that row. Only where columns are followed is that not enough.

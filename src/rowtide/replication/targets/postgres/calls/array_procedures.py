@@ -129,16 +129,16 @@ def _update(article: Article, values: Mapping[str, str], places: str, table: Wri
                 bit = f"pg_catalog.get_bit({values['bitmap']}, {place})"
                 value = f"case when {bit} {EQUALS} 1 then {value} else t.{name} end"
             changes.append(f"{name} = {value}")
-    has_key = _has_key(article, Operation.UPDATE, values, table)
+    has_key = _key_condition(article, Operation.UPDATE, values, table)
     return f"update {_table(article)} t set {', '.join(changes)} from {places} where {has_key}"
 
 
 def _delete(article: Article, values: Mapping[str, str], places: str, table: WrittenTable) -> str:
-    has_key = _has_key(article, Operation.DELETE, values, table)
+    has_key = _key_condition(article, Operation.DELETE, values, table)
     return f"delete from {_table(article)} t using {places} where {has_key}"
 
 
-def _has_key(article: Article, operation: Operation, values: Mapping[str, str], table: WrittenTable) -> str:
+def _key_condition(article: Article, operation: Operation, values: Mapping[str, str], table: WrittenTable) -> str:
     pairs = zip(article.key_columns, procedures.old_key(article, operation), strict=True)
     return " and ".join(table.equals(column, f"t.{quote(column.name)}", values[name]) for column, name in pairs)
 

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.values import value_of
 from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
-from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, parts_of
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str,
     parameters: list[tuple[str, str]] = []
     for part in parts_of(operation, article.command(operation).call_format):
         match part:
-            case Part.NEW:
+            case ArgumentGroup.NEW:
                 parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
-            case Part.CHANGED:
+            case ArgumentGroup.CHANGED:
                 # A domain may refuse the null that stands where nothing changed.
                 columns = enumerate(article.columns, 1)
                 parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
-            case Part.OLD:
+            case ArgumentGroup.OLD:
                 parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
-            case Part.OLD_KEY:
+            case ArgumentGroup.OLD_KEY:
                 keys = enumerate(article.key_columns, 1)
                 parameters += [(f"pkc{place}", column.type_text) for place, column in keys]
-            case Part.BITMAP:
+            case ArgumentGroup.BITMAP:
                 parameters.append(("bitmap", "bytea"))
     return parameters
 
@@ -67,7 +67,11 @@ def array_literal(values: Sequence[bytes | None]) -> bytes:
     return quoted.replace(_NULL_IN_QUOTES, b"NULL")
 
 
-_ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
+_ROWS = {
+    ArgumentGroup.NEW: ("new_row", "c"),
+    ArgumentGroup.CHANGED: ("new_row", "c"),
+    ArgumentGroup.OLD: ("old_row", "old_c"),
+}
 """The parameter for each part, and the names of its columns elsewhere."""
 _READINGS = {"regclass": "pg_catalog.regclassin(pg_catalog.textout({}))"}
 """Types whose cast from text differs from their input function."""
@@ -126,14 +130,14 @@ def _expressions_of_rows(article: Article, operation: Operation) -> Mapping[str,
     }
 
 
-def _parts(article: Article, operation: Operation) -> Sequence[Part]:
+def _parts(article: Article, operation: Operation) -> Sequence[ArgumentGroup]:
     return parts_of(operation, article.command(operation).call_format)
 
 
-def _size(article: Article, part: Part) -> int:
+def _size(article: Article, part: ArgumentGroup) -> int:
     if part in _ROWS:
         return len(article.columns)
-    return len(article.key_columns) if part is Part.OLD_KEY else 1
+    return len(article.key_columns) if part is ArgumentGroup.OLD_KEY else 1
 
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -165,7 +169,7 @@ $body$
 It raises nothing for a delete whose row a cascade of the same batch has deleted.
 """
 
-TELL_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
+REPORT_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
 """Statement run before a delete that cascades; $1 is an array of the tables that the cascade reaches."""
 
 REQUIRE_ROWS = f"""
@@ -287,7 +291,7 @@ def inserting(article: Article, given: Mapping[str, str]) -> str:
 
 def deleting(article: Article, given: Mapping[str, str], table: WrittenTable) -> str:
     """Return the statement that deletes a row; `given` as for `inserting`."""
-    return f"delete from {_table(article)} t where {_has_key(article, Operation.DELETE, given, table)}"
+    return f"delete from {_table(article)} t where {_key_condition(article, Operation.DELETE, given, table)}"
 
 
 def _updating(article: Article, given: Mapping[str, str], table: WrittenTable) -> Sequence[str]:
@@ -310,7 +314,7 @@ def _updating(article: Article, given: Mapping[str, str], table: WrittenTable) -
 
 def key_bits(article: Article) -> Sequence[int]:
     """Return the bits of an update's bitmap that are the key's, if it decides whether the key is set; else none."""
-    has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    has_bitmap = ArgumentGroup.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
     if not has_bitmap or all(column.key_ordinal is not None for column in article.columns):
         return []
     return [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
@@ -329,7 +333,7 @@ def updating(article: Article, given: Mapping[str, str], table: WrittenTable, *,
         for place, column in enumerate(article.columns)
         if with_key or column.key_ordinal is None
     )
-    has_key = _has_key(article, Operation.UPDATE, given, table)
+    has_key = _key_condition(article, Operation.UPDATE, given, table)
     return f"update {_table(article)} t set {', '.join(values)} where {has_key}"
 
 
@@ -341,7 +345,7 @@ def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     ]
 
 
-def _has_key(article: Article, operation: Operation, given: Mapping[str, str], table: WrittenTable) -> str:
+def _key_condition(article: Article, operation: Operation, given: Mapping[str, str], table: WrittenTable) -> str:
     pairs = zip(article.key_columns, old_key(article, operation), strict=True)
     return " and ".join(table.equals(column, f"t.{quote(column.name)}", given[name]) for column, name in pairs)
 
@@ -353,7 +357,7 @@ def _old_key_values(article: Article, operation: Operation) -> Sequence[str]:
 
 def old_key(article: Article, operation: Operation) -> Sequence[str]:
     """Return the parameters with the key before the change."""
-    if Part.OLD in parts_of(operation, article.command(operation).call_format):
+    if ArgumentGroup.OLD in parts_of(operation, article.command(operation).call_format):
         return [f"old_c{article.columns.index(column) + 1}" for column in article.key_columns]
     return [f"pkc{place}" for place in range(1, len(article.key_columns) + 1)]
 

@@ -44,7 +44,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ColumnEquality:
     """How a column is compared at the subscriber: `operator(schema.=)`, and the type that it has there."""
 
     operator: str
@@ -59,7 +59,7 @@ class WrittenTable:
     """
 
     writer: Writer | None = None
-    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    comparisons: Mapping[str, ColumnEquality] = field(default_factory=dict)
 
     @property
     def is_others(self) -> bool:

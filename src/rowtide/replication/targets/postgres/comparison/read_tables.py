@@ -59,7 +59,7 @@ class ReadTable:
 
 
 @dataclass(frozen=True, slots=True)
-class PresentColumn:
+class CatalogueColumn:
     """A column in the catalogue; `type_text` is the same for every role, `base_type_text` that of a domain's base."""
 
     name: str
@@ -75,14 +75,14 @@ class PresentColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class PresentTable:
+class CatalogueTable:
     """A table in the catalogue, with its columns by number."""
 
     oid: int
     schema: str
     table: str
     is_partitioned: bool
-    columns: Mapping[int, PresentColumn]
+    columns: Mapping[int, CatalogueColumn]
 
     @property
     def source(self) -> str:
@@ -90,24 +90,24 @@ class PresentTable:
         return f"{'' if self.is_partitioned else 'only '}{quote_qualified(self.schema, self.table)}"
 
 
-def find_by_id(connection: _Connection, table_id: int) -> PresentTable | None:
+def find_by_id(connection: _Connection, table_id: int) -> CatalogueTable | None:
     """Return a table by its oid; None if it was dropped."""
     row = connection.execute(sql.SQL(_TABLE), (table_id,)).fetchone()
     if row is None:
         return None
     columns = connection.execute(sql.SQL(_COLUMNS), (table_id,)).fetchall()
-    return PresentTable(
-        table_id, row[0], row[1], row[2], {number: PresentColumn(*column) for number, *column in columns}
+    return CatalogueTable(
+        table_id, row[0], row[1], row[2], {number: CatalogueColumn(*column) for number, *column in columns}
     )
 
 
-def find_by_name(connection: _Connection, schema: str, table: str) -> PresentTable | None:
+def find_by_name(connection: _Connection, schema: str, table: str) -> CatalogueTable | None:
     """Return a table by its name; None if there is none."""
     row = connection.execute("select to_regclass(%s)::oid::bigint", (quote_qualified(schema, table),)).fetchone()
     return None if row is None or row[0] is None else find_by_id(connection, row[0])
 
 
-def as_published(article: Article, present: PresentTable) -> ReadTable | str:
+def as_published(article: Article, present: CatalogueTable) -> ReadTable | str:
     """Return how the publisher's rows are read as an article has them; or why they cannot be.
 
     Columns are found by their numbers, which a rename does not change. Pure.
@@ -126,7 +126,7 @@ def as_published(article: Article, present: PresentTable) -> ReadTable | str:
     return _as_read(article, present, columns, clause)
 
 
-def as_subscribed(article: Article, present: PresentTable) -> ReadTable | str:
+def as_subscribed(article: Article, present: CatalogueTable) -> ReadTable | str:
     """Return how a subscriber's rows are read, all of its table: as the published types, where its own are others.
 
     Or why they cannot be. Pure.
@@ -142,7 +142,7 @@ def as_subscribed(article: Article, present: PresentTable) -> ReadTable | str:
     return _as_read(article, present, columns, None)
 
 
-def _converted(now: PresentColumn, column: PublishedColumn) -> str:
+def _converted(now: CatalogueColumn, column: PublishedColumn) -> str:
     """Return the expression of a column's value in the published type, by a cast that no other role can define."""
     wanted = column.value_type_text
     if is_of_server(now.value_type_text) and is_of_server(wanted):
@@ -151,7 +151,7 @@ def _converted(now: PresentColumn, column: PublishedColumn) -> str:
 
 
 def _as_read(
-    article: Article, present: PresentTable, columns: Mapping[PublishedColumn, ReadColumn], condition: str | None
+    article: Article, present: CatalogueTable, columns: Mapping[PublishedColumn, ReadColumn], condition: str | None
 ) -> ReadTable:
     key = tuple(columns[column] for column in article.key_columns)
     return ReadTable(present.oid, present.source, tuple(columns[column] for column in article.columns), key, condition)

@@ -29,7 +29,7 @@ from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.conflicts.statements import read_uniques
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.subscriber_kind import RepairRecord, RowChange
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RowCorrection
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _ORIGIN_PATIENCE_S = 5.0
@@ -53,7 +53,7 @@ class PostgresRepair:
     subscribed: SubscribedRows
     written: WrittenTables
 
-    def try_change(self, change: RowChange) -> str | None:
+    def try_change(self, change: RowCorrection) -> str | None:
         """See `RepairTransaction`."""
         try:
             with self.connection.transaction():
@@ -64,13 +64,13 @@ class PostgresRepair:
             return _reason(error)
         return None
 
-    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """See `RepairTransaction`."""
-        refused: dict[RowChange, str] = {}
+        refused: dict[RowCorrection, str] = {}
         try:
             with self.connection.transaction():
                 self._set_constraints("deferred")
-                self._give_up_values(changes)
+                self._release_values(changes)
                 refused = self._run_all(changes)
                 if refused:
                     raise psycopg.Rollback
@@ -79,11 +79,11 @@ class PostgresRepair:
             return dict.fromkeys(changes, _reason(error))
         return refused
 
-    def _run_all(self, changes: Sequence[RowChange]) -> dict[RowChange, str]:
+    def _run_all(self, changes: Sequence[RowCorrection]) -> dict[RowCorrection, str]:
         """Make changes as long as one makes way for another; return why others are refused."""
-        waiting: Sequence[RowChange] = changes
+        waiting: Sequence[RowCorrection] = changes
         while True:
-            refused: dict[RowChange, str] = {}
+            refused: dict[RowCorrection, str] = {}
             for change in waiting:
                 try:
                     with self.connection.transaction():
@@ -94,7 +94,7 @@ class PostgresRepair:
                 return refused
             waiting = list(refused)
 
-    def _give_up_values(self, changes: Sequence[RowChange]) -> None:
+    def _release_values(self, changes: Sequence[RowCorrection]) -> None:
         """Set values of unique indexes that updates change to null, else to others that no row has; where the
         subscriber refuses both they stay.
         """
@@ -128,7 +128,7 @@ class PostgresRepair:
     def _set_constraints(self, when: str) -> None:
         self.connection.execute(sql.SQL(f"set constraints all {when}"))
 
-    def _run(self, change: RowChange) -> None:
+    def _run(self, change: RowCorrection) -> None:
         if self.written.run(change.article, *_statement(change, self.written.of(change.article))) != 1:
             raise _NoRowChanged
 
@@ -220,7 +220,7 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _statement(change: RowChange, written: WrittenTable) -> tuple[str, list[str | None]]:
+def _statement(change: RowCorrection, written: WrittenTable) -> tuple[str, list[str | None]]:
     """Return the statement that makes a change, and its values. Pure."""
     article = change.article
     table = quote_qualified(article.schema, article.table)
@@ -235,14 +235,14 @@ def _statement(change: RowChange, written: WrittenTable) -> tuple[str, list[str 
         case Operation.UPDATE:
             given = [column for column in values if column.name in change.columns]
             set_ = ", ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in enumerate(given, 1))
-            where = _has_key(article, len(given) + 1, written)
+            where = _key_condition(article, len(given) + 1, written)
             texts = [*(values[column] for column in given), *change.key]
             return f"update {table} t set {set_} where {where}", list(map(_text, texts))
         case _:
-            return f"delete from {table} t where {_has_key(article, 1, written)}", list(map(_text, change.key))
+            return f"delete from {table} t where {_key_condition(article, 1, written)}", list(map(_text, change.key))
 
 
-def _has_key(article: Article, first: int, written: WrittenTable) -> str:
+def _key_condition(article: Article, first: int, written: WrittenTable) -> str:
     columns = enumerate(article.key_columns, first)
     return " and ".join(
         written.equals(column, f"t.{quote(column.name)}", _mark(column, place)) for place, column in columns
@@ -260,7 +260,7 @@ def _text(value: bytes | None) -> str | None:
 def _setting(article: Article, columns: Sequence[PublishedColumn], values: Sequence[str], written: WrittenTable) -> str:
     set_ = ", ".join(f"{quote(column.name)} = {value}" for column, value in zip(columns, values, strict=True))
     table = quote_qualified(article.schema, article.table)
-    return f"update {table} t set {set_} where {_has_key(article, 1, written)}"
+    return f"update {table} t set {set_} where {_key_condition(article, 1, written)}"
 
 
 def _free_value(article: Article, column: PublishedColumn) -> str:

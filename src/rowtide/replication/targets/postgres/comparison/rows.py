@@ -49,7 +49,7 @@ from rowtide.replication.targets.compared_rows import (
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.comparison.read_tables import (
-    PresentTable,
+    CatalogueTable,
     ReadColumn,
     ReadTable,
     as_published,
@@ -88,7 +88,7 @@ def hashed_rows(table: ReadTable, division: Division, chosen: Collection[int]) -
     """
     key_hash = _hash(table.key)
     keys = "".join(f", {_text(column)}" for column in table.key)
-    condition = _where(table, _is_chosen(table, division, chosen))
+    condition = _where(table, _bucket_condition(table, division, chosen))
     query = f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{condition} order by 1"
     return read_by(table.reader, query, [("key", "bigint"), ("row", "bigint"), *_texts("k", table.key)])
 
@@ -144,16 +144,16 @@ def _bucket(table: ReadTable, division: Division) -> str:
     return f"{_hash(table.key)} & {division.buckets - 1}" if division.buckets > 1 else "0"
 
 
-def _is_chosen(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
+def _bucket_condition(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
     """Return the condition of rows in some buckets."""
     runs = list(runs_of(chosen))
     if isinstance(division, Hashed) or len(runs) > _MOST_RUNS:
         return f"{_bucket(table, division)} in ({', '.join(map(str, sorted(chosen)))})"
     column = _divided(table, division)
-    return f"({' or '.join(f'({_is_between(column, division, *run)})' for run in runs)})"
+    return f"({' or '.join(f'({_range_condition(column, division, *run)})' for run in runs)})"
 
 
-def _is_between(column: ReadColumn, division: Ranges, first: int, last: int) -> str:
+def _range_condition(column: ReadColumn, division: Ranges, first: int, last: int) -> str:
     """Return the condition of a run of buckets, which an index of the column finds."""
     value, type_ = column.value, _TYPES[division.order]
     is_low = f"{value} is null or " if first == 0 else f"{value} >= '{_bound(division, first - 1)}'::{type_} and "
@@ -275,7 +275,7 @@ class PostgresRows:
                 self.connection.execute(PIN_PATH)
 
     def unfiltered(self) -> PostgresRows:
-        """Return all rows of the tables, also those that a filter leaves out."""
+        """Return all rows of the tables, also those that a filter excludes."""
         return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
 
 
@@ -283,7 +283,7 @@ class PostgresRows:
 class PublishedRows:
     """The published rows in one snapshot of the publisher.
 
-    `obstacles` say why an article's rows cannot be read as the subscriber has them, by id. What is before the log
+    `constraints` say why an article's rows cannot be read as the subscriber has them, by id. What is before the log
     position `begin` is seen by the snapshot, unless its commit has waited since `unseen_since`; None if none has.
     """
 
@@ -291,7 +291,7 @@ class PublishedRows:
     begin: int
     snapshot: TransactionSnapshot
     unseen_since: datetime | None
-    obstacles: Mapping[str, str]
+    constraints: Mapping[str, str]
 
 
 @contextmanager
@@ -419,7 +419,7 @@ def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable],
 
 def _lock(
     connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
-) -> Mapping[str, PresentTable]:
+) -> Mapping[str, CatalogueTable]:
     """Begin a transaction in which tables stay as they are returned, except those with an obstacle.
 
     They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
@@ -436,8 +436,8 @@ def _lock(
 
 def _find(
     connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
-) -> Mapping[str, PresentTable]:
-    found: dict[str, PresentTable] = {}
+) -> Mapping[str, CatalogueTable]:
+    found: dict[str, CatalogueTable] = {}
     for article in articles:
         if article.article_id in obstacles:
             continue
@@ -449,7 +449,7 @@ def _find(
     return found
 
 
-def _try_locks(connection: _Connection, found: Mapping[str, PresentTable], obstacles: dict[str, str]) -> bool:
+def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], obstacles: dict[str, str]) -> bool:
     """Lock tables by the names that they had; return whether all could be."""
     for article_id, present in found.items():
         locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)

@@ -44,7 +44,7 @@ Row = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class DeliveryConflict:
     """A conflict, as it is kept: the delivered rows before and after the change, and those that were there."""
 
     kind: ConflictKind
@@ -59,7 +59,7 @@ class Conflict:
     committed_us: int | None
 
 
-def keep(connection: psycopg.Connection, guid: str, conflict: Conflict) -> None:
+def keep(connection: psycopg.Connection, guid: str, conflict: DeliveryConflict) -> None:
     """Keep a conflict, in the connection's transaction; one that stops the agent again is kept once."""
     rows = [_shown(row) for row, _ in conflict.present]
     versions = [present.version for _, present in conflict.present]

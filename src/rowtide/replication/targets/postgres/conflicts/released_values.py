@@ -29,7 +29,7 @@ from rowtide.replication.targets.postgres.conflicts.statements import (
     VERSION_OF,
     UniqueIndex,
     given,
-    is_in,
+    index_condition,
     read_uniques,
     require_evaluable,
     value_texts,
@@ -82,7 +82,7 @@ def find(article: Article, uniques: Sequence[UniqueIndex]) -> str:
     table = quote_literal(article.qualified_name)
     found = " or ".join(
         f"r.columns = {quote_literal(index.name)} and r.value = {value_texts(article, index)}"
-        + ("" if index.condition is None else f" and {is_in(article, index)}")
+        + ("" if index.condition is None else f" and {index_condition(article, index)}")
         for index in uniques
     )
     return f"select {_VERSION} from {TABLE} r where r.table_name = {table} and ({found})"
@@ -97,7 +97,7 @@ def record(article: Article, index: UniqueIndex) -> str:
     values = value_texts(article, index)
     name, columns = quote_literal(article.qualified_name), quote_literal(index.name)
     is_value = f"num_nulls(variadic {values}) = 0" if index.nulls_distinct else "true"
-    is_kept = is_value if index.condition is None else f"{is_value} and {is_in(article, index)}"
+    is_kept = is_value if index.condition is None else f"{is_value} and {index_condition(article, index)}"
     return (
         f"insert into {TABLE} as r (table_name, columns, value) select {name}, {columns}, {values} "
         f"where {is_kept} "

@@ -85,14 +85,14 @@ def find(
     it was before the change; whether this transaction wrote it; and, with `has_versions`, an array of when it was
     committed, in microseconds since 1970, and the replication origin.
     """
-    has_old_key = _has_old_key(article, table)
+    has_old_key = _old_key_condition(article, table)
     conditions = [has_old_key]
     if operation is not Operation.DELETE:
         keys = () if operation is Operation.INSERT else (_key_index(article),)
-        conditions += [_has_values(article, operation, index, table) for index in (*keys, *uniques)]
+        conditions += [_values_condition(article, operation, index, table) for index in (*keys, *uniques)]
     is_own = f"t.xmin {EQUALS} pg_catalog.pg_current_xact_id()::pg_catalog.xid"
     return (
-        f"select {_texts(article)}, {has_old_key}, {_is_as_before(article, operation)}, "
+        f"select {_texts(article)}, {has_old_key}, {_unchanged_condition(article, operation)}, "
         f"{is_own}, {_VERSION if has_versions else _NO_VERSION} "
         f"from {_table(article)} t where {' or '.join(f'({one})' for one in conditions)} for update of t"
     )
@@ -106,9 +106,9 @@ def change(article: Article, operation: Operation, table: WrittenTable) -> str:
         case Operation.UPDATE:
             new = _numbered(article, _first_new(article, operation))
             values = ", ".join(f"{quote(column.name)} = {_element(column, place)}" for column, place in new)
-            return f"update {_table(article)} t set {values} where {_has_old_key(article, table)}"
+            return f"update {_table(article)} t set {values} where {_old_key_condition(article, table)}"
         case Operation.DELETE:
-            return f"delete from {_table(article)} t where {_has_old_key(article, table)}"
+            return f"delete from {_table(article)} t where {_old_key_condition(article, table)}"
         case _:
             raise ValueError(operation)
 
@@ -117,14 +117,14 @@ def change_unless_met(article: Article, operation: Operation, table: WrittenTabl
     """Return the statement that makes a change, and fails if it meets a row that it was not made of, or none."""
     if operation is Operation.INSERT:
         return insert(article)
-    changing = f"{change(article, operation, table)} and {_is_as_before(article, operation)} returning 1"
+    changing = f"{change(article, operation, table)} and {_unchanged_condition(article, operation)} returning 1"
     return f"with changed as ({changing}) select 1 operator(pg_catalog./) pg_catalog.count(*) from changed"
 
 
 def overwrite(article: Article, table: WrittenTable) -> str:
     """Return the statement that gives the row with an inserted row's key its values."""
     values = ", ".join(f"{quote(column.name)} = {_element(column, place)}" for column, place in _numbered(article, 1))
-    return f"update {_table(article)} t set {values} where {_has_old_key(article, table)}"
+    return f"update {_table(article)} t set {values} where {_old_key_condition(article, table)}"
 
 
 def insert(article: Article) -> str:
@@ -171,7 +171,7 @@ def value_texts(article: Article, index: UniqueIndex) -> str:
     return f"array[{', '.join(texts)}]"
 
 
-def is_in(article: Article, index: UniqueIndex) -> str:
+def index_condition(article: Article, index: UniqueIndex) -> str:
     """Return whether a row is in an index that has a condition, as SQL."""
     assert index.condition is not None
     return _evaluated(article, index, index.condition, 1, _given_value)
@@ -199,7 +199,7 @@ def _keys(article: Article) -> Iterable[tuple[int, PublishedColumn]]:
     return enumerate(article.key_columns, 1)
 
 
-def _has_old_key(article: Article, table: WrittenTable) -> str:
+def _old_key_condition(article: Article, table: WrittenTable) -> str:
     places = dict(_numbered(article, 1))
     return " and ".join(
         table.equals(column, f"t.{quote(column.name)}", _element(column, places[column]))
@@ -207,7 +207,7 @@ def _has_old_key(article: Article, table: WrittenTable) -> str:
     )
 
 
-def _has_values(article: Article, operation: Operation, index: UniqueIndex, table: WrittenTable) -> str:
+def _values_condition(article: Article, operation: Operation, index: UniqueIndex, table: WrittenTable) -> str:
     first = _first_new(article, operation)
     columns = {quote(column.name): column for column in article.columns}
     conditions = []
@@ -224,7 +224,7 @@ def _has_values(article: Article, operation: Operation, index: UniqueIndex, tabl
     return " and ".join(conditions)
 
 
-def _is_as_before(article: Article, operation: Operation) -> str:
+def _unchanged_condition(article: Article, operation: Operation) -> str:
     if operation is Operation.INSERT:
         return "false"
     before = ", ".join(

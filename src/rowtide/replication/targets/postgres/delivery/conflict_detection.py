@@ -23,13 +23,13 @@ from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
-from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
+    DeliveryProgress,
     JoiningArticle,
     JoiningMoved,
-    Progress,
 )
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ConflictFound
@@ -44,12 +44,12 @@ from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
-from rowtide.replication.targets.postgres.conflicts.kept import Conflict
+from rowtide.replication.targets.postgres.conflicts.kept import DeliveryConflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, read_uniques
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
-from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
@@ -90,11 +90,11 @@ class ConflictDelivery:
         self._has_origin = self._versions is None and set_origin(connection, subscription)
         self._incoming: Version | None = None
         self._uniques: dict[str, Sequence[UniqueIndex]] = {}
-        self._waiting: list[Call] = []
+        self._waiting: list[ProcedureCall] = []
         self._has_raced = False
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> DeliveryProgress:
         return self._progress
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:
@@ -126,7 +126,7 @@ class ConflictDelivery:
     def _is_together(self) -> bool:
         return self._versions is None and not self._is_repeat
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         if self._is_together and call.operation is not Operation.TRUNCATE:
             self._waiting.append(call)
             if len(self._waiting) >= _CHECKED_AT_ONCE:
@@ -166,7 +166,7 @@ class ConflictDelivery:
             self._connection.execute("rollback")
             raise BatchUndone from error
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: ProcedureCall) -> None:
         article, operation = call.article, call.operation
         self._learn([article])
         if operation is Operation.TRUNCATE:
@@ -281,7 +281,7 @@ class ConflictDelivery:
         elif self._versions is not None:
             self._record(deleted_keys.record(article), texts)
 
-    def _stop(self, call: Call, conflict: Conflict) -> None:
+    def _stop(self, call: ProcedureCall, conflict: DeliveryConflict) -> None:
         """Keep a conflict, apart from the batch, and raise it."""
         self._connection.execute("rollback")
         self._written.pin()
@@ -343,7 +343,7 @@ class ConflictDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         article = joining.article
-        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._subscription.guid)], None)
+        self._alter(article, article, [CHECK_ALL, *attach(joining, self._subscription.guid)], None)
 
     def flush(self) -> None:
         self._make_waiting()
@@ -374,7 +374,7 @@ class ConflictDelivery:
     def close(self) -> None:
         self._connection.close()
 
-    def _explain(self, call: Call, error: UnexpectedSqlError) -> Exception:
+    def _explain(self, call: ProcedureCall, error: UnexpectedSqlError) -> Exception:
         outage = find_outage(error.sqlstate, error.reason)
         if outage is not None:
             return outage
@@ -410,7 +410,7 @@ def _published(article: Article) -> Mapping[str, Any]:
     }
 
 
-def _rows_of(call: Call) -> Sequence[_Texts]:
+def _rows_of(call: ProcedureCall) -> Sequence[_Texts]:
     """Return a call's rows: of an update the old one and the new one."""
     texts = tuple(None if value is None else value.decode(errors="replace") for value in call.arguments)
     count = len(call.article.columns)
@@ -430,15 +430,15 @@ def _name_key(article: Article, row: Mapping[str, str | None]) -> str:
 
 
 def _describe(
-    call: Call,
+    call: ProcedureCall,
     kind: ConflictKind,
     resolution: Resolution,
     found: Found,
     committed_us: int | None,
-) -> Conflict:
+) -> DeliveryConflict:
     rows = [_as_row(call.article, texts) for texts in _rows_of(call)]
     present = [*([found.target] if found.target is not None else ()), *found.others]
-    return Conflict(
+    return DeliveryConflict(
         kind,
         resolution,
         call.article.qualified_name,

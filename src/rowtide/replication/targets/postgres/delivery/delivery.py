@@ -15,8 +15,8 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
-from rowtide.replication.distribution.calls.batches import Block, Call
-from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
+from rowtide.replication.distribution.delivery import AlterationRefused, DeliveryProgress, JoiningArticle, JoiningMoved
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginMissing
@@ -28,10 +28,10 @@ from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.modes import Mode, RowByRow, SetBased, Skipping
-from rowtide.replication.targets.postgres.delivery.pipeline import Refused
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
-from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
@@ -80,10 +80,10 @@ class PostgresDelivery:
         self._mode: Mode = RowByRow(self._sender)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> DeliveryProgress:
         return self._progress
 
-    def go_on(self, known: Progress) -> None:
+    def resume(self, known: DeliveryProgress) -> None:
         """Go on after a batch that other connections of the same agent committed."""
         self._progress = known
 
@@ -112,7 +112,7 @@ class PostgresDelivery:
         self.begin()
         return self._sender.roll_back
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         if self._cascades and call.operation is Operation.DELETE:
             self._announce_cascade(call)
         self._mode.add(call)
@@ -150,7 +150,7 @@ class PostgresDelivery:
         if refused is not None:
             raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, refused.message)
 
-    def _run_alone(self, before: Article, statements: Sequence[str]) -> Refused | None:
+    def _run_alone(self, before: Article, statements: Sequence[str]) -> FailedStatement | None:
         """Run statements that alter the table of an article, as it was before. Raises `SubscriberTableInUse`."""
         refused = self._sender.alter(alterations.within_batch(statements))
         if refused is not None and refused.sqlstate == LOCK_NOT_AVAILABLE:
@@ -170,7 +170,7 @@ class PostgresDelivery:
     def join(self, joining: JoiningArticle) -> None:
         self._mode.flush()
         article = joining.article
-        self._alter(article, article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
+        self._alter(article, article, [CHECK_ALL, *attach(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
         self._mode.flush()
@@ -185,7 +185,7 @@ class PostgresDelivery:
     def close(self) -> None:
         self._sender.close()
 
-    def _announce_cascade(self, call: Call) -> None:
+    def _announce_cascade(self, call: ProcedureCall) -> None:
         cascaded = self._cascaded | self._cascades.get(call.article.article_id, frozenset())
         if cascaded != self._cascaded:
             self._cascaded = cascaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rowtide.replication.distribution.calls.batches import MAX_CALLS, Block, Call, Gatherer, Run
+from rowtide.replication.distribution.calls.batches import MAX_CALLS, Block, CallSequence, Gatherer, ProcedureCall
 from rowtide.replication.distribution.calls.pieces import Pieces
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
@@ -21,7 +21,7 @@ FEWEST_AS_COPY = 1000
 class Mode(Protocol):
     """Takes the calls of one batch in log order."""
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         """Send a call, at once or before `flush` returns."""
 
     def add_block(self, block: Block) -> None:
@@ -37,7 +37,7 @@ class RowByRow:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         self._sender.send(call)
 
     def add_block(self, block: Block) -> None:
@@ -56,7 +56,7 @@ class SetBased:
         self._plan = plan
         self._gatherer = Gatherer(plan.groups, plan.folded)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         for run in self._gatherer.add(call):
             self._send(run)
 
@@ -69,7 +69,7 @@ class SetBased:
             self._send(run)
         return ()
 
-    def _send(self, run: Run) -> None:
+    def _send(self, run: CallSequence) -> None:
         for calls in run.rounds:
             self._send_calls(run, calls)
         if run.article.article_id in self._plan.copied and sum(len(one.rows) for one in run.blocks) >= FEWEST_AS_COPY:
@@ -80,7 +80,7 @@ class SetBased:
             for start in range(0, len(calls), MAX_CALLS):
                 self._send_calls(run, calls[start : start + MAX_CALLS])
 
-    def _send_calls(self, run: Run, calls: Sequence[Call]) -> None:
+    def _send_calls(self, run: CallSequence, calls: Sequence[ProcedureCall]) -> None:
         has_arrays = (run.article.article_id, run.operation) in self._plan.has_arrays
         if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
             self._sender.send_arrays(run.article, run.operation, [call.arguments for call in calls])
@@ -95,7 +95,7 @@ class Skipping:
     def __init__(self, sender: Sender, skips: SkipErrors) -> None:
         self._pieces = Pieces(sender.try_piece, skips)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         self._pieces.add(call)
 
     def add_block(self, block: Block) -> None:

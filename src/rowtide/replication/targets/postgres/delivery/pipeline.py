@@ -20,13 +20,13 @@ from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatc
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
 _SILENCE_MS = 300
-"""After so long without an answer a deadlock is looked for; the programs' own servers do after a second."""
+"""Seconds without an answer after which a deadlock is looked for; the programs' own servers do after a second."""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class FailedStatement:
     """The first statement since the last synchronization that failed, by its number from 0."""
 
     place: int
@@ -46,7 +46,7 @@ class Pipeline:
         self._libpq.enter_pipeline_mode()
         self._sent = 0
         self._answered = 0
-        self._refused: Refused | None = None
+        self._refused: FailedStatement | None = None
 
     def prepare(self, name: bytes, statement: str) -> None:
         """Prepare a statement; counts as a sent statement."""
@@ -84,7 +84,7 @@ class Pipeline:
         self._wait_sent()
         self._take_answers()
 
-    def synchronize(self) -> Refused | None:
+    def synchronize(self) -> FailedStatement | None:
         """Wait for all results; return the first failure, after which nothing more was executed, or None."""
         with _connected():
             self._libpq.pipeline_sync()
@@ -93,7 +93,7 @@ class Pipeline:
         refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
         return refused
 
-    def copy(self, statement: str, pieces: Iterable[bytes]) -> Refused | None:
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> FailedStatement | None:
         """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
 
         libpq has no COPY in its pipeline mode, which ends for so long.
@@ -167,10 +167,10 @@ class Pipeline:
             self._answered += 1
         return False
 
-    def _explain(self, place: int, result: abc.PGresult) -> Refused:
+    def _explain(self, place: int, result: abc.PGresult) -> FailedStatement:
         refused = _refused(place, result)
         if refused.sqlstate == _CANCELLED and self._watch is not None and self._watch.has_ended_one:
-            return Refused(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
+            return FailedStatement(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
         return refused
 
     def _take_synchronisation(self) -> bool:
@@ -189,11 +189,11 @@ def _connected() -> Iterator[None]:
         raise translate(error) from error
 
 
-def _refused(place: int, result: abc.PGresult) -> Refused:
+def _refused(place: int, result: abc.PGresult) -> FailedStatement:
     def field(name: pq.DiagnosticField) -> str:
         return (result.error_field(name) or b"").decode(errors="replace")
 
     sqlstate = field(pq.DiagnosticField.SQLSTATE)
     if not sqlstate or sqlstate.startswith(("08", "57P")):
         raise ConnectionFailed(" ".join(result.error_message.decode(errors="replace").split()))
-    return Refused(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))
+    return FailedStatement(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))

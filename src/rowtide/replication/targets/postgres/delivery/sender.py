@@ -12,16 +12,16 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.row_values import shown
-from rowtide.databases.postgres.encodings import find_codec, holds
+from rowtide.databases.postgres.encodings import can_encode, find_codec
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.pieces import Failure
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.rights import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
@@ -29,7 +29,7 @@ from rowtide.replication.targets.postgres.calls import array_procedures, procedu
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
-from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline, Refused
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, Pipeline
 from rowtide.replication.targets.postgres.progress import PreparedName
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
@@ -78,12 +78,12 @@ class Sender:
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
         self._prepared = 0
-        self._sent: list[Call] = []
+        self._sent: list[ProcedureCall] = []
         self._sent_before = 0
         self._is_repeatable = False
         self._prepare_own()
 
-    def begin(self, guid: bytes, known: Progress, *, is_deferred: bool, is_repeatable: bool) -> None:
+    def begin(self, guid: bytes, known: DeliveryProgress, *, is_deferred: bool, is_repeatable: bool) -> None:
         """Begin a batch. With `is_deferred`, deferrable constraints are checked at its end.
 
         With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
@@ -98,7 +98,7 @@ class Sender:
         self._sent_before = len(opening) + 1
         self._is_repeatable = is_repeatable
 
-    def begin_stream(self, guid: bytes, known: Progress, *, is_first: bool, lock_timeout_s: int) -> None:
+    def begin_stream(self, guid: bytes, known: DeliveryProgress, *, is_first: bool, lock_timeout_s: int) -> None:
         """Begin one stream's part of a batch, repeatable; its first stream locks the progress row for all."""
         opening = ["begin", *self._written.beginning, _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
         opening += [RESET_ORIGIN] if self._has_origin else []
@@ -110,7 +110,7 @@ class Sender:
         self._sent_before = len(opening) + 1
         self._is_repeatable = True
 
-    def send(self, call: Call) -> None:
+    def send(self, call: ProcedureCall) -> None:
         """Send a call."""
         self._sent += [call] * self._run(call)
         if len(self._sent) >= _SENT_AT_ONCE:
@@ -143,15 +143,15 @@ class Sender:
             raise BatchUndone
         self._pipeline.execute(OWN_PATH)
 
-    def send_cascaded(self, call: Call, tables: Collection[str]) -> None:
+    def send_cascaded(self, call: ProcedureCall, tables: Collection[str]) -> None:
         """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches.
 
         Later deletes there may find no row.
         """
         self._sent += [call] * (1 + self._pin_for(self._written.own))
-        self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
+        self._pipeline.execute(procedures.REPORT_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
 
-    def try_piece(self, piece: Sequence[Call]) -> Failure | None:
+    def try_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
         """Run calls within a savepoint, all or none; return the one that failed."""
         for call in piece:
             self.learn(call.article)
@@ -172,7 +172,9 @@ class Sender:
         place = places[refused.place - 1] if 0 < refused.place <= len(places) else len(piece)
         return Failure(place, self._explain(refused, place, piece))
 
-    def alter(self, altering: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()) -> Refused | None:
+    def alter(
+        self, altering: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()
+    ) -> FailedStatement | None:
         """Run statements that alter tables; return the first that is refused, the batch rolled back then.
 
         `calls` are prepared by them: those of an article that was altered.
@@ -244,7 +246,7 @@ class Sender:
         self.synchronize()
         failpoint("stream_prepare.after")
 
-    def end_prepared(self, sql_text: str) -> Refused | None:
+    def end_prepared(self, sql_text: str) -> FailedStatement | None:
         """Commit or roll back a prepared transaction; return its refusal."""
         self._pipeline.execute(sql_text)
         return self._pipeline.synchronize()
@@ -259,7 +261,7 @@ class Sender:
         """Close the connection; an uncommitted batch is rolled back."""
         self._pipeline.close()
 
-    def _run(self, call: Call) -> int:
+    def _run(self, call: ProcedureCall) -> int:
         """Send a call; return by how many statements."""
         article, operation, arguments = call.article, call.operation, call.arguments
         size = _size(arguments)
@@ -279,11 +281,11 @@ class Sender:
         send(self._calls[article.article_id, operation], arguments)
         return pins + prepared + 1
 
-    def _is_executed(self, call: Call) -> bool:
+    def _is_executed(self, call: ProcedureCall) -> bool:
         is_edited = (call.article.article_id, call.operation) in self._edited
         return statements.is_executed(call.article, call.operation, self._written.of(call.article), is_edited=is_edited)
 
-    def _prepare(self, call: Call) -> int:
+    def _prepare(self, call: ProcedureCall) -> int:
         """Prepare the statement of a generated procedure's call; return the number of statements sent."""
         known = call.article.article_id, call.operation
         if known in self._calls:
@@ -292,7 +294,7 @@ class Sender:
         self._pipeline.prepare(self._calls[known], procedures.call(call.article, call.operation))
         return 1
 
-    def _execute(self, call: Call, *, is_large: bool) -> int:
+    def _execute(self, call: ProcedureCall, *, is_large: bool) -> int:
         """Send a call as a statement that a function executes; return by how many statements."""
         article, operation, arguments = call.article, call.operation, call.arguments
         table, writer = self._written.of(article), self._written.writer_of(article)
@@ -358,7 +360,7 @@ class Sender:
         self._prepared += 1
         return b"%s_%d" % (kind, self._prepared)
 
-    def _require_order(self, refused: Refused) -> None:
+    def _require_order(self, refused: FailedStatement) -> None:
         """Raise the server's own failures, such as a full disk, which no command caused.
 
         A retry needs a new session.
@@ -376,7 +378,7 @@ class Sender:
         self._array_calls.clear()
         self._prepare_own()
 
-    def _explain(self, refused: Refused, place: int, sent: Sequence[Call]) -> RowtideError:
+    def _explain(self, refused: FailedStatement, place: int, sent: Sequence[ProcedureCall]) -> RowtideError:
         """Return the error for a refusal: of the call at that place, or of what came before or after all calls."""
         if refused.sqlstate == progress.FENCED:
             return AgentReplaced(self._subscriber, refused.message)
@@ -395,10 +397,10 @@ class Sender:
             reason += self._name_columns(article, arguments)
         return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, reason)
 
-    def _refuse_size(self, call: Call, reason: str) -> NoReturn:
+    def _refuse_size(self, call: ProcedureCall, reason: str) -> NoReturn:
         self._pipeline.synchronize()
         self._undo()
-        raise CallNotHeld(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
+        raise CallNotStorable(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
 
     def _name_columns(self, article: Article, arguments: Arguments) -> str:
         """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
@@ -406,7 +408,7 @@ class Sender:
         named = dict.fromkeys(
             columns[place % len(columns)].name
             for place, value in enumerate(arguments)
-            if value is not None and not holds(self._codec, value.decode(errors="ignore"))
+            if value is not None and not can_encode(self._codec, value.decode(errors="ignore"))
         )
         return f", in column {', '.join(named)}" if named else ""
 

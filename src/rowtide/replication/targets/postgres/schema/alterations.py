@@ -16,6 +16,7 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, GeneratedColumn, PublishedColumn, encode_article
 from rowtide.replication.articles.schema_changes import (
+    ArticleTableRenamed,
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,
@@ -25,7 +26,6 @@ from rowtide.replication.articles.schema_changes import (
     GeneratedAltered,
     NullsChanged,
     SchemaChange,
-    TableRenamed,
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
@@ -69,7 +69,7 @@ def writer_for(change: SchemaChange, writer: Writer | None) -> Writer | None:
 
     A table's owner need not have the right to create schemas. None stands for the session's role.
     """
-    return None if isinstance(change, TableRenamed) else writer
+    return None if isinstance(change, ArticleTableRenamed) else writer
 
 
 def _settled(table: tuple[str, str], altering: Sequence[str], writer: Writer | None, column: str | None = None) -> str:
@@ -126,7 +126,7 @@ def _alter(table: tuple[str, str], change: SchemaChange, writer: Writer) -> Iter
     """Yield the PL/pgSQL that makes a change in a table."""
     altering = f"alter table {quote_qualified(*table)}"
     match change:
-        case TableRenamed():
+        case ArticleTableRenamed():
             yield from map(_executed, rename(table, change))
         case ColumnAdded(column, value, collation):
             yield _add(table, column, value, collation, writer)
@@ -149,7 +149,7 @@ def _alter(table: tuple[str, str], change: SchemaChange, writer: Writer) -> Iter
             assert_never(change)
 
 
-def rename(table: tuple[str, str], change: TableRenamed) -> Iterator[str]:
+def rename(table: tuple[str, str], change: ArticleTableRenamed) -> Iterator[str]:
     """Yield the statements that give a table another name."""
     if change.schema != table[0]:
         yield f"create schema if not exists {quote(change.schema)}"
@@ -184,13 +184,13 @@ def _add(
         "add": writer.inner(added if value is None else f"{added}; {altering} alter column {name} drop default"),
         # As text: not every type has an operator for it. By its output, which no cast of the type's owner can be.
         "fill": writer.inner(
-            f"update {quote_qualified(*table)} set {name} = {first} where not {is_same_text(name, first)}"
+            f"update {quote_qualified(*table)} set {name} = {first} where not {same_text_condition(name, first)}"
         ),
     }
     return _block(_ADD.format(**values))
 
 
-def is_same_text(one: str, other: str) -> str:
+def same_text_condition(one: str, other: str) -> str:
     """Return the condition that two values have the same text, or are both null; by their output functions alone."""
     texts = f"pg_catalog.format('%s', {one}) {EQUALS} pg_catalog.format('%s', {other})"
     return f"({texts} and (({one}) is null) {EQUALS} (({other}) is null))"
@@ -292,7 +292,7 @@ end"""
 
 def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]:
     """Return a table's schema and name after a change."""
-    return (change.schema, change.table) if isinstance(change, TableRenamed) else table
+    return (change.schema, change.table) if isinstance(change, ArticleTableRenamed) else table
 
 
 def renew(followed: Followed, guid: str, table: WrittenTable) -> Iterator[str]:

@@ -58,7 +58,7 @@ def require_nothing_unsent(
 
 
 def _sends_own_alone(connection: psycopg.Connection) -> bool:
-    """Whether a subscription to the database leaves out what it has received; false if this role may not read that."""
+    """Whether a subscription to the database omits what it has received; false if this role may not read that."""
     with translated():
         if connection.execute(_IS_PUBLISHER).fetchone() != (True,):
             return False

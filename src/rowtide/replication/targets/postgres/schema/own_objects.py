@@ -18,7 +18,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import SubscriberTableBusy
 from rowtide.replication.sync_types import Constraints
-from rowtide.replication.targets.postgres.restorations import Restoration, Until, told
+from rowtide.replication.targets.postgres.restorations import PostgresRestoration, Until, restored_statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class OwnForeignKey:
         return f"alter table {self.table} alter constraint {self.name} deferrable"
 
     @property
-    def adding(self) -> Iterator[Restoration]:
+    def adding(self) -> Iterator[PostgresRestoration]:
         """What adds it again after it was dropped, deferrable as long as the subscription lasts.
 
         Whatever its tables and columns are called by then; without one of them it has gone with it.
         """
-        yield Restoration(self.article_id, Until.COPIED, self._addition)
+        yield PostgresRestoration(self.article_id, Until.COPIED, self._addition)
         if self.comment is not None:
             statement = f"comment on constraint {self.name} on {self.table} is {quote_literal(self.comment)}"
             found = (
@@ -69,7 +69,7 @@ class OwnForeignKey:
                 f"{quote_literal(self.comment)}) from pg_constraint "
                 f"where conrelid = {self.table_id} and quote_ident(conname) = {quote_literal(self.name)}"
             )
-            yield Restoration(self.article_id, Until.COPIED, told(statement, _do(found)))
+            yield PostgresRestoration(self.article_id, Until.COPIED, restored_statement(statement, _do(found)))
         if not self.is_deferrable:
             yield self.undoing
 
@@ -88,17 +88,17 @@ class OwnForeignKey:
             referenced_id=self.referenced_id,
             referenced_numbers=list(self.referenced_numbers),
         )
-        return told(statement, _do(found))
+        return restored_statement(statement, _do(found))
 
     @property
-    def undoing(self) -> Restoration:
+    def undoing(self) -> PostgresRestoration:
         """What makes it not deferrable again, whatever its table is called by then."""
         found = (
             "select format('alter table %s alter constraint %I not deferrable', conrelid::regclass, conname) "
             f"from pg_constraint where conrelid = {self.table_id} and quote_ident(conname) = "
             f"{quote_literal(self.name)} and contype = 'f' and condeferrable"
         )
-        return Restoration(self.article_id, Until.DROPPED, _do(found))
+        return PostgresRestoration(self.article_id, Until.DROPPED, _do(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,16 @@ class _OwnTrigger:
     table_id: int
 
     @property
-    def enabling(self) -> Restoration:
+    def enabling(self) -> PostgresRestoration:
         """What enables it again, whatever its table is called by then."""
         found = (
             f"select format('alter table only %s enable trigger %I', tgrelid::regclass, tgname) "
             f"from pg_trigger where tgrelid = {self.table_id} and tgname = {quote_literal(self.name)}"
         )
-        return Restoration(
-            self.article_id, Until.COPIED, told(f"{self.altering} enable trigger {quote(self.name)}", _do(found))
+        return PostgresRestoration(
+            self.article_id,
+            Until.COPIED,
+            restored_statement(f"{self.altering} enable trigger {quote(self.name)}", _do(found)),
         )
 
 
@@ -133,7 +135,7 @@ def list_foreign_keys(connection: psycopg.Connection, articles: Sequence[Article
 
 def switch_off(
     connection: psycopg.Connection, kept: Sequence[Article], constraints: Constraints | None, subscriber: str
-) -> list[Restoration]:
+) -> list[PostgresRestoration]:
     """Drop foreign keys and disable triggers of kept tables, in the caller's transaction; return what restores them.
 
     With `not-for-replication` neither acts in the agents' sessions, and both stay. Raises `SubscriberTableBusy`.
@@ -164,7 +166,7 @@ def list_references(connection: psycopg.Connection, articles: Sequence[Article])
 
 def release_references(
     connection: psycopg.Connection, articles: Sequence[Article], subscriber: str
-) -> list[Restoration]:
+) -> list[PostgresRestoration]:
     """Drop the foreign keys by which other tables reference articles' tables, in the caller's transaction.
 
     Returns what adds them again. Raises `SubscriberTableBusy`.
@@ -176,7 +178,7 @@ def release_references(
 
 def adapt(
     connection: psycopg.Connection, articles: Sequence[Article], constraints: Constraints | None, subscriber: str
-) -> list[Restoration]:
+) -> list[PostgresRestoration]:
     """Let tables take what the log has, in the caller's transaction; return what undoes it.
 
     Identity columns that are always generated take delivered values, and foreign keys can be checked when a batch
@@ -195,7 +197,7 @@ def adapt(
     _alter(connection, [*setting, *(key.deferring for key in keys)], subscriber)
     return [
         *(
-            Restoration(article_id, Until.DROPPED, _generating_always(table_id, number))
+            PostgresRestoration(article_id, Until.DROPPED, _generating_always(table_id, number))
             for article_id, _, _, _, table_id, number in identities
         ),
         *(key.undoing for key in keys),
@@ -249,7 +251,7 @@ _NAMES = """(
     from unnest({numbers}) with ordinality _ (number, place)
     join pg_attribute a on a.attrelid = {table} and a.attnum = number and not a.attisdropped
     having count(*) = cardinality({numbers}))"""
-"""SQL expression of columns' names by their numbers, null if one is no more."""
+"""SQL expression of columns' names by their numbers, null if one no longer exists."""
 
 _ADDITION = f"""
 select format('alter table %s add constraint %s foreign key (%s) references %s (%s)%s',

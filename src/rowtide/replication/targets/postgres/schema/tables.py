@@ -55,7 +55,7 @@ def constrain(
 ) -> list[tuple[Article, str]]:
     """Return the statements that add the tables' constraints, unique ones first: foreign keys may reference them.
 
-    A foreign key is left out unless all of its rows, and all that they reference, are published. Tables that are kept
+    A foreign key is omitted unless all of its rows, and all that they reference, are published. Tables that are kept
     have their own.
     """
     by_table = {article.source_id: (article, found) for article, found in details}

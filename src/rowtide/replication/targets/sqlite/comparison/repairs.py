@@ -21,7 +21,7 @@ from rowtide.replication.targets.sqlite.comparison.rows import read_subscribed
 from rowtide.replication.targets.sqlite.delivery.statements import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 from rowtide.replication.targets.sqlite.progress import REPAIRS
-from rowtide.replication.targets.subscriber_kind import RepairRecord, RowChange
+from rowtide.replication.targets.subscriber_kind import RepairRecord, RowCorrection
 
 _CALL = Command(CallFormat.CALL)
 _NO_ROW = "it changes no row: a trigger leaves it out, or has deleted the row"
@@ -35,7 +35,7 @@ class SqliteRepair:
     guid: str
     subscribed: SubscribedRows
 
-    def try_change(self, change: RowChange) -> str | None:
+    def try_change(self, change: RowCorrection) -> str | None:
         """See `RepairTransaction`."""
         with self._savepoint() as undo:
             try:
@@ -46,12 +46,12 @@ class SqliteRepair:
                 undo()
         return reason
 
-    def try_together(self, changes: Sequence[RowChange]) -> Mapping[RowChange, str]:
+    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """See `RepairTransaction`; SQLite has no deferrable unique constraints, and no foreign key acts."""
         with self._savepoint() as undo:
             for change in changes:
-                self._give_up_values(change)
-            waiting: Sequence[RowChange] = changes
+                self._release_values(change)
+            waiting: Sequence[RowCorrection] = changes
             while True:
                 tried = {change: self.try_change(change) for change in waiting}
                 refused = {change: reason for change, reason in tried.items() if reason is not None}
@@ -62,7 +62,7 @@ class SqliteRepair:
                 undo()
         return refused
 
-    def _give_up_values(self, change: RowChange) -> None:
+    def _release_values(self, change: RowCorrection) -> None:
         """Set values of unique indexes that an update changes to null, else to others that no row has."""
         table = find_table(self.file.connection, change.article.table)
         assert table is not None
@@ -150,7 +150,7 @@ def _free_value(table: Table, name: str) -> str:
     return "lower(hex(randomblob(16)))" if words == "text" else "randomblob(16)"
 
 
-def _run_at_key(connection: sqlite3.Connection, change: RowChange, updating: str) -> None:
+def _run_at_key(connection: sqlite3.Connection, change: RowCorrection, updating: str) -> None:
     columns = change.article.key_columns
     where = " and ".join(f"{quote(column.name)} = ?" for column in columns)
     kinds = [stored_type(column.value_type_text) for column in columns]
@@ -158,7 +158,7 @@ def _run_at_key(connection: sqlite3.Connection, change: RowChange, updating: str
     connection.execute(f"{updating} where {where}", key)
 
 
-def _run(connection: sqlite3.Connection, change: RowChange) -> int:
+def _run(connection: sqlite3.Connection, change: RowCorrection) -> int:
     whole = replace(change.article, insert=_CALL, update=_CALL, delete=_CALL)
     known = statement(whole, change.operation)
     arguments = {

@@ -50,7 +50,7 @@ class SqliteRows:
         counts: dict[int, int] = defaultdict(int)
         sums: dict[int, int] = defaultdict(int)
         hashed = _hashing(article.columns)
-        places, find_bucket = _key_places(article), _bucketing(article, division)
+        places, find_bucket = _key_indexes(article), _bucketing(article, division)
         for row in self._read(article):
             bucket = find_bucket([row[place] for place in places])
             counts[bucket] += 1
@@ -113,12 +113,12 @@ def read_subscribed(file: SubscriberFile, subscription: Subscription, articles: 
     """Return a file's rows, within a transaction."""
     known, status = progress.read(file.connection, subscription.guid)
     held = progress.read_articles(file.connection, subscription.guid, articles)
-    described = ((article.article_id, _find_obstacle(file, article)) for article in held)
+    described = ((article.article_id, _find_constraint(file, article)) for article in held)
     obstacles = {article_id: obstacle for article_id, obstacle in described if obstacle is not None}
     return SubscribedRows(SqliteRows(file), known, status, held, obstacles)
 
 
-def _find_obstacle(file: SubscriberFile, article: Article) -> str | None:
+def _find_constraint(file: SubscriberFile, article: Article) -> str | None:
     table = find_table(file.connection, article.table)
     if table is None:
         return "the subscriber has no such table"
@@ -127,7 +127,7 @@ def _find_obstacle(file: SubscriberFile, article: Article) -> str | None:
     return f"the subscriber's table has no column {', '.join(missing)}" if missing else None
 
 
-def _key_places(article: Article) -> list[int]:
+def _key_indexes(article: Article) -> list[int]:
     return [article.columns.index(column) for column in article.key_columns]
 
 

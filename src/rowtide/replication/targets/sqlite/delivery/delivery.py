@@ -12,15 +12,15 @@ from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
-from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
 from rowtide.replication.distribution.calls.encoding import Arguments
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
-    CallNotHeld,
+    CallNotStorable,
+    DeliveryProgress,
     JoiningArticle,
     JoiningMoved,
-    Progress,
 )
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -84,7 +84,7 @@ class SqliteDelivery:
             raise
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> DeliveryProgress:
         return self._progress
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
@@ -103,7 +103,7 @@ class SqliteDelivery:
     def begin_early(self) -> None:
         """Never: the file's other writers would wait."""
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         error = self._run_within_savepoint(call)
         if error is None:
             return
@@ -145,7 +145,7 @@ class SqliteDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         with self._file.undone_by_errors():
-            if not progress.take_in(self._file.connection, self._guid, joining):
+            if not progress.attach(self._file.connection, self._guid, joining):
                 raise JoiningMoved
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
@@ -170,7 +170,7 @@ class SqliteDelivery:
     def close(self) -> None:
         self._file.close()
 
-    def _run_within_savepoint(self, call: Call) -> RowtideError | None:
+    def _run_within_savepoint(self, call: ProcedureCall) -> RowtideError | None:
         """Run a call that may be skipped in a savepoint of its own; return its error."""
         if self._one_by_one and self._skips:
             self._file.connection.execute("savepoint call")
@@ -180,7 +180,7 @@ class SqliteDelivery:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_TOOBIG:
                 self._file.undo()
-                raise CallNotHeld(call, self._describe_limit()) from error
+                raise CallNotStorable(call, self._describe_limit()) from error
             return self._explain(error, call)
         if known.is_for_one_row and count != 1:
             return _miscounted(count, call)
@@ -201,25 +201,25 @@ class SqliteDelivery:
         most = self._file.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         return f"a row takes more than {most:,} bytes, the most that SQLite holds"
 
-    def _explain(self, error: sqlite3.Error | UnicodeDecodeError, call: Call) -> RowtideError:
+    def _explain(self, error: sqlite3.Error | UnicodeDecodeError, call: ProcedureCall) -> RowtideError:
         if isinstance(error, UnicodeDecodeError):
             return _refused(_ENCODING, str(error), call)
         failure = self._file.find_failure(error)
         return failure or _refused(code_of(error), str(error), call)
 
 
-def _refused(code: str, reason: str, call: Call) -> CommandRefused:
-    return CommandRefused(*_told(call), code, reason)
+def _refused(code: str, reason: str, call: ProcedureCall) -> CommandRefused:
+    return CommandRefused(*_error_fields(call), code, reason)
 
 
-def _miscounted(count: int, call: Call) -> CommandError:
+def _miscounted(count: int, call: ProcedureCall) -> CommandError:
     """Return the error of a wrong row count: `on conflict ignore` drops inserts silently, and keys may be missing."""
     if count == 0 and call.operation is not Operation.INSERT:
-        return RowNotFound(*_told(call))
+        return RowNotFound(*_error_fields(call))
     return _refused(_ROW_COUNT, f"it was about one row and changed {count}", call)
 
 
-def _told(call: Call) -> tuple[CommitLsn, int, str, str, str]:
+def _error_fields(call: ProcedureCall) -> tuple[CommitLsn, int, str, str, str]:
     """Return the fields that identify a call in an error."""
     lsn, command_id, article, operation, arguments = call
     key = describe_key(article, operation, arguments)

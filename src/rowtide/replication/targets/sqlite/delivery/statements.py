@@ -17,7 +17,7 @@ from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import StoredType, stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.articles.call_formats import Part, parts_of
+from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.distribution.calls.encoding import Arguments
 
 
@@ -68,7 +68,7 @@ def describe_key(article: Article, operation: Operation, arguments: Arguments) -
     """Return a call's key in readable form; a truncate is about all rows."""
     if operation is Operation.TRUNCATE:
         return "any"
-    values = [arguments[place] for place in _key_places(article, operation)]
+    values = [arguments[place] for place in _key_indexes(article, operation)]
     return ", ".join(
         f"{column.name} = {'NULL' if value is None else value.decode(errors='replace')}"
         for column, value in zip(article.key_columns, values, strict=True)
@@ -84,7 +84,7 @@ def _insert(article: Article) -> Statement:
 
 def _update(article: Article, bitmap: bytes | None) -> Statement:
     parts = parts_of(Operation.UPDATE, article.update.call_format)
-    first = len(article.columns) if parts[0] is Part.OLD else 0
+    first = len(article.columns) if parts[0] is ArgumentGroup.OLD else 0
     given = [
         (column, first + place)
         for place, column in enumerate(article.columns)
@@ -112,18 +112,18 @@ def _on_row(article: Article, operation: Operation, change: str, parameters: Seq
     marks = ["? collate binary" if stored.is_text else "?" for stored in types]
     columns = zip(article.key_columns, marks, strict=True)
     has_key = " and ".join(f"t.{quote(column.name)} = {mark}" for column, mark in columns)
-    places = zip(article.key_columns, _key_places(article, operation), strict=True)
+    places = zip(article.key_columns, _key_indexes(article, operation), strict=True)
     keys = [_parameter(column, place) for column, place in places]
     return Statement(f"{change} where {has_key}", (*parameters, *keys))
 
 
-def _key_places(article: Article, operation: Operation) -> list[int]:
+def _key_indexes(article: Article, operation: Operation) -> list[int]:
     """Return the positions of the key by which a call finds its row; for an insert, the inserted key."""
     in_row = [article.columns.index(column) for column in article.key_columns]
     parts = parts_of(operation, article.command(operation).call_format)
-    if operation is Operation.INSERT or parts[0] is Part.OLD:
+    if operation is Operation.INSERT or parts[0] is ArgumentGroup.OLD:
         return in_row
-    first = len(article.columns) if parts[0] is not Part.OLD_KEY else 0
+    first = len(article.columns) if parts[0] is not ArgumentGroup.OLD_KEY else 0
     return list(range(first, first + len(in_row)))
 
 
@@ -132,7 +132,7 @@ def _is_set(bitmap: bytes, place: int) -> bool:
 
 
 def _has_bitmap(article: Article) -> bool:
-    return Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    return ArgumentGroup.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
 
 
 def _parameter(column: PublishedColumn, place: int) -> Parameter:

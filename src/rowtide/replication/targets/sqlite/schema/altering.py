@@ -18,6 +18,7 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.replication.articles.articles import PublishedColumn
 from rowtide.replication.articles.schema_changes import (
+    ArticleTableRenamed,
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,
@@ -27,7 +28,6 @@ from rowtide.replication.articles.schema_changes import (
     GeneratedAltered,
     NullsChanged,
     SchemaChange,
-    TableRenamed,
 )
 from rowtide.replication.targets.sqlite import progress
 
@@ -134,7 +134,7 @@ def alter(table: Table, change: SchemaChange) -> Iterator[str]:
     """Yield the statements that make a change in a table, but for columns that need another table."""
     altering = f"alter table {quote(table.name)}"
     match change:
-        case TableRenamed(_, name):
+        case ArticleTableRenamed(_, name):
             if name != table.name:
                 yield f"{altering} rename to {quote(name)}"
         case ColumnAdded(column, value, _):
@@ -198,7 +198,7 @@ def follow(connection: sqlite3.Connection, guid: str, followed: Followed) -> Non
             _make(connection, table, change)
         except sqlite3.Error as error:
             raise ChangeNotMade(change, error) from error
-        table = change.table if isinstance(change, TableRenamed) else table
+        table = change.table if isinstance(change, ArticleTableRenamed) else table
     progress.record_altered(connection, guid, followed.article)
 
 

@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
-from rowtide.replication.targets.sqlite.restorations import Restoration
+from rowtide.replication.targets.sqlite.restorations import SqliteRestoration
 
 
 def require_fitting(connection: sqlite3.Connection, kept: Sequence[Article]) -> None:
@@ -40,13 +40,13 @@ def find_whole(connection: sqlite3.Connection, kept: Sequence[Article]) -> Set[s
     }
 
 
-def switch_off(connection: sqlite3.Connection, kept: Sequence[Article]) -> list[Restoration]:
+def switch_off(connection: sqlite3.Connection, kept: Sequence[Article]) -> list[SqliteRestoration]:
     """Drop the triggers of kept tables, in the caller's transaction; return what creates them again."""
     restorations = []
     for article in kept:
         for name, statement in read_triggers(connection, article.table).items():
             connection.execute(f"drop trigger {quote(name)}")
-            restorations.append(Restoration(article.article_id, statement))
+            restorations.append(SqliteRestoration(article.article_id, statement))
     return restorations
 
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, strategies as st
 
-from rowtide.merge.nodes.postgres.metadata.generations import Generations, Snapshot
+from rowtide.merge.nodes.postgres.metadata.generations import Generations, GenerationSnapshot
 
 
 @pytest.mark.parametrize(
     ("stamp", "is_seen"), [(9, True), (11, True), (12, False), (13, True), (15, False), (19, True), (20, False)]
 )
 def test_a_snapshot_sees_what_had_ended_before_it(stamp: int, is_seen: bool) -> None:  # noqa: FBT001 - a parameter
-    assert Snapshot("12:20:12,15").sees(stamp) is is_seen
+    assert GenerationSnapshot("12:20:12,15").sees(stamp) is is_seen
 
 
 def test_snapshot_without_open_transactions_sees_all_below_xmax() -> None:
-    assert Snapshot("10:10:").sees(9)
-    assert not Snapshot("10:10:").sees(10)
+    assert GenerationSnapshot("10:10:").sees(9)
+    assert not GenerationSnapshot("10:10:").sees(10)
 
 
 def generations(*snapshots: str, first: int = 1) -> Generations:
@@ -123,6 +123,6 @@ def test_a_transactions_generation_is_the_least_that_sees_it(events: list[str | 
     server.note(len(server.snapshots) + 1)
 
     for stamp, number in server.expected.items():
-        seeing = [place for place, text in enumerate(server.snapshots, 1) if Snapshot(text).sees(stamp)]
+        seeing = [place for place, text in enumerate(server.snapshots, 1) if GenerationSnapshot(text).sees(stamp)]
         assert closed.number_of(stamp) == number == min(seeing, default=closed.last + 1)
         assert seeing == list(range(number, closed.last + 1))

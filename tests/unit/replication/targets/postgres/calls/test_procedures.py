@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.owners import Owner
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of, parameters_of, source
-from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
+from rowtide.replication.targets.postgres.calls.written_table import ColumnEquality, Writer, WrittenTable
 
 
 def creation(made: Article, operation: Operation) -> str | None:
@@ -171,7 +171,7 @@ def test_a_procedure_says_whose_it_is() -> None:
 
 
 def test_keys_are_compared_by_the_operators_of_their_index() -> None:
-    table = WrittenTable(None, {"id": Comparison("operator(public.=)", "public.citext")})
+    table = WrittenTable(None, {"id": ColumnEquality("operator(public.=)", "public.citext")})
 
     assert 't."id" operator(public.=) pkc1::public.citext;' in source(article(ORDERS), DELETE, table)
 

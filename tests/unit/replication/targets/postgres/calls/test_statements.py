@@ -19,7 +19,7 @@ from rowtide.replication.targets.postgres.calls.statements import (
     is_executed,
     statement,
 )
-from rowtide.replication.targets.postgres.calls.written_table import Comparison, Writer, WrittenTable
+from rowtide.replication.targets.postgres.calls.written_table import ColumnEquality, Writer, WrittenTable
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -48,7 +48,8 @@ STATED = {
 CHOSEN = article(ORDERS, columns=("id", "note"), update="SQL")
 OWNER = Owner(16384, "app", is_trusted=False, is_held=True)
 OTHERS = WrittenTable(
-    Writer(OWNER, OWNER.executing, OWNER.querying, is_other=True), {"id": Comparison("operator(public.=)", "integer")}
+    Writer(OWNER, OWNER.executing, OWNER.querying, is_other=True),
+    {"id": ColumnEquality("operator(public.=)", "integer")},
 )
 
 

@@ -14,8 +14,8 @@ from functools import partial
 from rowtide.core.lsn import Position
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.distribution.calls.batches import Block, Call
-from rowtide.replication.distribution.delivery import BatchUndone, JoiningArticle, Progress
+from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
+from rowtide.replication.distribution.delivery import BatchUndone, DeliveryProgress, JoiningArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery
@@ -36,7 +36,7 @@ from rowtide.replication.targets.postgres.written_tables import WrittenTables
 FEWEST_CALLS = 100
 """A batch of fewer is not divided: it would wait for two commits more than it gains."""
 MOST_CALLS = 200_000
-"""A batch of more is not kept in memory: it goes on as it has begun, over one connection if it waits to be divided."""
+"""A larger batch is not kept in memory: it continues as it has begun, over one connection if it waits to be divided."""
 
 
 class _Way(Enum):
@@ -74,11 +74,11 @@ class StreamsDelivery:
         self._group: StreamGroup | None = None
         self._single = PostgresDelivery(taken, subscription, articles, tables, written)
         self._way = _Way.OVER_ONE
-        self._kept: list[Call] | None = None
+        self._kept: list[ProcedureCall] | None = None
         self._block_rows = 0
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> DeliveryProgress:
         return self._single.progress
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
@@ -95,7 +95,7 @@ class StreamsDelivery:
         self._way, self._kept = _Way.OVER_ONE, None
         return self._single.begin_early()
 
-    def run(self, call: Call) -> None:
+    def run(self, call: ProcedureCall) -> None:
         if self._way is _Way.OVER_ONE:
             self._single.run(call)
             return
@@ -138,7 +138,7 @@ class StreamsDelivery:
         self._single.flush()
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        shares: Sequence[Sequence[Call]] = ()
+        shares: Sequence[Sequence[ProcedureCall]] = ()
         if self._way is _Way.KEPT:
             shares = self._divide(self._kept or ())
             if sum(map(bool, shares)) < 2:
@@ -146,7 +146,7 @@ class StreamsDelivery:
         self._kept = None
         if self._way is _Way.OVER_ONE:
             return self._single.end(reached)
-        self._single.go_on(self._required_group.commit(shares, self.progress, reached))
+        self._single.resume(self._required_group.commit(shares, self.progress, reached))
         return ()
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class StreamsDelivery:
             self._group = self._open_group()
         return self._group
 
-    def _divide(self, calls: Sequence[Call]) -> Sequence[Sequence[Call]]:
+    def _divide(self, calls: Sequence[ProcedureCall]) -> Sequence[Sequence[ProcedureCall]]:
         if len(calls) < FEWEST_CALLS:
             return ()
         routed = self._routes.divide(calls) if self._routes is not None else None
@@ -182,7 +182,7 @@ class StreamsDelivery:
         elif len(self._kept) > MOST_CALLS:
             self._send_over_one()
 
-    def _route(self, call: Call) -> None:
+    def _route(self, call: ProcedureCall) -> None:
         assert self._routes is not None
         number = self._routes.find(call)
         if number is None:

@@ -16,8 +16,8 @@ from enum import Enum
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import Part, parts_of
-from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
+from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.encoding import Arguments
 
 
@@ -49,22 +49,22 @@ class ColumnReader:
     def __init__(self, article: Article, operation: Operation, columns: Sequence[int]) -> None:
         self._operation = operation
         self._columns = tuple(columns)
-        starts: dict[Part, int] = {}
+        starts: dict[ArgumentGroup, int] = {}
         length = 0
         for part in parts_of(operation, article.command(operation).call_format):
             starts[part] = length
-            length += len(article.key_columns) if part is Part.OLD_KEY else len(article.columns)
+            length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
         in_key = {article.columns.index(column): place for place, column in enumerate(article.key_columns)}
         # Where an old value is: in the old row, or in the old key.
-        old, old_key = starts.get(Part.OLD), starts.get(Part.OLD_KEY)
+        old, old_key = starts.get(ArgumentGroup.OLD), starts.get(ArgumentGroup.OLD_KEY)
         if old is not None:
             self._old: tuple[int | None, ...] = tuple(old + column for column in self._columns)
         elif old_key is not None:
             self._old = tuple(old_key + in_key[column] if column in in_key else None for column in self._columns)
         else:
             self._old = (None,) * len(self._columns)
-        self._new, self._changed = starts.get(Part.NEW), starts.get(Part.CHANGED)
-        self._bitmap = starts.get(Part.BITMAP)
+        self._new, self._changed = starts.get(ArgumentGroup.NEW), starts.get(ArgumentGroup.CHANGED)
+        self._bitmap = starts.get(ArgumentGroup.BITMAP)
 
     def read(self, arguments: Arguments) -> Touched:
         """Return the values that a call changes."""
@@ -126,7 +126,7 @@ class Unique:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ArticleForeignKey:
     """A foreign key between two articles' tables, by article id."""
 
     constraint: int
@@ -147,7 +147,7 @@ class SubscriberRules:
     divisible: Set[str]
     acting: Set[str] = frozenset()
     uniques: Mapping[str, Sequence[Unique]] = field(default_factory=dict)
-    references: Sequence[Reference] = ()
+    references: Sequence[ArticleForeignKey] = ()
 
     @property
     def are_of_rows(self) -> bool:
@@ -163,7 +163,7 @@ class Division:
         self._rules = rules
         self._readers: dict[tuple[str, Operation], _CallReader] = {}
 
-    def is_divisible(self, call: Call) -> bool:
+    def is_divisible(self, call: ProcedureCall) -> bool:
         """Return whether a call may run beside others; a batch with one that may not runs on one connection."""
         article_id, operation = call.article.article_id, call.operation
         if article_id not in self._rules.divisible or operation is Operation.TRUNCATE:
@@ -173,7 +173,7 @@ class Division:
         key = self._reader(call.article, operation).key
         return operation is Operation.UPDATE and key is not None and key.read(call.arguments).before is None
 
-    def divide(self, calls: Sequence[Call], streams: int) -> Sequence[Sequence[Call]]:
+    def divide(self, calls: Sequence[ProcedureCall], streams: int) -> Sequence[Sequence[ProcedureCall]]:
         """Return each stream's calls, in log order; fewer than `streams` if the calls depend on each other."""
         components = _Components()
         touches = [self._reader(call.article, call.operation).read(call) for call in calls]
@@ -183,7 +183,7 @@ class Division:
         sizes: dict[int, int] = {}
         for root in roots:
             sizes[root] = sizes.get(root, 0) + 1
-        shares: list[list[Call]] = [[] for _ in range(streams)]
+        shares: list[list[ProcedureCall]] = [[] for _ in range(streams)]
         load = [0] * streams
         chosen: dict[int, int] = {}
         for call, root in zip(calls, roots, strict=True):
@@ -203,7 +203,7 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SharedValue:
     """Where values of rows meet: a key, a unique index, or either side of a foreign key."""
 
     kind: str
@@ -212,7 +212,7 @@ class _Place:
 
 
 _KEY, _UNIQUE, _REFERRING, _REFERRED = "key", "unique", "referring", "referred"
-_Touches = list[tuple[_Place, Touched]]
+_Touches = list[tuple[_SharedValue, Touched]]
 _ANY = Touched(Unknown.VALUES, Unknown.VALUES)
 
 
@@ -221,11 +221,11 @@ class _CallReader:
 
     def __init__(self, article: Article, operation: Operation, rules: SubscriberRules) -> None:
         self._article, self._operation = article, operation
-        self._row = _Place(_KEY, article.article_id)
+        self._row = _SharedValue(_KEY, article.article_id)
         self.key = self._columns(tuple(column.name for column in article.key_columns)) if article.key_columns else None
-        self._places = list(self._find_places(rules))
+        self._places = list(self._find_indexes(rules))
 
-    def read(self, call: Call) -> _Touches:
+    def read(self, call: ProcedureCall) -> _Touches:
         """Return what a call touches; the key of its row first."""
         found: _Touches = []
         if self.key is not None:
@@ -236,7 +236,7 @@ class _CallReader:
                 found.append((place, touched))
         return found
 
-    def _read_key(self, call: Call) -> Touched:
+    def _read_key(self, call: ProcedureCall) -> Touched:
         """Return the keys of the row before and after, also where the call does not change it."""
         assert self.key is not None
         touched = self.key.read(call.arguments)
@@ -244,16 +244,16 @@ class _CallReader:
             return Touched(self.key.read_old(call.arguments), None)
         return touched
 
-    def _find_places(self, rules: SubscriberRules) -> Iterator[tuple[_Place, ColumnReader | None]]:
+    def _find_indexes(self, rules: SubscriberRules) -> Iterator[tuple[_SharedValue, ColumnReader | None]]:
         article_id = self._article.article_id
         for unique in rules.uniques.get(article_id, ()):
-            place = _Place(_UNIQUE, unique.index, unique.nulls_collide)
+            place = _SharedValue(_UNIQUE, unique.index, unique.nulls_collide)
             yield place, None if unique.columns is None else self._columns(unique.columns)
         for reference in rules.references:
             if reference.referencing == article_id:
-                yield _Place(_REFERRING, reference.constraint), self._columns(reference.columns)
+                yield _SharedValue(_REFERRING, reference.constraint), self._columns(reference.columns)
             if reference.referenced == article_id:
-                yield _Place(_REFERRED, reference.constraint), self._columns(reference.key)
+                yield _SharedValue(_REFERRED, reference.constraint), self._columns(reference.key)
 
     def _columns(self, names: Sequence[str]) -> ColumnReader | None:
         places = {column.name: place for place, column in enumerate(self._article.columns)}
@@ -315,7 +315,7 @@ class _ChangedValues:
             else:
                 yield from self._reference_nodes(place, touched)
 
-    def _unique_nodes(self, place: _Place, touched: Touched) -> Iterator[_Node]:
+    def _unique_nodes(self, place: _SharedValue, touched: Touched) -> Iterator[_Node]:
         if (_UNIQUE, place.identity) in self._pinned:
             yield _UNIQUE, place.identity
             return
@@ -325,7 +325,7 @@ class _ChangedValues:
             if isinstance(value, tuple) and (place.nulls_collide or None not in value):
                 yield _UNIQUE, place.identity, value
 
-    def _reference_nodes(self, place: _Place, touched: Touched) -> Iterator[_Node]:
+    def _reference_nodes(self, place: _SharedValue, touched: Touched) -> Iterator[_Node]:
         referred = self._referred.get(place.identity)
         if referred is None:
             # No call changes a key that is referred to.

@@ -24,8 +24,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
@@ -35,7 +35,7 @@ from rowtide.replication.targets.postgres.connecting import closed_on_error, con
 from rowtide.replication.targets.postgres.delivery.deadlocks import is_deadlocked
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.modes import Mode
-from rowtide.replication.targets.postgres.delivery.pipeline import Refused
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written
@@ -43,7 +43,7 @@ from rowtide.replication.targets.postgres.written_tables import open_written
 LOCK_TIMEOUT_S = 5
 _SENT_BETWEEN_LOOKS = 64
 _GONE = "42704"
-_REFUSALS = (RowtideError, BatchUndone, CallNotHeld)
+_REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 
 
 class Stream:
@@ -71,13 +71,13 @@ class Stream:
         """Whether a part of a batch is running, which is neither prepared nor rolled back."""
         return self._mode is not None
 
-    def begin(self, known: Progress, *, is_first: bool) -> None:
+    def begin(self, known: DeliveryProgress, *, is_first: bool) -> None:
         """Begin a part of a batch, the first stream's or another's."""
         self._is_stopped.clear()
         self._mode = self._make_mode(self._sender)
         self._sender.begin_stream(self._guid, known, is_first=is_first, lock_timeout_s=LOCK_TIMEOUT_S)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProcedureCall) -> None:
         """Send a call, at once or before `prepare` returns. Raises as `prepare`."""
         assert self._mode is not None
         try:
@@ -94,7 +94,7 @@ class Stream:
         except _REFUSALS as error:
             self._undo_after(error)
 
-    def prepare(self, calls: Sequence[Call], name: PreparedName, reached: Position) -> None:
+    def prepare(self, calls: Sequence[ProcedureCall], name: PreparedName, reached: Position) -> None:
         """Run the last calls, and prepare the part for commit, under a name; the first stream moves the progress too.
 
         Raises `BatchUndone` if the part is rolled back, `AgentReplaced`, `ConnectionFailed`.
@@ -108,25 +108,25 @@ class Stream:
         self._mode, self._prepared = None, name
 
     def _undo_after(self, error: Exception) -> NoReturn:
-        """Roll back what the server has not rolled back itself, and say that the batch is undone if it can go on."""
+        """Roll back what the server has not rolled back itself, and say that the batch is undone if it can continue."""
         self._mode = None
         match error:
             case ConnectionFailed() | AgentReplaced() | BatchUndone():
                 raise error
-            case CallNotHeld():
+            case CallNotStorable():
                 # Rolled back already. On one connection it is found again, and its article suspended.
                 raise BatchUndone from error
             case _:
                 self._sender.roll_back()
                 raise BatchUndone from error
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Let what runs in another thread end as soon as it can, at the latest after a wait for a lock."""
         self._is_stopped.set()
 
     def stop(self) -> None:
         """End what runs in another thread, as an error does; without effect if nothing does."""
-        self.give_up()
+        self.cancel()
         with translated():
             self._connection.cancel_safe()
 
@@ -155,7 +155,7 @@ class Stream:
         """Close the connection; what is not prepared is rolled back."""
         self._sender.close()
 
-    def _run(self, mode: Mode, calls: Sequence[Call]) -> None:
+    def _run(self, mode: Mode, calls: Sequence[ProcedureCall]) -> None:
         for place, call in enumerate(calls):
             if place % _SENT_BETWEEN_LOOKS == 0 and self._is_stopped.is_set():
                 self._sender.roll_back()
@@ -168,7 +168,7 @@ class Stream:
         assert name is not None
         self._require(self._sender.end_prepared(name.commits), or_gone=or_gone)
 
-    def _require(self, refused: Refused | None, *, or_gone: bool) -> None:
+    def _require(self, refused: FailedStatement | None, *, or_gone: bool) -> None:
         if refused is None or (or_gone and refused.sqlstate == _GONE):
             # A process that recovered the batch meanwhile has done the same.
             return
@@ -208,7 +208,7 @@ class StreamGroup:
         """Whether no call would wait for a connection."""
         return bool(self._streams) or all(opening.done() for opening in self._opening)
 
-    def add(self, number: int, call: Call, known: Progress) -> None:
+    def add(self, number: int, call: ProcedureCall, known: DeliveryProgress) -> None:
         """Send a call in a stream. Raises as `Stream.prepare`, once all is rolled back."""
         stream = self._begun(number, known)
         try:
@@ -227,7 +227,9 @@ class StreamGroup:
             self.roll_back()
             raise
 
-    def commit(self, shares: Sequence[Sequence[Call]], known: Progress, reached: Position) -> Progress:
+    def commit(
+        self, shares: Sequence[Sequence[ProcedureCall]], known: DeliveryProgress, reached: Position
+    ) -> DeliveryProgress:
         """Commit what was sent, and further calls by stream; return the progress with that batch. Raises as `add`."""
         batch = BatchName(self._guid, known.epoch, known.batch + 1)
         # The first one moves the progress, whether it has calls or not.
@@ -248,7 +250,7 @@ class StreamGroup:
         for committing in self._running.values():
             committing.result()
         self._running = {}
-        return Progress(reached, batch.batch, known.epoch)
+        return DeliveryProgress(reached, batch.batch, known.epoch)
 
     def roll_back(self) -> None:
         """Roll back all streams, in any order: nothing is decided. Raises what is more than a refused batch."""
@@ -265,13 +267,13 @@ class StreamGroup:
         for number, opening in enumerate(self._opening):
             running = self._running.get(number)
             if running is not None and not running.done():
-                opening.result().give_up()
+                opening.result().cancel()
             # A connection is of one thread at a time: one that is not done closes it.
             (running or opening).add_done_callback(partial(_close, opening))
         self._watching.add_done_callback(partial(_close, self._watching))
         self._threads.shutdown(wait=False)
 
-    def _begun(self, number: int, known: Progress) -> Stream:
+    def _begun(self, number: int, known: DeliveryProgress) -> Stream:
         if not self._streams:
             self._streams = [opening.result() for opening in self._opening]
         stream = self._streams[number]
@@ -330,7 +332,7 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 
 def require_streams(url: str, guid: str, streams: int) -> None:
-    """Require that a subscription can be delivered in so many streams, and record that at the subscriber.
+    """Require that a subscription can be delivered in this number of streams, and record that at the subscriber.
 
     One stream needs nothing, and the subscriber is not contacted. Raises `PreparedTransactionsLacking`, and what
     connecting raises.

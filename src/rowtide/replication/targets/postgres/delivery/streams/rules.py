@@ -16,10 +16,10 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.distribution.calls.encoding import Arguments, places_of_keys
+from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.encoding import Arguments, indexes_of_keys
 from rowtide.replication.targets.postgres.calls import procedures
-from rowtide.replication.targets.postgres.delivery.streams.division import Reference, SubscriberRules, Unique
+from rowtide.replication.targets.postgres.delivery.streams.division import ArticleForeignKey, SubscriberRules, Unique
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, group_articles
 
 
@@ -38,7 +38,7 @@ def read_rules(connection: psycopg.Connection, known: SubscriberTables, articles
     }
     tables = {table: article_id for article_id, table in relations.tables.items()}
     uniques: dict[str, list[Unique]] = defaultdict(list)
-    references: list[Reference] = []
+    references: list[ArticleForeignKey] = []
     acting: set[str] = set()
     keys = {article.article_id: {column.name for column in article.key_columns} for article in articles}
     with translated(), connection.pipeline():
@@ -49,7 +49,7 @@ def read_rules(connection: psycopg.Connection, known: SubscriberTables, articles
             uniques[tables[table]].append(Unique(index, columns and tuple(columns), nulls_collide))
     for constraint, table, columns, other, key, is_acting in found_references:
         if table in tables:
-            references.append(Reference(constraint, tables[table], tuple(columns), tables[other], tuple(key)))
+            references.append(ArticleForeignKey(constraint, tables[table], tuple(columns), tables[other], tuple(key)))
         if is_acting:
             acting.add(tables[other])
     return SubscriberRules(divisible, acting, uniques, references)
@@ -90,7 +90,7 @@ class Routes:
         self._streams = streams
         self._finders: dict[tuple[str, Operation], Callable[[Arguments], int | None]] = {}
 
-    def find(self, call: Call) -> int | None:
+    def find(self, call: ProcedureCall) -> int | None:
         """Return the number of a call's stream; None for an update of a key whose two rows have different ones."""
         known = (call.article.article_id, call.operation)
         finder = self._finders.get(known)
@@ -98,9 +98,9 @@ class Routes:
             finder = self._finders[known] = self._make_finder(call.article, call.operation)
         return finder(call.arguments)
 
-    def divide(self, calls: Iterable[Call]) -> Sequence[Sequence[Call]] | None:
+    def divide(self, calls: Iterable[ProcedureCall]) -> Sequence[Sequence[ProcedureCall]] | None:
         """Return each stream's calls, in log order; None if the stream of one is not found."""
-        shares: list[list[Call]] = [[] for _ in range(self._streams)]
+        shares: list[list[ProcedureCall]] = [[] for _ in range(self._streams)]
         for call in calls:
             number = self.find(call)
             if number is None:
@@ -114,7 +114,7 @@ class Routes:
             # Rows without key are only inserted.
             numbers = count()
             return lambda _arguments: next(numbers) % streams
-        places = places_of_keys(article, operation)
+        places = indexes_of_keys(article, operation)
         if not places.old or not places.new:
             row = itemgetter(*(places.old or places.new))
             return lambda arguments: hash(row(arguments)) % streams

@@ -11,18 +11,23 @@ from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.targets.postgres.delivery.streams.division import Division, Reference, SubscriberRules, Unique
+from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.targets.postgres.delivery.streams.division import (
+    ArticleForeignKey,
+    Division,
+    SubscriberRules,
+    Unique,
+)
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 LINES = article(TABLE, article_id=ANOTHER_ID)
 BOTH = frozenset({ARTICLE_ID, ANOTHER_ID})
 PLAIN = SubscriberRules(BOTH)
 CODES = SubscriberRules(BOTH, uniques={ARTICLE_ID: [Unique(1, ("code",))]})
-LINES_OF_ORDERS = SubscriberRules(BOTH, references=[Reference(7, ANOTHER_ID, ("parent",), ARTICLE_ID, ("id",))])
+LINES_OF_ORDERS = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, ("parent",), ARTICLE_ID, ("id",))])
 
 
-def apart(rules: SubscriberRules, *calls: Call) -> int:
+def apart(rules: SubscriberRules, *calls: ProcedureCall) -> int:
     """Return the number of streams that calls are divided among."""
     return len(Division(rules).divide(calls, 8))
 
@@ -104,7 +109,7 @@ def test_what_may_not_run_beside_others_is_known() -> None:
 
     assert not only_lines.is_divisible(insert(ORDERS, row))
     assert only_lines.is_divisible(insert(LINES, row))
-    assert not only_lines.is_divisible(Call(0, 0, LINES, TRUNCATE, []))
+    assert not only_lines.is_divisible(ProcedureCall(0, 0, LINES, TRUNCATE, []))
     assert [acting.is_divisible(call) for call in (insert(ORDERS, row), delete(ORDERS, row))] == [True, False]
     assert acting.is_divisible(update(ORDERS, row, (b"1", b"b", None)))
     assert not acting.is_divisible(update(ORDERS, row, moved))
@@ -112,12 +117,12 @@ def test_what_may_not_run_beside_others_is_known() -> None:
 
 @given(histories(), st.integers(2, 4), st.data())
 def test_any_order_between_streams_keeps_every_row_and_value(
-    calls: list[Call], streams: int, data: st.DataObject
+    calls: list[ProcedureCall], streams: int, data: st.DataObject
 ) -> None:
     shares = [list(share) for share in Division(CODES).divide(calls, streams)]
     in_log_order = state_after(calls)
     ahead = [0] * len(shares)
-    merged: list[Call] = []
+    merged: list[ProcedureCall] = []
     while len(merged) < len(calls):
         waiting = [number for number, share in enumerate(shares) if ahead[number] < len(share)]
         chosen = data.draw(st.sampled_from(waiting))
@@ -127,7 +132,7 @@ def test_any_order_between_streams_keeps_every_row_and_value(
     assert state_after(merged) == in_log_order
 
 
-def state_after(calls: Sequence[Call]) -> dict[bytes | None, bytes | None]:
+def state_after(calls: Sequence[ProcedureCall]) -> dict[bytes | None, bytes | None]:
     """Return the codes by key; a call that finds no row, or a value that is taken, fails as at a server."""
     codes: dict[bytes | None, bytes | None] = {}
     for call in calls:

@@ -10,15 +10,15 @@ from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import BY_XCALL, ORDERS, histories, insert, row_after, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Call
-from rowtide.replication.targets.postgres.delivery.streams.division import Reference, SubscriberRules, Unique
+from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.targets.postgres.delivery.streams.division import ArticleForeignKey, SubscriberRules, Unique
 from rowtide.replication.targets.postgres.delivery.streams.rules import Routes
 
 PLAIN = SubscriberRules(frozenset({ARTICLE_ID}))
 PAIRS = article(source_table([("a", "integer"), ("b", "integer"), ("qty", "integer")], name="pairs", key=("a", "b")))
 
 
-def keys_of(call: Call) -> set[bytes | None]:
+def keys_of(call: ProcedureCall) -> set[bytes | None]:
     """Return the keys of a call's row, before and after."""
     arguments = call.arguments
     if call.operation is Operation.INSERT:
@@ -28,7 +28,7 @@ def keys_of(call: Call) -> set[bytes | None]:
 
 
 @given(histories(), st.integers(2, 4))
-def test_all_calls_about_a_row_have_one_stream_in_log_order(calls: list[Call], streams: int) -> None:
+def test_all_calls_about_a_row_have_one_stream_in_log_order(calls: list[ProcedureCall], streams: int) -> None:
     shares = Routes(streams).divide(calls)
     if shares is None:
         moving = [call for call in calls if len(keys_of(call)) == 2]
@@ -66,10 +66,10 @@ def test_a_part_of_a_key_that_does_not_change_is_the_old_one() -> None:
     routes = Routes(2)
     for number in range(50):
         row, same = [b"1", b"%d" % number], [None, None, b"5", b"1", b"%d" % number, b"\\x04"]
-        found = routes.find(Call(0, 0, PAIRS, Operation.INSERT, [*row, b"4"]))
-        assert routes.find(Call(0, 0, PAIRS, Operation.UPDATE, same)) == found
-        other = routes.find(Call(0, 0, PAIRS, Operation.INSERT, [b"2", b"%d" % number, b"4"]))
-        moved = routes.find(Call(0, 0, PAIRS, Operation.UPDATE, [b"2", None, None, *row, b"\\x01"]))
+        found = routes.find(ProcedureCall(0, 0, PAIRS, Operation.INSERT, [*row, b"4"]))
+        assert routes.find(ProcedureCall(0, 0, PAIRS, Operation.UPDATE, same)) == found
+        other = routes.find(ProcedureCall(0, 0, PAIRS, Operation.INSERT, [b"2", b"%d" % number, b"4"]))
+        moved = routes.find(ProcedureCall(0, 0, PAIRS, Operation.UPDATE, [b"2", None, None, *row, b"\\x01"]))
         assert moved == (found if other == found else None)
 
 
@@ -77,13 +77,13 @@ def test_rows_without_key_go_round() -> None:
     table = source_table([("at", "integer"), ("note", "text")], name="history", key=())
     made = article(table, update="NONE", delete="NONE")
     routes = Routes(3)
-    found = [routes.find(Call(0, 0, made, Operation.INSERT, [b"1", b"same"])) for _ in range(6)]
+    found = [routes.find(ProcedureCall(0, 0, made, Operation.INSERT, [b"1", b"same"])) for _ in range(6)]
 
     assert found == [0, 1, 2, 0, 1, 2]
 
 
 def test_only_rows_decide_without_other_rules() -> None:
-    divisible, reference = PLAIN.divisible, Reference(7, ANOTHER_ID, ("parent",), ARTICLE_ID, ("id",))
+    divisible, reference = PLAIN.divisible, ArticleForeignKey(7, ANOTHER_ID, ("parent",), ARTICLE_ID, ("id",))
 
     assert PLAIN.are_of_rows
     assert not SubscriberRules(divisible, acting={ARTICLE_ID}).are_of_rows
