@@ -6,30 +6,27 @@ from typing import Annotated
 
 from rowtide.cdc.consumers.requests import ConsumerChange, ConsumerName, NewConsumer
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Db
+from rowtide.cli.output.rows import notes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument
 from rowtide.handle import connect
 
 app = CommandTable()
 
-_LISTED_CONSUMER = {
-    "consumer": "consumer",
-    "instances": "instances",
-    "acknowledged": "acknowledged_lsn",
-    "lag_s": "lag_seconds",
-    "hours_left": "hours_left",
-    "at_risk": "is_at_risk",
-}
 
-
-@app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
-def consumers(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop",
+    columns="consumer, instances, acknowledged_lsn as acknowledged, lag_seconds as lag_s, hours_left, "
+    "is_at_risk as at_risk",
+)
+def consumers(db: Db) -> Listed:
     """List the named consumers: what they acknowledged, their lag, and how long cleanup waits for them."""
     from rowtide.cdc.consumers.consumers import ListedConsumer
 
-    print_listed(ListedConsumer, connect(db).cdc.list_consumers(), form, _LISTED_CONSUMER, wide=wide)
+    return ListedConsumer, connect(db).cdc.list_consumers()
 
 
 @app.command(

@@ -5,28 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Db
+from rowtide.cli.output.rows import notes
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
 
 app = CommandTable()
 
-_LISTED_JOB = {
-    "job": "job_type",
-    "schedule": "schedule",
-    "retention": "retention",
-    "last_started_at": "last_started_at",
-    "outcome": "last_outcome",
-}
-_HISTORIC_RUN = {
-    "run": "run_id",
-    "job": "job_type",
-    "started_at": "started_at",
-    "ended_at": "ended_at",
-    "outcome": "outcome",
-    "retries": "retries",
-}
 
 JobName = Annotated[str, Argument(metavar="JOB", help="capture or cleanup")]
 Parameters = Annotated[
@@ -39,26 +25,30 @@ Parameters = Annotated[
 ]
 
 
-@app.command(epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop")
-def jobs(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop",
+    columns="job_type as job, schedule, retention, last_started_at, last_outcome as outcome",
+)
+def jobs(db: Db) -> Listed:
     """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
     from rowtide.cdc.jobs.administration import ListedJob
 
-    print_listed(ListedJob, connect(db).cdc.list_jobs(), form, _LISTED_JOB, wide=wide)
+    return ListedJob, connect(db).cdc.list_jobs()
 
 
-@app.command(epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop")
+@listing(
+    app,
+    epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop",
+    columns="run_id as run, job_type as job, started_at, ended_at, outcome, retries",
+)
 def job_history(
-    db: Db,
-    job: Annotated[str | None, Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
-    form: ListingFormat = OutputFormat.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+    db: Db, job: Annotated[str | None, Argument(metavar="JOB", help="capture or cleanup; default: both")] = None
+) -> Listed:
     """List the runs of jobs, newest first (SQL Server: sp_help_jobhistory)."""
     from rowtide.cdc.jobs.history import HistoricRun
 
-    print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form, _HISTORIC_RUN, wide=wide)
+    return HistoricRun, connect(db).cdc.list_job_history(job)
 
 
 @app.command(epilog="Example: rowtide cdc add-job capture maxtrans=10000 --db postgresql://localhost/shop")

@@ -6,41 +6,27 @@ import sys
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, print_listed, print_rows
+from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Db, InstanceName
+from rowtide.cli.output.rows import OutputFormat, print_rows
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
 app = CommandTable()
 
-_LISTED_INSTANCE = {
-    "instance": "capture_instance",
-    "schema": "source_schema",
-    "table": "source_table",
-    "net_changes": "supports_net_changes",
-    "role": "role_name",
-    "created": "create_date",
-}
-_LISTED_COLUMN = {
-    "ordinal": "column_ordinal",
-    "column": "column_name",
-    "type": "data_type",
-    "length": "character_maximum_length",
-    "precision": "numeric_precision",
-    "scale": "numeric_scale",
-}
 
-
-@app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
+@listing(
+    app,
+    epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop",
+    columns="capture_instance as instance, source_schema as schema, source_table as table, "
+    "supports_net_changes as net_changes, role_name as role, create_date as created",
+)
 def instances(
     db: Db,
     source_schema: Annotated[str | None, Option(help="Only of a table, with --source-name.")] = None,
     source_name: Annotated[str | None, Option(help="Only of a table, with --source-schema.")] = None,
-    form: ListingFormat = OutputFormat.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+) -> Listed:
     """List the capture instances (SQL Server: sp_cdc_help_change_data_capture).
 
     Only those that the role may read, from the catalogue. start_lsn is stored in the lake; `rowtide cdc lsn min` prints
@@ -48,17 +34,20 @@ def instances(
     """
     from rowtide.cdc.introspection import ListedInstance
 
-    print_listed(
-        ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form, _LISTED_INSTANCE, wide=wide
-    )
+    return ListedInstance, connect(db).cdc.list_instances(source_schema, source_name)
 
 
-@app.command(epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop")
-def columns(db: Db, instance: InstanceName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop",
+    columns="column_ordinal as ordinal, column_name as column, data_type as type, "
+    "character_maximum_length as length, numeric_precision as precision, numeric_scale as scale",
+)
+def columns(db: Db, instance: InstanceName) -> Listed:
     """List an instance's captured columns, by ordinal (SQL Server: sp_cdc_get_captured_columns)."""
     from rowtide.cdc.introspection import ListedColumn
 
-    print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form, _LISTED_COLUMN, wide=wide)
+    return ListedColumn, connect(db).cdc.get_captured_columns(instance)
 
 
 @app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")

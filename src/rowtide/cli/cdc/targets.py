@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, HideKeys, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Db, HideKeys
+from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.options import Argument, Option
@@ -22,26 +23,20 @@ if TYPE_CHECKING:
 
 app = CommandTable()
 
-_LISTED_TARGET = {
-    "target": "target",
-    "instance": "instance",
-    "kind": "kind",
-    "set_lsn": "set_lsn",
-    "lsn": "lsn",
-    "lag_s": "lag_seconds",
-    "state": "state",
-    "note": "note",
-}
 
 TargetName = Annotated[str, Argument(metavar="NAME", help="a target")]
 
 
-@app.command(epilog="Example: rowtide cdc targets --format jsonl --db postgresql://localhost/shop")
-def targets(db: Db, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide cdc targets --format jsonl --db postgresql://localhost/shop",
+    columns="target, instance, kind, set_lsn, lsn, lag_seconds as lag_s, state, note",
+)
+def targets(db: Db) -> Listed:
     """List the tables of all targets: how far each is, how far behind, and why one has stopped."""
     from rowtide.targets.listing import ListedTarget
 
-    print_listed(ListedTarget, connect(db).targets.list_targets(), form, _LISTED_TARGET, wide=wide)
+    return ListedTarget, connect(db).targets.list_targets()
 
 
 @app.command(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.merge.options import HubDb
-from rowtide.cli.options import AnyDb, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.options import AnyDb
+from rowtide.cli.output.rows import notes
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
@@ -15,35 +16,25 @@ from rowtide.merge.publishing.requests import PublicationName
 
 app = CommandTable()
 
-_KEPT_CONFLICT = {
-    "conflict_id": "conflict_id",
-    "article": "article",
-    "conflict": "conflict",
-    "losing_row": "losing_row",
-    "winning_row": "winning_row",
-    "resolved": "resolved_time",
-}
-_ROWS = ("losing_row", "winning_row")
 
-
-@app.command(epilog="Example: rowtide merge conflicts shop orders --format jsonl --db postgresql://localhost/shop")
+@listing(
+    app,
+    epilog="Example: rowtide merge conflicts shop orders --format jsonl --db postgresql://localhost/shop",
+    columns="conflict_id, article, conflict, losing_row, winning_row, resolved_time as resolved",
+    json_texts=("losing_row", "winning_row"),
+)
 def conflicts(
     db: AnyDb,
     publication: PublicationName,
     article: Annotated[str | None, Argument(metavar="TABLE", help="default: all")] = None,
-    form: ListingFormat = OutputFormat.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+) -> Listed:
     """List conflicts: the losing and the winning version of a row, and why (SQL Server: sp_helpmergeconflictrows).
 
     NULL stands for a deleted row.
     """
-    listed = connect(db).merge.list_conflicts(publication, article)
-
     from rowtide.merge.conflicts.records import KeptConflict
 
-    print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=_ROWS)
+    return KeptConflict, connect(db).merge.list_conflicts(publication, article)
 
 
 @app.command(epilog="Example: rowtide merge resolve 0f3c… --winner subscriber --db postgresql://localhost/shop")

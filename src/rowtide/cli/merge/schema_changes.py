@@ -5,24 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.merge.options import ArticleName, HubDb
 from rowtide.cli.merge.publishing import altering
-from rowtide.cli.options import DryRun, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_listed
+from rowtide.cli.options import DryRun
+from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import report
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.merge.publishing.requests import PublicationName
 
 app = CommandTable()
-
-_SCHEMA_CHANGE = {
-    "article": "article_name",
-    "version": "schemaversion",
-    "change": "schematext",
-    "status": "schemastatus",
-    "pending": "pending",
-}
 
 
 @app.command(
@@ -46,16 +39,16 @@ def alter_article(
     report("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
 
 
-@app.command(epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop")
-def schema_changes(
-    db: HubDb, publication: PublicationName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop",
+    columns="article_name as article, schemaversion as version, schematext as change, schemastatus as status, pending",
+)
+def schema_changes(db: HubDb, publication: PublicationName) -> Listed:
     """List schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges)."""
-    listed = connect(db).merge.list_schema_changes(publication)
-
     from rowtide.merge.publishing.schema_changes import SchemaChange
 
-    print_listed(SchemaChange, listed, form, _SCHEMA_CHANGE, wide=wide)
+    return SchemaChange, connect(db).merge.list_schema_changes(publication)
 
 
 @app.command(epilog="Example: rowtide merge mark-schema-change shop 3 --skip --db postgresql://localhost/shop")

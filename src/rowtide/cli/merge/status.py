@@ -6,6 +6,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -21,23 +22,6 @@ _MERGE_STATUS = {
     "state": "state",
     "last_sync": "last_sync",
     "conflicts": "open_conflicts",
-}
-_MERGE_SESSION = {
-    "session": "session_id",
-    "start_time": "start_time",
-    "state": "state",
-    "article": "article",
-    "phase": "phase",
-    "inserts": "inserts",
-    "updates": "updates",
-    "deletes": "deletes",
-}
-_ROW_REPLICA = {
-    "publication": "publication",
-    "server": "server",
-    "version": "version",
-    "state": "state",
-    "comment": "comment",
 }
 
 
@@ -57,33 +41,32 @@ def status(
     print_unhealthy(check_merge(facts) if facts is not None else ())
 
 
-@app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")
-def history(
-    db: AnyDb, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide merge history shop --db postgresql://localhost/shop",
+    columns="session_id as session, start_time, state, article, phase, inserts, updates, deletes",
+)
+def history(db: AnyDb, publication: SomePublication = None) -> Listed:
     """List past synchronisations by article, newest first (SQL Server: MSmerge_sessions)."""
-    listed = connect(db).merge.list_history(publication)
-
     from rowtide.merge.inspection.listings import MergeSession
 
-    print_listed(MergeSession, listed, form, _MERGE_SESSION, wide=wide)
+    return MergeSession, connect(db).merge.list_history(publication)
 
 
-@app.command(epilog="Example: rowtide merge row orders 018f3c1e-… --db postgresql://localhost/shop")
+@listing(
+    app,
+    epilog="Example: rowtide merge row orders 018f3c1e-… --db postgresql://localhost/shop",
+    columns="publication, server, version, state, comment",
+)
 def row(
     db: AnyDb,
     table: Annotated[str, Argument(metavar="TABLE", help="a merged table")],
     rowguid: Annotated[str, Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
-    form: ListingFormat = OutputFormat.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+) -> Listed:
     """Show what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo)."""
-    listed = connect(db).merge.list_row_replicas(table, rowguid)
-
     from rowtide.merge.inspection.explaining import RowReplica
 
-    print_listed(RowReplica, listed, form, _ROW_REPLICA, wide=wide)
+    return RowReplica, connect(db).merge.list_row_replicas(table, rowguid)
 
 
 @app.command(epilog="Example: rowtide merge cleanup --db postgresql://localhost/shop")

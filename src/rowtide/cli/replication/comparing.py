@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.progress import counted
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -49,15 +50,6 @@ _REPAIR = {
     "before": "before",
     "after": "after",
     "reason": "reason",
-}
-_REPAIRED_ROW = {
-    "time": "time",
-    "subscriber": "subscriber",
-    "article": "article",
-    "action": "action",
-    "key": "key",
-    "before": "before",
-    "after": "after",
 }
 _ROW_PLACE = {
     "place": "place",
@@ -183,16 +175,17 @@ def _require_compared(publication: str, found: Iterable[ArticleValidation | RowD
         raise ArticlesNotCompared(publication, len(reasons), "; ".join(reasons))
 
 
-@app.command(epilog="Example: rowtide replication repairs shop --db postgresql://localhost/shop")
-def repairs(
-    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide replication repairs shop --db postgresql://localhost/shop",
+    columns="time, subscriber, article, action, key, before, after",
+    json_texts=("key", "before", "after"),
+)
+def repairs(db: Db, publication: SomePublication = None) -> Listed:
     """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
-    listed = connect(db).replication.list_repairs(publication)
-
     from rowtide.replication.distributor.repair_records import RepairedRow
 
-    print_listed(RepairedRow, listed, form, _REPAIRED_ROW, wide=wide, json_texts=_JSON_OF_REPAIRS)
+    return RepairedRow, connect(db).replication.list_repairs(publication)
 
 
 @app.command(epilog="Example: rowtide replication row public.orders 42 --db postgresql://localhost/shop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.replication.options import SomePublication
@@ -23,42 +24,6 @@ _SUBSCRIPTION_STATUS = {
     "queued": "undelivered_commands",
     "catch_up_s": "catch_up_s",
     "copied": "copied",
-}
-_HISTORIC_STATE = {
-    "time": "time",
-    "subscriber": "subscriber",
-    "status": "runstatus",
-    "commands": "delivered_commands",
-    "comments": "comments",
-}
-_HISTORIC_ERROR = {
-    "time": "time",
-    "publication": "publication",
-    "code": "error_code",
-    "lsn": "xact_seqno",
-    "error": "error_text",
-}
-_BROWSED_COMMAND = {
-    "lsn": "xact_seqno",
-    "article": "article",
-    "operation": "operation",
-    "id": "command_id",
-    "command": "command",
-}
-_TRACER_ARRIVAL = {
-    "token": "tracer_id",
-    "committed": "publisher_commit",
-    "to_log_s": "distributor_latency",
-    "subscriber": "subscriber",
-    "to_subscriber_s": "subscriber_latency",
-}
-_KEPT_CONFLICT = {
-    "time": "logged_at",
-    "article": "article",
-    "kind": "kind",
-    "resolution": "resolution",
-    "delivered": "new_row",
-    "present": "present_rows",
 }
 
 
@@ -85,70 +50,63 @@ def status(
         print_unhealthy(read_health(db, [Area.LOG, Area.REPLICATION]))
 
 
-@app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
-def history(
-    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide replication history shop --db postgresql://localhost/shop",
+    columns="time, subscriber, runstatus as status, delivered_commands as commands, comments",
+)
+def history(db: Db, publication: SomePublication = None) -> Listed:
     """List the history of the agents and the log reader's errors in the last 48 hours, newest first.
 
     (SQL Server: MSdistribution_history, MSlogreader_history.)
     """
-    listed = connect(db).replication.list_history(publication)
-
     from rowtide.replication.distributor.history import HistoricState
 
-    print_listed(HistoricState, listed, form, _HISTORIC_STATE, wide=wide)
+    return HistoricState, connect(db).replication.list_history(publication)
 
 
-@app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
-def errors(
-    db: Db, publication: SomePublication = None, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop",
+    columns="time, publication, error_code as code, xact_seqno as lsn, error_text as error",
+)
+def errors(db: Db, publication: SomePublication = None) -> Listed:
     """List the agents' errors in the last 48 hours, newest first (SQL Server: MSrepl_errors)."""
-    listed = connect(db).replication.list_errors(publication)
-
     from rowtide.replication.distributor.history import HistoricError
 
-    print_listed(HistoricError, listed, form, _HISTORIC_ERROR, wide=wide)
+    return HistoricError, connect(db).replication.list_errors(publication)
 
 
-@app.command(
+@listing(
+    app,
     epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
-    " --db postgresql://localhost/shop"
+    " --db postgresql://localhost/shop",
+    columns="xact_seqno as lsn, article, operation, command_id as id, command",
 )
-def browse_commands(
-    db: Db, wanted: CommandRange, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+def browse_commands(db: Db, wanted: CommandRange) -> Listed:
     """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
 
     In formats jsonl and csv they are printed as they are read, in any number.
     """
-    listed = connect(db).replication.browse_commands(wanted)
-
     from rowtide.replication.inspection.browsing import BrowsedCommand
 
-    print_listed(BrowsedCommand, listed, form, _BROWSED_COMMAND, wide=wide)
+    return BrowsedCommand, connect(db).replication.browse_commands(wanted)
 
 
-@app.command(epilog="Example: rowtide replication conflicts shop --format jsonl --db postgresql://localhost/shop")
-def conflicts(
-    db: Db,
-    publication: SomePublication = None,
-    subscriber: SomeSubscriber = None,
-    form: ListingFormat = OutputFormat.TABLE,
-    *,
-    wide: Wide = False,
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide replication conflicts shop --format jsonl --db postgresql://localhost/shop",
+    columns="logged_at as time, article, kind, resolution, new_row as delivered, present_rows as present",
+    json_texts=("old_row", "new_row", "present_rows", "present_times"),
+)
+def conflicts(db: Db, publication: SomePublication = None, subscriber: SomeSubscriber = None) -> Listed:
     """List the conflicts of the last 14 days, newest first: what was delivered, and what it met at the subscriber.
 
     (SQL Server: conflict_<schema>_<table>.) Connects to the subscribers.
     """
-    listed = connect(db).replication.list_conflicts(publication, subscriber)
-
     from rowtide.replication.targets.subscriber_kind import KeptConflict
 
-    rows = ("old_row", "new_row", "present_rows", "present_times")
-    print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=rows)
+    return KeptConflict, connect(db).replication.list_conflicts(publication, subscriber)
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
@@ -157,16 +115,17 @@ def post_tracer_token(db: Db, publication: PublicationName) -> None:
     print(connect(db).replication.post_tracer_token(publication))
 
 
-@app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
-def tracer_tokens(
-    db: Db, publication: PublicationName, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
-) -> None:
+@listing(
+    app,
+    epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop",
+    columns="tracer_id as token, publisher_commit as committed, distributor_latency as to_log_s, subscriber, "
+    "subscriber_latency as to_subscriber_s",
+)
+def tracer_tokens(db: Db, publication: PublicationName) -> Listed:
     """List the latency of tokens to the log store and to each subscriber, in seconds; null is pending.
 
     (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
     """
-    listed = connect(db).replication.list_tracer_tokens(publication)
-
     from rowtide.replication.distributor.tracers import TracerArrival
 
-    print_listed(TracerArrival, listed, form, _TRACER_ARRIVAL, wide=wide)
+    return TracerArrival, connect(db).replication.list_tracer_tokens(publication)
