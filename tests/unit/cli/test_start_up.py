@@ -32,6 +32,18 @@ def test_a_command_without_database_imports_nothing_heavy() -> None:
     assert run_and_name_heavy_imports("cdc", "lsn", "increment", "0/1") == ""
 
 
+def test_a_command_without_spark_imports_no_session() -> None:
+    program = """
+import sys
+from rowtide.cli.main import run_command
+assert run_command(["cdc", "lsn", "increment", "0/1"]) == 0
+print("rowtide.lake.session" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 @pytest.mark.parametrize(
     "module",
     [
