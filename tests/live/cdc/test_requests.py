@@ -24,7 +24,8 @@ from rowtide.cli.main import main
 main()
 """
 """The command, to which what it knew before a cycle is as old as after a minute."""
-IDLE_S = 2.0
+IDLE_S = 5.0
+"""In which the log reader advances once, with two requests."""
 AT_INTERVALS = {"short": ("-m", "rowtide"), "long": ("-c", OLD)}
 MOST_A_CYCLE = 10
 
