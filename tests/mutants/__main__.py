@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import environ, pathsep
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import rowtide
 from mutants.changes import Mutant, list_mutants
 from mutants.equivalents import EQUIVALENT
 from mutants.packages import PACKAGES, TriedPackage
-from mutants.trial import Trial
+from mutants.trial import DOES_NOT_END, Trial
 
 SOURCES = Path(rowtide.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -52,7 +52,7 @@ def main() -> int:
     survivors = [mutant for mutant in mutants if not trial.verdicts.get(mutant, "").startswith("caught")]
     if arguments.thorough:
         survivors = [mutant for mutant in survivors if not _is_caught_by_every_test(mutant, package)]
-    return _report(mutants, survivors)
+    return _report(mutants, survivors, trial.verdicts)
 
 
 def _list_possible(package: TriedPackage) -> list[Mutant]:
@@ -85,9 +85,11 @@ def _is_caught_by_every_test(mutant: Mutant, package: TriedPackage) -> bool:
     return run.returncode != 0
 
 
-def _report(mutants: Sequence[Mutant], survivors: Sequence[Mutant]) -> int:
+def _report(mutants: Sequence[Mutant], survivors: Sequence[Mutant], verdicts: Mapping[Mutant, str]) -> int:
     caught = len(mutants) - len(survivors)
-    print(f"\n{caught} of {len(mutants)} mutants are caught ({caught / max(len(mutants), 1):.1%}). Not noticed:")
+    slow = sum(verdict == DOES_NOT_END for verdict in verdicts.values())
+    share = caught / max(len(mutants), 1)
+    print(f"\n{caught} of {len(mutants)} mutants are caught ({share:.1%}), {slow} of them by the limit. Not noticed:")
     for mutant in survivors:
         print(f"  {mutant}")
     return 0 if caught >= ENOUGH * len(mutants) else 1

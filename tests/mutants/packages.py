@@ -22,7 +22,7 @@ PACKAGES = {
     "log-store": TriedPackage(
         ("log/store",),
         ("unit/log/store", "integration/log", "properties/log/test_manifest.py"),
-        ("unit/log", "integration/log", "properties/log", "live/log"),
+        ("unit/log", "integration/log", "conformance/storage", "properties/log", "live/log", "scenarios/log"),
     ),
     "merge-session": TriedPackage(
         ("merge/session",),

@@ -26,6 +26,8 @@ from _pytest.runner import runtestprotocol
 
 from mutants.changes import Mutant
 
+DOES_NOT_END = "caught: does not end within the limit"
+"""A machine that has much else to do says this of sound tests, too: repeat with a higher `--limit-s`."""
 Function = tuple[str, str]
 """A module's path, and the qualified name of an outermost function."""
 
@@ -119,7 +121,7 @@ class Trial:
             os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         if text is None:
-            return "caught: does not end"
+            return DOES_NOT_END
         return text or "caught: ends the process"
 
     def _report(self, mutant: Mutant, verdict: str) -> None:

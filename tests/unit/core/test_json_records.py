@@ -143,10 +143,20 @@ def test_what_is_of_another_type_is_named_by_its_place(change: dict[str, object]
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff", b"[1", b"NaN", b"null", b"[" * 100_000, b'{"number": "\\ud800"}', b"1" * 5000]
+    ("data", "problem"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[1", "not JSON"),
+        (b"NaN", "not an object"),
+        (b"null", "not an object"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"number": "\\ud800"}', "not JSON"),
+        (b"1" * 5000, "not JSON"),
+    ],
 )
-def test_what_is_no_json_is_refused(data: bytes) -> None:
-    with pytest.raises(JsonInvalid):
+def test_what_is_no_json_is_refused(data: bytes, problem: str) -> None:
+    with pytest.raises(JsonInvalid, match=f"^{problem}$"):
         JsonOf[Left](Left).decode(data)
 
 

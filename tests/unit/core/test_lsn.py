@@ -99,14 +99,14 @@ def test_lsns_order_by_epoch_then_log(first: tuple[int, int], data: st.DataObjec
 
 @pytest.mark.parametrize(("epoch", "log"), [(-1, 0), (MAX_EPOCH + 1, 0), (0, -1), (0, HIGHEST_LOG + 1)])
 def test_what_does_not_fit_is_not_packed(epoch: int, log: int) -> None:
-    with pytest.raises(InvalidLsn):
+    with pytest.raises(InvalidLsn, match=f'"{epoch}:{log}" is not an LSN'):
         pack_lsn(epoch, log)
 
 
 @pytest.mark.parametrize("kind", [CommitLsn, Position])
 @pytest.mark.parametrize("value", [-1, HIGHEST + 1])
 def test_a_value_outside_a_signed_64_bit_integer_is_refused(kind: Callable[[int], object], value: int) -> None:
-    with pytest.raises(InvalidLsn):
+    with pytest.raises(InvalidLsn, match=f'"{value}" is not an LSN'):
         kind(value)
 
 

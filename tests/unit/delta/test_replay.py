@@ -85,9 +85,18 @@ def test_metadata_of_a_domain_goes_when_it_is_removed() -> None:
     assert replay(commit(kept), commit(gone)).domains == {}
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"add": {"size": 1}}', b'{"add": 5}', b'{"add": {}, "remove": {}}'])
-def test_a_malformed_commit_is_damage(content: bytes) -> None:
-    with pytest.raises(DamagedLog):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "Expecting property name"),
+        (b"[]", "'list' object"),
+        (b'{"add": {"size": 1}}', "an action has no 'path'"),
+        (b'{"add": 5}', "'int' object"),
+        (b'{"add": {}, "remove": {}}', "too many values"),
+    ],
+)
+def test_a_malformed_commit_is_damage(content: bytes, problem: str) -> None:
+    with pytest.raises(DamagedLog, match=problem):
         replay(content)
 
 

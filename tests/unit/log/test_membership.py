@@ -30,15 +30,35 @@ def test_a_disable_message_names_the_member_and_nothing_else() -> None:
     assert decode_disable(encode_disable('it\'s "m1"')) == 'it\'s "m1"'
 
 
-@pytest.mark.parametrize("content", ["", "m1", "[]", "{}", '{"member_id": 1}', '{"member_id": null}', '"m1"'])
-def test_what_is_no_disable_message_is_refused(content: str) -> None:
-    with pytest.raises(JsonInvalid):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "not JSON"),
+        ("m1", "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "not the record _Leaving"),
+        ('{"member_id": 1}', "member_id is not a text"),
+        ('{"member_id": null}', "member_id is not a text"),
+        ('"m1"', "not an object"),
+    ],
+)
+def test_what_is_no_disable_message_is_refused(content: str, problem: str) -> None:
+    with pytest.raises(JsonInvalid, match=f"^{problem}$"):
         decode_disable(content)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", encode_disable("m1")])
-def test_what_is_no_enable_message_is_refused(content: str) -> None:
-    with pytest.raises(JsonInvalid):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "not the record Member"),
+        (encode_disable("m1"), "not the record Member"),
+        (encode_member(member()).replace('"columns":', '"others":'), "not the record Member"),
+    ],
+)
+def test_what_is_no_enable_message_is_refused(content: str, problem: str) -> None:
+    with pytest.raises(JsonInvalid, match=problem):
         decode_member(content)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
@@ -41,7 +42,7 @@ def test_a_given_name_loses_its_trailing_blanks() -> None:
 
 @pytest.mark.parametrize("name", ["", "   ", "a/b", "..", "a b"])
 def test_a_name_that_cannot_name_a_folder_is_refused(name: str) -> None:
-    with pytest.raises(InstanceNameInvalid):
+    with pytest.raises(InstanceNameInvalid, match=f'"{re.escape(name.strip())}" cannot name a capture instance'):
         instance(name=name)
 
 
@@ -90,7 +91,7 @@ def test_partitioned_table_with_an_unlogged_partition_is_refused(kind: TableKind
 
 @pytest.mark.parametrize("schema", ["cdc", "rowtide", "pg_catalog"])
 def test_tables_of_the_system_are_refused(schema: str) -> None:
-    with pytest.raises(SystemTable):
+    with pytest.raises(SystemTable, match=rf"table {schema}\.t1 belongs to rowtide or to the system"):
         instance(table=source_table(schema=schema))
 
 

@@ -69,34 +69,34 @@ def test_a_new_job_that_is_not_continuous_takes_no_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job_type", "given", "error"),
+    ("job_type", "given", "error", "problem"),
     [
-        (CAPTURE, JobParameters(maxtrans=0), MaxtransInvalid),
-        (CAPTURE, JobParameters(maxtrans=2**31), MaxtransInvalid),
-        (CAPTURE, JobParameters(maxscans=0), MaxscansInvalid),
-        (CAPTURE, JobParameters(pollinginterval=-1), PollingIntervalInvalid),
-        (CAPTURE, JobParameters(pollinginterval=86_400), PollingIntervalInvalid),
-        (CAPTURE, JobParameters(retention=1), ParameterOfCleanup),
-        (CAPTURE, JobParameters(threshold=1), ParameterOfCleanup),
-        (CAPTURE, JobParameters(schedule="0 2 * * *"), ParameterOfCleanup),
-        (CLEANUP, JobParameters(retention=0), RetentionInvalid),
-        (CLEANUP, JobParameters(retention=52_594_801), RetentionInvalid),
-        (CLEANUP, JobParameters(threshold=0), ThresholdInvalid),
-        (CLEANUP, JobParameters(maxtrans=1), ParameterOfCapture),
-        (CLEANUP, JobParameters(maxscans=1), ParameterOfCapture),
-        (CLEANUP, JobParameters(continuous=False), ParameterOfCapture),
-        (CLEANUP, JobParameters(pollinginterval=0), ParameterOfCapture),
-        (CLEANUP, JobParameters(schedule="at two"), ScheduleInvalid),
-        (CLEANUP, JobParameters(schedule="0 25 * * *"), ScheduleInvalid),
-        (CLEANUP, JobParameters(schedule="0 2 * * 0"), ScheduleInvalid),
+        (CAPTURE, JobParameters(maxtrans=0), MaxtransInvalid, "maxtrans cannot be 0"),
+        (CAPTURE, JobParameters(maxtrans=2**31), MaxtransInvalid, "maxtrans cannot be 2147483648"),
+        (CAPTURE, JobParameters(maxscans=0), MaxscansInvalid, "maxscans cannot be 0"),
+        (CAPTURE, JobParameters(pollinginterval=-1), PollingIntervalInvalid, "pollinginterval cannot be -1"),
+        (CAPTURE, JobParameters(pollinginterval=86_400), PollingIntervalInvalid, "pollinginterval cannot be 86400"),
+        (CAPTURE, JobParameters(retention=1), ParameterOfCleanup, "the capture job has no retention"),
+        (CAPTURE, JobParameters(threshold=1), ParameterOfCleanup, "the capture job has no threshold"),
+        (CAPTURE, JobParameters(schedule="0 2 * * *"), ParameterOfCleanup, "the capture job has no schedule"),
+        (CLEANUP, JobParameters(retention=0), RetentionInvalid, "retention cannot be 0"),
+        (CLEANUP, JobParameters(retention=52_594_801), RetentionInvalid, "retention cannot be 52594801"),
+        (CLEANUP, JobParameters(threshold=0), ThresholdInvalid, "threshold cannot be 0"),
+        (CLEANUP, JobParameters(maxtrans=1), ParameterOfCapture, "the cleanup job has no maxtrans"),
+        (CLEANUP, JobParameters(maxscans=1), ParameterOfCapture, "the cleanup job has no maxscans"),
+        (CLEANUP, JobParameters(continuous=False), ParameterOfCapture, "the cleanup job has no continuous"),
+        (CLEANUP, JobParameters(pollinginterval=0), ParameterOfCapture, "the cleanup job has no pollinginterval"),
+        (CLEANUP, JobParameters(schedule="at two"), ScheduleInvalid, "Wrong number of fields"),
+        (CLEANUP, JobParameters(schedule="0 25 * * *"), ScheduleInvalid, "expression '25'"),
+        (CLEANUP, JobParameters(schedule="0 2 * * 0"), ScheduleInvalid, "weekdays are written by name"),
     ],
 )
 def test_invalid_job_value_is_refused_on_create_and_on_change(
-    job_type: JobType, given: JobParameters, error: type[RowtideError]
+    job_type: JobType, given: JobParameters, error: type[RowtideError], problem: str
 ) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error, match=problem):
         new_parameters(job_type, given)
-    with pytest.raises(error):
+    with pytest.raises(error, match=problem):
         changed_parameters(job_type, new_parameters(job_type, NOTHING), given)
 
 
@@ -148,16 +148,16 @@ def test_parameters_are_written_as_name_and_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("text", "error", "problem"),
     [
-        ("maxtrans", ParameterUnknown),
-        ("speed=9", ParameterUnknown),
-        ("maxtrans=many", ParameterNotInteger),
-        ("continuous=2", ContinuousInvalid),
+        ("maxtrans", ParameterUnknown, '"maxtrans" does not set a parameter'),
+        ("speed=9", ParameterUnknown, '"speed=9" does not set a parameter'),
+        ("maxtrans=many", ParameterNotInteger, '"many" is not a value of maxtrans'),
+        ("continuous=2", ContinuousInvalid, "continuous cannot be 2"),
     ],
 )
-def test_what_is_no_parameter_is_refused(text: str, error: type[RowtideError]) -> None:
-    with pytest.raises(error):
+def test_what_is_no_parameter_is_refused(text: str, error: type[RowtideError], problem: str) -> None:
+    with pytest.raises(error, match=problem):
         parse_parameters([text])
 
 

@@ -114,19 +114,25 @@ def test_times_are_printed_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged",
+    ("damaged", "problem"),
     [
-        b"",
-        b"{}",
-        b'{"kind":"opened"}',
-        b'{"kind":"later","reader":"cdc"}',
-        b'{"kind":"reader_advanced","reader":"cdc","position":"zz"}',
-        b'{"kind":"lease_taken","lease":"log","holder":"us","taken_at":"2026-03-01T12:00:00"}',
-        encode_entry(RANGE).replace(b'"reshaped"', b'"exploded"'),
-        encode_entry(RANGE).replace(b'"member_id":"m1"', b'"member":"m1"'),
-        encode_entry(RANGE)[:-5],
+        (b"", "not JSON"),
+        (b"{}", "kind is not one of opened, "),
+        (b'{"kind":"opened"}', "control_row is not there"),
+        (b'{"kind":"later","reader":"cdc"}', "kind is not one of opened, "),
+        (encode_entry(ReaderAdvanced("cdc", Position(100))).replace(b'"0/64"', b'"zz"'), "position is not an LSN"),
+        (
+            b'{"kind":"lease_taken","lease":"log","holder":"us","taken_at":"2026-03-01T12:00:00"}',
+            "taken_at is not a time with its zone",
+        ),
+        (encode_entry(RANGE).replace(b'"reshaped"', b'"exploded"'), "events.2.event is not one of enabled, "),
+        (
+            encode_entry(RANGE).replace(b'"member_id":"m1"', b'"member":"m1"'),
+            "events.0.member.member is not a field of Member",
+        ),
+        (encode_entry(RANGE)[:-5], "not JSON"),
     ],
 )
-def test_a_damaged_entry_is_refused(damaged: bytes) -> None:
-    with pytest.raises(JsonInvalid):
+def test_a_damaged_entry_is_refused(damaged: bytes, problem: str) -> None:
+    with pytest.raises(JsonInvalid, match=f"^{problem}"):
         decode_entry(load_json(damaged))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -84,96 +85,209 @@ def paths(state: ManifestState) -> list[str]:
 
 
 MERGED = segment(100, 250, path="segments/merged", rows=20)
-ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] = {
-    "an epoch twice": (lambda _: opened(0, 500, "why"), IllegalEntry),
-    "an epoch skipped": (lambda _: opened(2, 500, "why"), IllegalEntry),
-    "an epoch without a reason": (lambda _: opened(1, 500), IllegalEntry),
-    "an epoch at another's position": (lambda _: replace(opened(1, 5, "why"), position=Position(5)), IllegalEntry),
-    "a table_id given twice": (lambda _: TableGiven(2, table_version(1)), IllegalEntry),
-    "a table_id skipped": (lambda _: TableGiven(2, table_version(3)), IllegalEntry),
-    "a table under a stale token": (lambda _: TableGiven(1, table_version(2)), LeaseLost),
-    "a range under a stale token": (lambda state: range_to(state, 500, token=1), LeaseLost),
+STALE = "the log lease is held by the reader"
+NO_LAKE_LEASE = "the lake lease is held by nobody"
+ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError], str]] = {
+    "an epoch twice": (lambda _: opened(0, 500, "why"), IllegalEntry, "the next epoch is 1, not 0"),
+    "an epoch skipped": (lambda _: opened(2, 500, "why"), IllegalEntry, "the next epoch is 1, not 2"),
+    "an epoch without a reason": (lambda _: opened(1, 500), IllegalEntry, "a new epoch is a gap and needs a reason"),
+    "an epoch at another's position": (
+        lambda _: replace(opened(1, 5, "why"), position=Position(5)),
+        IllegalEntry,
+        "0/5 is not in epoch 1",
+    ),
+    "a table_id given twice": (
+        lambda _: TableGiven(2, table_version(1)),
+        IllegalEntry,
+        "the next table_id is 2, not 1",
+    ),
+    "a table_id skipped": (lambda _: TableGiven(2, table_version(3)), IllegalEntry, "the next table_id is 2, not 3"),
+    "a table under a stale token": (lambda _: TableGiven(1, table_version(2)), LeaseLost, STALE),
+    "a range under a stale token": (lambda state: range_to(state, 500, token=1), LeaseLost, STALE),
     "a range behind the position": (
         lambda state: replace(range_to(state, 500), from_position=Position(399)),
         ManifestConflict,
+        "a range from 0/18F cannot follow the log store's position 0/190",
     ),
     "a range ahead of the position": (
         lambda state: replace(range_to(state, 500), from_position=Position(401)),
         ManifestConflict,
+        "a range from 0/191 cannot follow the log store's position 0/190",
     ),
-    "a range backwards": (lambda state: range_to(state, 399), IllegalEntry),
+    "a range backwards": (lambda state: range_to(state, 399), IllegalEntry, "0/18F does not follow 0/190 in its epoch"),
     "a range into another epoch": (
         lambda state: replace(range_to(state, 500), position=Position.of(1, 500)),
         IllegalEntry,
+        "1:0/1F4 does not follow 0/190 in its epoch",
     ),
-    "a segment below its range": (lambda state: range_to(state, 500, [segment(399, 450)]), IllegalEntry),
-    "a segment at its range's end": (lambda state: range_to(state, 500, [segment(400, 500)]), IllegalEntry),
+    "a segment below its range": (
+        lambda state: range_to(state, 500, [segment(399, 450)]),
+        IllegalEntry,
+        "0/18F is not in [0/190, 0/1F4)",
+    ),
+    "a segment at its range's end": (
+        lambda state: range_to(state, 500, [segment(400, 500)]),
+        IllegalEntry,
+        "0/1F4 is not in [0/190, 0/1F4)",
+    ),
     "an event outside its range": (
         lambda state: range_to(state, 500, events=[Disabled(CommitLsn(500), "m1")]),
         IllegalEntry,
+        "0/1F4 is not in [0/190, 0/1F4)",
     ),
-    "a segment of an unknown table": (lambda state: range_to(state, 500, [segment(400, tables=(2,))]), IllegalEntry),
-    "a part under a stale token": (lambda _: PartStored(1, 0, segment(400)), LeaseLost),
-    "a part of what is stored": (lambda _: PartStored(2, 0, segment(399)), IllegalEntry),
-    "a part of another epoch": (lambda _: PartStored(2, 0, segment(CommitLsn.of(1, 400).value)), IllegalEntry),
-    "a part of several transactions": (lambda _: PartStored(2, 0, segment(400, 401)), IllegalEntry),
-    "a part without those before it": (lambda _: PartStored(2, 1, segment(400)), IllegalEntry),
-    "a part of an unknown table": (lambda _: PartStored(2, 0, segment(400, tables=(2,))), IllegalEntry),
-    "a merge under a stale token": (lambda _: SegmentsMerged(1, ("segments/100-150.parquet",), MERGED, NOW), LeaseLost),
-    "a merge of nothing": (lambda _: SegmentsMerged(2, (), MERGED, NOW), IllegalEntry),
+    "a segment of an unknown table": (
+        lambda state: range_to(state, 500, [segment(400, tables=(2,))]),
+        IllegalEntry,
+        "table_id 2 was never given",
+    ),
+    "a part under a stale token": (lambda _: PartStored(1, 0, segment(400)), LeaseLost, STALE),
+    "a part of what is stored": (
+        lambda _: PartStored(2, 0, segment(399)),
+        IllegalEntry,
+        "0/18F is not ahead of the position 0/190",
+    ),
+    "a part of another epoch": (
+        lambda _: PartStored(2, 0, segment_at(CommitLsn.of(1, 400))),
+        IllegalEntry,
+        "1:0/190 is not ahead of the position 0/190",
+    ),
+    "a part of several transactions": (
+        lambda _: PartStored(2, 0, segment(400, 401)),
+        IllegalEntry,
+        "segments/400-401.parquet has other transactions",
+    ),
+    "a part without those before it": (
+        lambda _: PartStored(2, 1, segment(400)),
+        IllegalEntry,
+        "there are 0 parts before",
+    ),
+    "a part of an unknown table": (
+        lambda _: PartStored(2, 0, segment(400, tables=(2,))),
+        IllegalEntry,
+        "table_id 2 was never given",
+    ),
+    "a merge under a stale token": (
+        lambda _: SegmentsMerged(1, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW),
+        LeaseLost,
+        STALE,
+    ),
+    "a merge of nothing": (
+        lambda _: SegmentsMerged(2, (), MERGED, NOW),
+        IllegalEntry,
+        "a replaced segment is not in the store",
+    ),
     "a merge of an unknown segment": (
         lambda _: SegmentsMerged(2, ("segments/100-150.parquet", "segments/x"), MERGED, NOW),
         IllegalEntry,
+        "a replaced segment is not in the store",
     ),
     "a merge that loses rows": (
         lambda _: SegmentsMerged(
             2, ("segments/100-150.parquet", "segments/200-250.parquet"), replace(MERGED, rows=19), NOW
         ),
         IllegalEntry,
+        "the merged segment does not hold what it replaces",
     ),
-    "a timeline by another token": (lambda _: TimelineFollowed(1, 2), LeaseLost),
-    "a transaction skipped under a stale token": (lambda _: TransactionSkipped(1, CommitLsn(400), "why"), LeaseLost),
-    "a transaction skipped that was read": (lambda _: TransactionSkipped(2, CommitLsn(399), "why"), IllegalEntry),
+    "a merge that begins later": (
+        lambda _: SegmentsMerged(
+            2, ("segments/100-150.parquet", "segments/200-250.parquet"), replace(MERGED, first=CommitLsn(101)), NOW
+        ),
+        IllegalEntry,
+        "the merged segment does not hold what it replaces",
+    ),
+    "a merge that ends earlier": (
+        lambda _: SegmentsMerged(
+            2, ("segments/100-150.parquet", "segments/200-250.parquet"), replace(MERGED, last=CommitLsn(249)), NOW
+        ),
+        IllegalEntry,
+        "the merged segment does not hold what it replaces",
+    ),
+    "a timeline by another token": (lambda _: TimelineFollowed(1, 2), LeaseLost, STALE),
+    "a transaction skipped under a stale token": (
+        lambda _: TransactionSkipped(1, CommitLsn(400), "why"),
+        LeaseLost,
+        STALE,
+    ),
+    "a transaction skipped that was read": (
+        lambda _: TransactionSkipped(2, CommitLsn(399), "why"),
+        IllegalEntry,
+        "0/18F is not ahead of the position 0/190",
+    ),
     "a transaction skipped in another epoch": (
         lambda _: TransactionSkipped(2, CommitLsn.of(1, 400), "why"),
         IllegalEntry,
+        "1:0/190 is not ahead of the position 0/190",
     ),
-    "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
-    "a transaction omitted ahead of the log": (
-        lambda _: TransactionOmitted("cdc", "m1", CommitLsn(401), "why"),
+    "a reader ahead of the log": (
+        lambda _: ReaderAdvanced("cdc", Position(401)),
         IllegalEntry,
+        "0/191 is ahead of the log, 0/190",
     ),
-    "a reader under another lake token": (lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2), LeaseLost),
-    "a transaction omitted under another lake token": (
-        lambda _: TransactionOmitted("cdc", "m1", CommitLsn(399), "why", lake_token=2),
+    "a reader under another lake token": (
+        lambda _: ReaderAdvanced("cdc", Position(400), lake_token=2),
         LeaseLost,
+        NO_LAKE_LEASE,
     ),
-    "a transaction omitted by nobody": (lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"), IllegalEntry),
-    "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
-    "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
-    "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
-    "a move under a stale token": (lambda _: moved(token=1), LeaseLost),
+    "a transaction omitted ahead of the log": (
+        lambda _: TransactionOmitted("queue", "m1", CommitLsn(400), "why"),
+        IllegalEntry,
+        "0/190 is not below 0/190",
+    ),
+    "a transaction omitted under another lake token": (
+        lambda _: TransactionOmitted("queue", "m1", CommitLsn(399), "why", lake_token=2),
+        LeaseLost,
+        NO_LAKE_LEASE,
+    ),
+    "a transaction omitted by nobody": (
+        lambda _: TransactionOmitted("no", "m1", CommitLsn(399), "why"),
+        IllegalEntry,
+        "no does not read the log",
+    ),
+    "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost, STALE),
+    "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost, STALE),
+    "forgetting a live file": (
+        lambda _: FilesDeleted(2, ("segments/100-150.parquet",)),
+        IllegalEntry,
+        "a file is not pending deletion",
+    ),
+    "a move under a stale token": (lambda _: moved(token=1), LeaseLost, STALE),
+    "a format that is not later": (
+        lambda state: FormatRaised(state.format),
+        IllegalEntry,
+        "is not after",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", ILLEGAL)
-def test_an_illegal_entry_is_refused(case: str) -> None:
-    entry, error = ILLEGAL[case]
-    state = filled()
+def segment_at(lsn: CommitLsn) -> Segment:
+    return replace(segment(100), first=lsn, last=lsn)
 
-    with pytest.raises(error):
+
+@pytest.mark.parametrize("case", ILLEGAL)
+def test_an_illegal_entry_is_refused_for_its_own_reason(case: str) -> None:
+    entry, error, problem = ILLEGAL[case]
+    state = replay(ReaderAdvanced("queue", Position(300)), state=filled())
+
+    with pytest.raises(error, match=re.escape(problem)):
         apply(state, state.version + 1, entry(state))
 
 
-@pytest.mark.parametrize("entry", [LeaseTaken("log", "us", NOW), opened(1, 100, "why")], ids=["lease", "epoch 1"])
-def test_the_first_entry_opens_epoch_0(entry: Entry) -> None:
-    with pytest.raises(IllegalEntry):
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (LeaseTaken("log", "us", NOW), 'entry 1 of kind "lease_taken" is not legal: the first entry opens epoch 0'),
+        (opened(1, 100, "why"), 'entry 1 of kind "opened" is not legal: the next epoch is 0, not 1'),
+    ],
+    ids=["lease", "epoch 1"],
+)
+def test_the_first_entry_opens_epoch_0(entry: Entry, problem: str) -> None:
+    with pytest.raises(IllegalEntry, match=re.escape(problem)):
         apply(None, 1, entry)
 
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_entries_are_numbered_without_holes(number: int) -> None:
-    with pytest.raises(IllegalEntry):
+    with pytest.raises(IllegalEntry, match="the last entry is 3"):
         apply(started(), number, LeaseTaken("log", "us", NOW))
 
 
@@ -195,6 +309,13 @@ def test_a_keepalive_is_a_range_without_segments() -> None:
     state = replay(range_to(state, 500), state=state)
 
     assert (state.position, state.segments) == (Position(500), ())
+
+
+def test_a_range_that_ends_where_it_begins_reports_what_it_read() -> None:
+    state = filled()
+    read = replay(replace(range_to(state, 400), as_of=NOW, control_row=ROW), state=state)
+
+    assert read == replace(state, version=read.version, as_of=NOW, control_row=ROW)
 
 
 @pytest.mark.parametrize("told", [None, NOW - timedelta(seconds=1), NOW])
@@ -424,6 +545,14 @@ def test_deleted_files_are_forgotten() -> None:
     state = replay(entry, FilesDeleted(2, ("segments/100-150.parquet",)), state=filled())
 
     assert [pending.path for pending in state.pending_deletions] == ["segments/200-250.parquet"]
+    assert replay(FilesDeleted(2, ("segments/200-250.parquet",)), state=state).pending_deletions == ()
+
+
+def test_one_segment_may_be_rewritten_in_its_place() -> None:
+    rewritten = segment(200, 250, path="segments/rewritten")
+    state = replay(SegmentsMerged(2, ("segments/200-250.parquet",), rewritten, NOW), state=filled())
+
+    assert paths(state) == ["segments/100-150.parquet", "segments/rewritten", "segments/300-350.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -443,13 +572,14 @@ def test_events_between_begin_at_from_and_end_below_to(from_: int, to: int, coun
 
 def test_every_kind_of_entry_is_tried() -> None:
     always_legal = {LeaseTaken, ReaderLeft}
-    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | always_legal
+    tried = {type(entry(filled())) for entry, *_ in ILLEGAL.values()} | always_legal
 
     assert tried == {
         *(Opened, TableGiven, RangeAppended, PartStored, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
         TransactionOmitted,
         Moved,
+        FormatRaised,
     }
 
 
@@ -540,7 +670,7 @@ def test_of_two_rows_that_of_the_later_transaction_is_later(
 
 
 def test_the_first_entry_records_the_format() -> None:
-    with pytest.raises(IllegalEntry, match="the first entry records the format"):
+    with pytest.raises(IllegalEntry, match='entry 1 of kind "opened" is not legal: the first entry records the format'):
         apply(None, 1, replace(opened(), format=None))
     with pytest.raises(IllegalEntry, match="recorded already"):
         replay(replace(opened(1, 600, "why"), format=LOG_STORE.recorded), state=filled())

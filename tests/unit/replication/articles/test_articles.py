@@ -365,9 +365,17 @@ def test_an_articles_json_holds_words_that_people_know() -> None:
     assert (written["delete"]["call_format"], written["before_images"]) == ("NONE", "full")
 
 
-@pytest.mark.parametrize("definition", ["", "[]", "{}", encode_article(article()).replace("SCALL", "VCALL")])
-def test_what_is_no_article_is_refused(definition: str) -> None:
-    with pytest.raises(JsonInvalid):
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        ("", "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "not the record Article"),
+        (encode_article(article()).replace("SCALL", "VCALL"), "update.call_format is not one of CALL, "),
+    ],
+)
+def test_what_is_no_article_is_refused(definition: str, problem: str) -> None:
+    with pytest.raises(JsonInvalid, match=f"^{problem}"):
         decode_article(definition)
 
 

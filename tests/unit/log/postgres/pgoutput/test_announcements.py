@@ -149,7 +149,15 @@ def test_broken_row_in_the_first_transaction_leaves_none_whole() -> None:
     assert raised.value.whole == 0
 
 
-@pytest.mark.parametrize("row", [b"O\0\4nnnn", b"N\0\3nnn", b"N\0\4nnnu", b"N\0\4nnnnn"])
-def test_a_malformed_row_is_refused(row: bytes) -> None:
-    with pytest.raises(DecodeError):
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (b"O\0\4nnnn", "the row has not the table's 4 columns"),
+        (b"N\0\3nnn", "the row has not the table's 4 columns"),
+        (b"N\0\4nnnu", "a value of kind u"),
+        (b"N\0\4nnnnn", "the message is longer than its fields"),
+    ],
+)
+def test_a_malformed_row_is_refused(row: bytes, problem: str) -> None:
+    with pytest.raises(DecodeError, match=problem):
         decoder().decode(_transaction(100, CONTROL, wire.framed(b"I" + CONTROL_ID.to_bytes(4) + row)))
