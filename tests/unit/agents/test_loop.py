@@ -95,7 +95,7 @@ def test_a_lease_that_another_took_meanwhile_is_waited_for() -> None:
 @pytest.mark.parametrize("has_run", [False, True])
 def test_what_needs_a_decision_is_never_retried(*, has_run: bool) -> None:
     attempts = Attempts(NoReplicationRight("joe", '"joe"'))
-    with pytest.raises(NoReplicationRight):
+    with pytest.raises(NoReplicationRight, match='role "joe" has no right to replicate'):
         attempts.run(has_run=has_run)
 
 

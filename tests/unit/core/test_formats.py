@@ -77,11 +77,15 @@ def test_a_store_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("stored", "error"),
-    [(StoredFormat(1, 1, 1), MigrationMissing), (StoredFormat(4, 4, 4), FormatNewer), (None, FormatUnnumbered)],
+    ("stored", "error", "problem"),
+    [
+        (StoredFormat(1, 1, 1), MigrationMissing, "has format 1, from which this version does not migrate"),
+        (StoredFormat(4, 4, 4), FormatNewer, "it has format 4, this version 3"),
+        (None, FormatUnnumbered, "was written before formats had numbers"),
+    ],
 )
-def test_what_cannot_be_migrated_is_left(stored: StoredFormat | None, error: type[Exception]) -> None:
+def test_what_cannot_be_migrated_is_left(stored: StoredFormat | None, error: type[Exception], problem: str) -> None:
     done: list[int] = []
-    with pytest.raises(error):
+    with pytest.raises(error, match=problem):
         PresentStore(KNOWN, "/here", stored, done).migrate()
     assert not done

@@ -28,7 +28,17 @@ def test_a_path_or_file_url_names_a_path_of_this_machine(place: str, path: str |
     assert local_path(place) == path
 
 
-@pytest.mark.parametrize("place", ["", "  ", "/data\0", None, 5, b"/data"])
-def test_an_empty_text_is_not_the_current_folder(place: Any) -> None:
-    with pytest.raises(PlaceUnnamed):
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("", "it is empty"),
+        ("  ", "it is empty"),
+        ("/data\0", "it has a NUL character"),
+        (None, "of the type NoneType"),
+        (5, "of the type int"),
+        (b"/data", "of the type bytes"),
+    ],
+)
+def test_an_empty_text_is_not_the_current_folder(place: Any, problem: str) -> None:
+    with pytest.raises(PlaceUnnamed, match=problem):
         require_place(place)

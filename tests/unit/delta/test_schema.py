@@ -50,13 +50,23 @@ def test_names_in_files_count_only_where_columns_are_mapped() -> None:
     assert mapped.file_schema.field(1).metadata == {b"PARQUET:field_id": b"3"}
 
 
-@pytest.mark.parametrize("kind", ["variant", "interval day", {"type": "udt"}])
-def test_an_unknown_type_is_named(kind: Any) -> None:
-    with pytest.raises(TypeUnknown):
+@pytest.mark.parametrize(
+    ("kind", "name"), [("variant", "variant"), ("interval day", "interval day"), ({"type": "udt"}, "udt")]
+)
+def test_an_unknown_type_is_named(kind: Any, name: str) -> None:
+    with pytest.raises(TypeUnknown, match=f"^{name}$"):
         parse_schema(schema(field("a", kind)), is_mapped=False)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"fields": [{"name": "a"}]}'])
-def test_what_is_no_schema_is_refused(text: str) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError)):
+@pytest.mark.parametrize(
+    ("text", "error", "problem"),
+    [
+        ("", ValueError, "Expecting value"),
+        ("[]", TypeError, "list indices"),
+        ("{}", KeyError, "fields"),
+        ('{"fields": [{"name": "a"}]}', KeyError, "type"),
+    ],
+)
+def test_what_is_no_schema_is_refused(text: str, error: type[Exception], problem: str) -> None:
+    with pytest.raises(error, match=problem):
         parse_schema(text, is_mapped=False)

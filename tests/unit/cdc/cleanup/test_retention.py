@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -54,5 +55,6 @@ def test_mark_moves_by_at_most_the_elapsed_time_and_an_hour(elapsed: timedelta) 
     last = MarkReference(time=NOON, set_at=NOON + timedelta(days=3))
     now = last.set_at + elapsed
     require_plausible(LowWaterMark(CommitLsn(1), NOON + elapsed + SLACK), last, now)
-    with pytest.raises(CleanupImplausible):
-        require_plausible(LowWaterMark(CommitLsn(1), NOON + elapsed + SLACK + SECOND), last, now)
+    beyond = NOON + elapsed + SLACK + SECOND
+    with pytest.raises(CleanupImplausible, match=re.escape(f"from {NOON.isoformat()} to {beyond.isoformat()}")):
+        require_plausible(LowWaterMark(CommitLsn(1), beyond), last, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -44,5 +45,6 @@ def test_an_offset_without_a_number_is_refused() -> None:
     "change", [{"later": 1}, {"format": "one"}, {"format": 1}, {"lsn": "seven"}, {"instances": {}}]
 )
 def test_what_is_no_offset_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(StreamOffsetUnknown):
-        parse_offset({**STORED, **change})
+    changed = {**STORED, **change}
+    with pytest.raises(StreamOffsetUnknown, match=re.escape(f"the checkpoint has the offset {changed}")):
+        parse_offset(changed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rowtide.core.operations import Operation
@@ -54,7 +56,7 @@ def test_a_statement_is_given_what_a_plain_call_is(operation: Operation) -> None
 
 @pytest.mark.parametrize("operation", [INSERT, UPDATE, DELETE])
 def test_what_is_not_propagated_has_no_parts(operation: Operation) -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=re.escape(f"({operation!r}, {NONE!r})")):
         parts_of(operation, NONE)
 
 

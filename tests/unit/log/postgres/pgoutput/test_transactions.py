@@ -186,5 +186,5 @@ def test_a_commit_tells_its_end_and_other_messages_are_no_commit() -> None:
 
 @pytest.mark.parametrize("message", [wire.begin(100), wire.commit(100)[:-10], b""])
 def test_the_end_of_what_is_no_commit_is_a_decode_error(message: bytes) -> None:
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError, match="in a message of type C: no complete Commit"):
         commit_end(message)

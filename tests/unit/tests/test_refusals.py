@@ -1,0 +1,44 @@
+"""A table of refusals asserts what each error says: guards that raise one class would else stand in for each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+UNIT = Path(__file__).parents[1]
+
+
+def test_tables_of_refusals_assert_the_problem() -> None:
+    found = [
+        f"{path.relative_to(UNIT)}:{line}"
+        for path in sorted(UNIT.rglob("test_*.py"))
+        for line in find_unasserted(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def test_a_refusal_of_a_class_alone_is_found() -> None:
+    table = "@pytest.mark.parametrize('a', [1])\ndef test_it(a: int) -> None:\n    with pytest.raises({}: f(a)\n"
+    texts = ["ValueError)", "ValueError, match='odd')", "ValueError) as raised"]
+    assert [list(find_unasserted(ast.parse(table.format(text)))) for text in texts] == [[3], [], []]
+
+
+def find_unasserted(module: ast.Module) -> Iterator[int]:
+    """Yield the lines where a parametrised test expects an error of a class, and looks at nothing else of it."""
+    for test in ast.walk(module):
+        if not isinstance(test, ast.FunctionDef) or not any(
+            "parametrize" in ast.dump(one) for one in test.decorator_list
+        ):
+            continue
+        for node in ast.walk(test):
+            if isinstance(node, ast.With):
+                yield from (item.context_expr.lineno for item in node.items if is_of_a_class_alone(item))
+
+
+def is_of_a_class_alone(item: ast.withitem) -> bool:
+    match item:
+        case ast.withitem(ast.Call(ast.Attribute(attr="raises"), [_], keywords), None):
+            return not keywords
+        case _:
+            return False
