@@ -179,7 +179,7 @@ class Database:
         """Adopt this database, which was moved permanently: restored, promoted or upgraded.
 
         Raises `OriginalAlive` if the database that it was copied from exists, unless that is abandoned,
-        `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
+        `NothingToResumeFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
         """
         with naming_extras():
             from rowtide.adoption.adopting import adopt
