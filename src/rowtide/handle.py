@@ -179,7 +179,7 @@ class Database:
         """Adopt this database, which was moved permanently: restored, promoted or upgraded.
 
         Raises `OriginalAlive` if the database that it was copied from exists, unless that is abandoned,
-        `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
+        `NothingToResumeFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
         """
         with naming_extras():
             from rowtide.adoption.adopting import adopt
@@ -221,7 +221,7 @@ class Database:
         """Return what is missing for capture or tracking, with remedies, most severe first.
 
         `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`):
-        only what that needs is judged. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
+        only what that needs is checked. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
         or `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
         and connection errors.
         """

@@ -333,7 +333,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_gap(self) -> Gap:
-        """Return the gap that `bridge_gap` would bridge. Raises as that, but for `LeaseHeld`."""
+        """Return the gap that `bridge_gap` would reconcile. Raises as that, but for `LeaseHeld`."""
         from rowtide.cdc.bridging.bridges import find_gap
 
         return find_gap(self._engine, self._name)

@@ -31,7 +31,7 @@ def check(
 ) -> None:
     """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
 
-    Changes nothing. Works before and after enabling. Exit code 1 if anything prevents it; `rowtide health` judges what
+    Changes nothing. Works before and after enabling. Exit code 1 if anything prevents it; `rowtide health` checks what
     is enabled, with exit codes for programs.
     """
     from rowtide.diagnosis import require_nothing_stops

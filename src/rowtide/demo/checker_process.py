@@ -26,7 +26,7 @@ class Requests:
         self._lake = lake
         self._reader = ConsistentReader(lake)
 
-    def is_possible(self) -> Answer:
+    def ask_possible(self) -> Answer:
         return self._reader.is_possible()
 
     def read(self, *, patience_s: float) -> Answer:
@@ -49,7 +49,7 @@ class Requests:
 def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
     """Answer until the input ends."""
     methods: Mapping[str, Callable[..., Answer]] = {
-        "is_possible": requests.is_possible,
+        "is_possible": requests.ask_possible,
         "read": requests.read,
         "compare": requests.compare,
         "compare_targets": requests.compare_targets,

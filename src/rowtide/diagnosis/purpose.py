@@ -11,7 +11,7 @@ from rowtide.diagnosis.result import Advice, CheckResult, ShellCommand
 
 
 class Purpose(StrEnum):
-    """What the role of the connection is for: a check judges what that needs, and nothing else."""
+    """What the role of the connection is for: a check covers what that needs, and nothing else."""
 
     MONITOR = "monitor"
     """It runs `status`, `health` and `check`."""

@@ -36,7 +36,7 @@ def test_event_triggers_of_an_earlier_build_are_made_again(logged: LoggedDatabas
     logged.execute(ITEM)
     logged.enable("item")
     logged.execute(OLDER.format(function="rowtide.rowtide_announce_ddl"))
-    run_mend(only(check(logged), "or of another build, that tell the log"), logged.url)
+    run_mend(only(check(logged), "or of another build, which log what"), logged.url)
     assert matching(check(logged), "another build") == []
     logged.execute("alter table item rename column name to label")
     (renamed,) = logged.read_log().members

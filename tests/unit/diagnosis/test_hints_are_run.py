@@ -82,7 +82,7 @@ RUN_BY = {
     "NotOfConsumer": _SERVER,
     "NotTracked": _FILES,
     "NothingReadsLog": _SERVER,
-    "NothingToGoOnFrom": "live/cdc/test_adopting.py::test_a_log_store_that_is_not_there_is_named",
+    "NothingToResumeFrom": "live/cdc/test_adopting.py::test_a_log_store_that_is_not_there_is_named",
     "NothingToSubscribe": _SERVER,
     "NothingTracked": _SERVER,
     "OriginalAlive": "live/cdc/test_adopting.py::test_a_mere_copy_is_refused_while_the_original_is_there",

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src" / "rowtide"
-BUILDERS = {"Sql", "Command", "shell", "as_superuser", "set_and_reload", "set_and_restart"}
+BUILDERS = {"Sql", "ShellCommand", "shell", "as_superuser", "set_and_reload", "set_and_restart"}
 """What makes a mend of statements or commands."""
 RUNNERS = {"run_mend", "run_line", "run_statements", "run_until", "mend", "_mend_articles"}
 """What runs one as it is printed."""
@@ -71,7 +71,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     ),
     "diagnosis/postgres/tables.py:_remediate_kind": (_TABLES,),
     "diagnosis/postgres/tables.py:_remediate_column": (f"{CHECK}_tables.py::test_virtual_columns_become_stored_ones",),
-    "diagnosis/postgres/tables.py:_leave_out": (_TABLES,),
+    "diagnosis/postgres/tables.py:_exclude": (_TABLES,),
     "diagnosis/postgres/tables.py:_enable": (_TABLES,),
     "diagnosis/postgres/server.py:check_standby": (
         "live/log/test_failover.py::test_a_standby_is_made_to_keep_the_slot_by_what_is_printed",

@@ -113,7 +113,7 @@ class BridgedGap:
 
 
 def find_gap(engine: Engine, database: str) -> Gap:
-    """Return the gap that `reconcile` would bridge, without changes. Raises as that, but `LeaseHeld`."""
+    """Return the gap that `reconcile` would reconcile, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_complete(connection)

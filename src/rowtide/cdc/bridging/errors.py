@@ -1,4 +1,4 @@
-"""Errors of bridging a gap."""
+"""Errors of reconciling a gap."""
 
 from __future__ import annotations
 

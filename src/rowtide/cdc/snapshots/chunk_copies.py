@@ -161,7 +161,7 @@ class ChunkCopier:
     def copy(self, number: int, opened: OpenTable, partial: Sequence[PartialRow] = ()) -> ChunkReport:
         """Copy a chunk from an open table; its rows are in the base table when this returns.
 
-        Of `partial` rows some values are omitted. Raises `RowRefused`: there are others that cannot be copied whole;
+        Of `partial` rows some values are omitted. Raises `RowNotCopied`: there are others that cannot be copied whole;
         `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
         if opened.present.generation != self.snapshot.definition.generation:

@@ -1,6 +1,6 @@
 """How change data capture stands in a database: read without Spark, changing nothing.
 
-Commands print it, `rowtide.diagnosis` judges it.
+Commands print it, `rowtide.diagnosis` checks it.
 """
 
 from __future__ import annotations

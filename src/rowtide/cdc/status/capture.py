@@ -75,7 +75,8 @@ def _find_rest(connection: Connection, source: SourceDefinition, instances: int)
 def describe_gaps(state: ManifestState) -> tuple[str, ...]:
     """Return in words which transactions the log store lacks."""
     return tuple(
-        f"from {gap.after} up to {gap.before}{', bridged' if gap.bridged else ''}: {gap.reason}" for gap in state.gaps
+        f"from {gap.after} up to {gap.before}{', reconciled' if gap.bridged else ''}: {gap.reason}"
+        for gap in state.gaps
     )
 
 

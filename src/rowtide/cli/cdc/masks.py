@@ -19,15 +19,16 @@ Mask = Annotated[str, Argument(metavar="MASK", help="an update mask in hexadecim
 
 
 @app.command(
-    epilog="Example: rowtide cdc has-column-changed public_orders status 0x06 --db postgresql://localhost/shop"
+    name="has-column-changed",
+    epilog="Example: rowtide cdc has-column-changed public_orders status 0x06 --db postgresql://localhost/shop",
 )
-def has_column_changed(db: Db, instance: InstanceName, column: ColumnName, mask: Mask) -> None:
+def print_column_changed(db: Db, instance: InstanceName, column: ColumnName, mask: Mask) -> None:
     """Print 1 if a column's bit is set in a mask, else 0 (SQL Server: fn_cdc_has_column_changed)."""
     print(int(connect(db).cdc.has_column_changed(instance, column, _parse_mask(mask))))
 
 
-@app.command(epilog="Example: rowtide cdc is-bit-set 2 0x06")
-def is_bit_set(position: Annotated[int, Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
+@app.command(name="is-bit-set", epilog="Example: rowtide cdc is-bit-set 2 0x06")
+def print_bit_set(position: Annotated[int, Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
     """Print 1 if a bit is set in a mask, else 0 (SQL Server: fn_cdc_is_bit_set)."""
     print(int(masks.is_bit_set(position, _parse_mask(mask))))
 

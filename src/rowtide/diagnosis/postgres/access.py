@@ -54,7 +54,7 @@ def check_role(facts: DatabaseFacts) -> Iterator[CheckResult]:
         yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     if not (role.is_superuser or is_enabled):
         message = (
-            "it is no superuser, and may not be let make the event triggers that tell the log of DDL: without them "
+            "it is not a superuser, and cannot be allowed to create the event triggers that log DDL: without them "
             "schema changes are inferred from the rows that follow"
         )
         yield note(Code.EVENT_TRIGGERS_NOT_ALLOWED, subject, message, _BY_SUPERUSER)

@@ -156,10 +156,10 @@ def is_forbidden(blocker: RowtideError) -> bool:
 
 def _check_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
     message = (
-        "the event triggers are missing, or of another build, that tell the log what DDL does to captured and "
+        "the event triggers are missing, or of another build, which log what DDL does to captured and "
         "published tables: statements are inferred from the rows that follow, rewritten values and dropped partitions "
-        "go unnoticed, and a dropped table ends with the next changes that are read; to make them takes a superuser, "
-        "or who the service lets"
+        "go unnoticed, and a dropped table ends with the next changes that are read; only a superuser, "
+        "or a role that the service allows, creates them"
     )
     return warning(Code.EVENT_TRIGGERS_MISSING, "event triggers", message, _let_superuser(role, _repeat(capture)))
 

@@ -105,7 +105,7 @@ class CandidateAction(Enum):
     """Nothing, though it no longer belongs to the partition: the subscriber keeps it, and gets no change of it."""
 
 
-def judge(candidate: Candidate, since: int, *, realigns: bool = True) -> CandidateAction:
+def choose_action(candidate: Candidate, since: int, *, realigns: bool = True) -> CandidateAction:
     """Return what to send to a subscriber that has everything up to a generation.
 
     `realigns`: rows that leave the partition are removed from the subscriber.

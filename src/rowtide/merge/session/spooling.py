@@ -18,7 +18,7 @@ from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 from rowtide.merge.nodes.sending import ChangesRequest, Sending
 from rowtide.merge.partitions.belonging import choose_parents
-from rowtide.merge.partitions.candidates import CandidateAction, CandidateMemberships, judge
+from rowtide.merge.partitions.candidates import CandidateAction, CandidateMemberships, choose_action
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
 from rowtide.merge.versions.comparison import Lineage, NodeChange, in_all_columns, move_columns
 from rowtide.merge.versions.composition import append
@@ -250,7 +250,7 @@ class Outgoing:
         for batch in self.sending.entering(article):
             sent: list[RowChange] = []
             for candidate, known in batch:
-                move = judge(candidate, self.request.since, realigns=row_filter.realigns)
+                move = choose_action(candidate, self.request.since, realigns=row_filter.realigns)
                 marks.add(candidate, move)
                 if known is None:
                     continue

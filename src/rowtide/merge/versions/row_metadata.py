@@ -35,7 +35,7 @@ _TOMBSTONE = slice(_CONTENTS.stop, None)
 _MOST_KEPT = 1 << 12
 
 
-class MetadataDialect(Protocol):
+class RowMetadataDialect(Protocol):
     """The SQL and the value formats that differ between databases."""
 
     @property
@@ -79,7 +79,7 @@ class MetadataReader:
 
     article: Article
     composer: Composer
-    reader: MetadataDialect
+    reader: RowMetadataDialect
     node: str
     is_beside: bool = field(default=False, kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)

@@ -48,7 +48,7 @@ def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
     A row for which the result is null is not selected.
     """
     keys = {column.place: _ColumnKeys.of(column, values[column.place]) for column in columns_of(condition)}
-    return _judge(condition, keys).is_true
+    return _evaluate(condition, keys).is_true
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class _ColumnKeys:
         return _Verdict(verdict, self.has_value & ~verdict)
 
 
-def _judge(condition: Condition, keys: Mapping[int, _ColumnKeys]) -> _Verdict:
+def _evaluate(condition: Condition, keys: Mapping[int, _ColumnKeys]) -> _Verdict:
     match condition:
         case Comparison(column, comparator, constant):
             of_column = keys[column.place]
@@ -105,11 +105,11 @@ def _judge(condition: Condition, keys: Mapping[int, _ColumnKeys]) -> _Verdict:
             has_value = keys[column.place].has_value
             return _Verdict(~has_value, has_value)
         case Negation(operand):
-            return _invert(_judge(operand, keys))
+            return _invert(_evaluate(operand, keys))
         case Conjunction(operands):
-            return _all_of([_judge(operand, keys) for operand in operands])
+            return _all_of([_evaluate(operand, keys) for operand in operands])
         case Disjunction(operands):
-            return _invert(_all_of([_invert(_judge(operand, keys)) for operand in operands]))
+            return _invert(_all_of([_invert(_evaluate(operand, keys)) for operand in operands]))
         case _:
             assert_never(condition)
 

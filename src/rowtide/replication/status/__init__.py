@@ -1,6 +1,6 @@
 """How replication stands in a publisher: read from its database and the log store, asking no subscriber.
 
-Commands print it, `rowtide.diagnosis` judges it.
+Commands print it, `rowtide.diagnosis` checks it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(_find_stored(delivered)),
         tuple(_find_omitted(subscribed, are_kept=False)),
         tuple(_find_omitted(subscribed, are_kept=True)),
-        tuple(_judge_identities(published).values()),
+        tuple(_check_identities(published).values()),
         tuple(_find_rekeyed(delivered)),
         tuple(_find_unwritable(published)),
     )
@@ -69,10 +69,10 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
 
 def find_unidentified(connection: Connection) -> dict[str, IdentityUnfit]:
     """Return which articles, by their ids, need old rows that the log does not get any more."""
-    return _judge_identities(_read_published(connection))
+    return _check_identities(_read_published(connection))
 
 
-def _judge_identities(published: Iterable[_Present]) -> dict[str, IdentityUnfit]:
+def _check_identities(published: Iterable[_Present]) -> dict[str, IdentityUnfit]:
     judged = ((article, table, find_lost_identity(article, shape_of(table))) for article, table in published)
     return {
         article.article_id: IdentityUnfit(table.qualified_name, lost, quote_qualified(table.schema, table.name))

@@ -242,14 +242,14 @@ def read_changes(
 def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
     from pyspark.sql.functions import arrow_udtf
 
-    class Enumeration:
+    class EnumeratedRecords:
         def eval(self, places: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from make_batches(enumerate_devices(work, places.column(0).to_numpy().tolist()))
 
     name = f"rowtide_enumeration_{secrets.token_hex(8)}"
     # A few for each core: a task enumerates many devices, and some devices are slow.
     tasks = min(len(work.devices), int(session.conf.get(SHUFFLE_PARTITIONS) or 1))
-    function: Any = arrow_udtf(Enumeration, returnType=RECORD)
+    function: Any = arrow_udtf(EnumeratedRecords, returnType=RECORD)
     session.udtf.register(name, function)
     try:
         places = f"select id from range(0, {len(work.devices)}, 1, {tasks})"

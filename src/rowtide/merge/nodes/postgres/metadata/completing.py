@@ -41,7 +41,7 @@ _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
 
 @dataclass(frozen=True, slots=True)
 class _PostgresCompletingDialect:
-    """See `Dialect`."""
+    """See `DocumentedDialect`."""
 
     pending = f"select * from {_PENDING}()"
     members = f"select * from {_MEMBERS}()"

@@ -27,10 +27,12 @@ def find_original(connection: Connection) -> Original | None:
     if not connection.execute(text(_MAY_ASK)).scalar_one():
         return None
     found = connection.execute(text(REQUEST)).one_or_none()
-    return None if found is None else judge(*found)[0]
+    return None if found is None else compare_identity(*found)[0]
 
 
-def judge(recorded: str | None, here: str, name: str, recorded_name: str | None) -> tuple[Original | None, bool]:
+def compare_identity(
+    recorded: str | None, here: str, name: str, recorded_name: str | None
+) -> tuple[Original | None, bool]:
     """Return the original from the answer to `REQUEST`, and whether this database is recorded as the place."""
     if recorded is None or recorded == here:
         return None, recorded is not None

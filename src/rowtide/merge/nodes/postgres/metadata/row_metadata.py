@@ -55,7 +55,7 @@ ROWGUIDS = "unnest(%s::uuid[])"
 
 @dataclass(frozen=True, slots=True)
 class PostgresReader:
-    """See `MetadataDialect`."""
+    """See `RowMetadataDialect`."""
 
     generations: Generations
     tables: Tables = TABLES

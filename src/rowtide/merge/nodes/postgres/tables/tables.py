@@ -202,7 +202,7 @@ class PostgresTables:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
         self._executions.take(owners)
-        original, is_recorded = place.judge(*found)
+        original, is_recorded = place.compare_identity(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
             original,

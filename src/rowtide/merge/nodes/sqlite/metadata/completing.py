@@ -51,7 +51,7 @@ _PENDING = (
 
 @dataclass(frozen=True, slots=True)
 class _SqliteCompletingDialect:
-    """See `Dialect`; SQL that older versions of SQLite parse, too: they read the file's views as they open it."""
+    """See `DocumentedDialect`; SQL that older versions of SQLite parse: they read the views as they open a file."""
 
     pending: str = _PENDING
     members: str = NOBODY

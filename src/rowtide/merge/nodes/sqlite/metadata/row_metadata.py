@@ -38,7 +38,7 @@ FILTERING = FilterDialect(TABLES, table_of)
 
 @dataclass(frozen=True, slots=True)
 class SqliteReader:
-    """See `MetadataDialect`."""
+    """See `RowMetadataDialect`."""
 
     tables: Tables = TABLES
     asked: str = "select value as rowguid from json_each(?)"
