@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rowtide.adoption.errors import OriginalAlive
 from rowtide.cdc.enabling.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import StoredSource
 from rowtide.replication.publishing.restarting import DeliveryLoss
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Adoption:
     """A database that may have been moved.
 

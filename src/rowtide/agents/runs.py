@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
 
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.row_values import are_hidden
+from rowtide.core.values import frozen
 
 log = logging.getLogger("rowtide.agents")
 
@@ -26,7 +26,7 @@ class RunOutcome(StrEnum):
     """The agent was killed, or could not reach the database at the end of the run."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastError:
     """The newest error that an agent has recorded."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
@@ -13,7 +14,7 @@ _WEEKDAY = 4
 _INSTANT = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """Minute, hour, day, month, weekday, as in a crontab; weekdays also by name.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from rowtide.catalogs.entries import CatalogueEntry, EntryColumn, Resident
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import RecordedInstance
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.column_types import column_types
@@ -104,7 +104,7 @@ def _source(instance: Instance) -> str:
     return f"{instance.source_schema}.{instance.source_table}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OmittedTable:
     """A table that is not registered, and why."""
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
 from rowtide.catalogs.errors import CatalogueNameTaken
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryColumn:
     """A column: its name and lake type in the table, and what it means."""
 
@@ -27,7 +28,7 @@ class EntryColumn:
     comment: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogueEntry:
     """A Delta table that is to be registered.
 
@@ -41,7 +42,7 @@ class CatalogueEntry:
     columns: tuple[EntryColumn, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resident:
     """An Iceberg table that its target has in a catalogue: no other catalogue may have it, too.
 
@@ -57,7 +58,7 @@ class Resident:
     meanings: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registered:
     """A table of a catalogue's namespace.
 
@@ -122,7 +123,7 @@ class RegistrationAction(StrEnum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegistrationStep:
     """An action on the registration of a table under a name of the catalogue; `entry` is None for a removal."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import assert_never
 
 from rowtide.catalogs.contents import OmittedTable, list_contents
@@ -24,13 +23,14 @@ from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
 from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cdc.access import own_source
 from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.targets.definitions import list_targets
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegisteredTable:
     """A table of a catalogue: `action` is `add`, `correct`, `remove`, `keep`, or `leave out`, for the reason in `note`.
 
@@ -44,7 +44,7 @@ class RegisteredTable:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registration:
     """What was done, or would be, table by table."""
 
@@ -71,7 +71,7 @@ def register_tables(url: str, kind: CatalogueKind, place: str, namespace: str, *
             assert_never(kind)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CatalogueLocation:
     address: str
     namespace: str

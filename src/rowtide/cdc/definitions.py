@@ -6,7 +6,6 @@ Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import (
     ARRAY,
@@ -33,6 +32,7 @@ from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.formats import StoreFormat
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, is_begun
 from rowtide.databases.urls import name_of
@@ -269,7 +269,7 @@ def require_complete(connection: Connection) -> None:
         raise DefinitionsIncomplete(", ".join(missing))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnabledTable:
     """A row of `cdc.change_tables`, with its source table."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 
 _ENCODED = re.compile(r"[ ,;{}()\n\t=]|%(?=[0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturedColumn:
     """A captured column; its place in `Instance.columns`, from 1, is its ordinal and its bit in update masks.
 
@@ -63,7 +64,7 @@ def name_in_lake(reader_name: str) -> str:
     return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", reader_name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenColumn:
     """A column of the source table, captured or not, as of the last description of the table."""
 
@@ -73,7 +74,7 @@ class SeenColumn:
     is_generated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instance:
     """A capture instance's whole definition, as the enable message carries it.
 

@@ -6,7 +6,6 @@ Only instances that the connection's role may read are listed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, Table, select
@@ -17,12 +16,13 @@ from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.types.details import describe_type
 from rowtide.log.catalogue import members_table, present_name, present_schema
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedInstance:
     """A row of sp_cdc_help_change_data_capture.
 
@@ -47,7 +47,7 @@ class ListedInstance:
     captured_column_list: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedColumn:
     """A row of sp_cdc_get_captured_columns; the type is the one that the column had when the instance was enabled.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.delta.writing.commit_race import hold
 from rowtide.delta.writing.fencing import fence_all
 from rowtide.lake.stores import calls_at_once, locate
@@ -31,7 +32,7 @@ decides is elsewhere: the session that holds the lease is asked for each time, a
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakeLease:
     """The lease of a process that captures, compacts or cleans up; `verify` raises if the session that holds it is
     gone.
@@ -101,7 +102,7 @@ def _milliseconds(time: datetime) -> int:
     return int(time.timestamp() * 1000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedLease:
     """A lease that several threads verify, one at a time."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from rowtide.cdc.lake_tables import (
     system_table_path,
 )
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.tables import host_name
 
@@ -42,7 +43,7 @@ NEWEST_CYCLES = 8
 """The number of cycles whose files are searched first: nearly always one of them has an LSN that is old enough."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publication:
     """The last published cycle (0: none), the last published LSN, and the latest `tran_end_time`."""
 
@@ -51,7 +52,7 @@ class Publication:
     time: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MissingTransaction:
     """A transaction whose changes an instance lacks, and why."""
 
@@ -59,7 +60,7 @@ class MissingTransaction:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedInstance:
     """The latest state of an instance: `lsn` is its low endpoint while it is enabled.
 

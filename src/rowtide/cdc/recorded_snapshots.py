@@ -8,7 +8,6 @@ on, base and change rows together are the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ from rowtide.cdc.lake_tables import SNAPSHOTS, arrow_schema, system_table_path
 from rowtide.copying.chunks import Key
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.small_tables import SmallTable
 
 TABLE = "snapshots"
@@ -34,7 +34,7 @@ class SnapshotState(StrEnum):
     """It is void: its rows are removed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotDefinition:
     """What is copied: rows that meet an SQL `condition` (None: all), in chunks between `bounds`.
 
@@ -56,7 +56,7 @@ class SnapshotDefinition:
         return len(self.bounds) + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedSnapshot:
     """A snapshot as of its latest event. `number` counts an instance's snapshots from 1, by its member id.
 

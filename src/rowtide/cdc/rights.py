@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rowtide.cdc.errors.access import ReadingDenied
 from rowtide.cdc.errors.querying import InstanceUnknown
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.text_queries import Run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoleAccess:
     """The connection's role; `refusals` has the instances that it may not read."""
 

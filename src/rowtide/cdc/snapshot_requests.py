@@ -7,7 +7,7 @@ progress in them; others pause, resume and cancel them there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Executable, RowMapping, func, insert, select, text, update
 
 from rowtide.cdc.definitions import snapshots
+from rowtide.core.values import frozen
 
 
 class RequestState(StrEnum):
@@ -31,7 +32,7 @@ OPEN = (RequestState.REQUESTED, RequestState.COPYING)
 """States in which there is something to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotRequest:
     """A row of `cdc.snapshots`: what is asked for, and how far it is. Rates and sizes as in that table."""
 

@@ -7,7 +7,7 @@ so a plain maximum read in the same statement can be ahead of the rows (in SQL: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from rowtide.cdc.queries.windows import RequestedRange, choose_option, open_wind
 from rowtide.cdc.rows.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between
 from rowtide.lake import tables
 from rowtide.lake.sql_text import quote, select_from
@@ -39,7 +40,7 @@ _LSN, _ABSENT = "__$start_lsn", "__$absent_mask"
 _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _AskedWindow:
     """An instance, its change table, and the rows of the window."""
 

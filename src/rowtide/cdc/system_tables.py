@@ -7,7 +7,6 @@ publishes it: rows of the others count only up to the last published cycle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from rowtide.cdc.lake_tables import (
 from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
@@ -54,7 +54,7 @@ _KEPT_VERSIONS = timedelta(minutes=10)
 """How long a version of a system table can be read: each query lists its whole log and reads the last version."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedCycle:
     """A row of `cycles`: the range [from, to)."""
 
@@ -63,7 +63,7 @@ class RecordedCycle:
     to_position: Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakeState:
     """The lake's state: everything below `position`, through cycle `cycle`; `open_cycle` is recorded, not published.
 
@@ -77,7 +77,7 @@ class LakeState:
     instances: Mapping[str, RecordedInstance]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstanceEvent:
     """A row for `instances`."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -17,6 +16,7 @@ from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed
 from rowtide.cli.output.watching import describe_mended, describe_mended_target
 from rowtide.core.options import Argument, ForGroup, Option
+from rowtide.core.values import frozen
 from rowtide.diagnosis.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 
@@ -97,7 +97,7 @@ def _say(lines: Iterable[str]) -> None:
         notes.print(f"{line}.", soft_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Places:
     """What the command line names."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.copying.visibility import TransactionSnapshot
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.operators import ColumnOperators
 from rowtide.databases.postgres.values import is_of_server
 
@@ -13,7 +14,7 @@ Key = tuple[str, ...]
 """The values of a key's columns, in key order, in the source's text form."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """The rows of a table with `low` < key <= `high`; None is no bound."""
 
@@ -23,7 +24,7 @@ class Chunk:
     high: Key | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopiedChunk:
     """A chunk that was copied; `generation` changes when the table is truncated or rewritten."""
 
@@ -32,7 +33,7 @@ class CopiedChunk:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenChunk:
     """A chunk being read: its snapshot and generation, and its rows in the form of COPY that was asked for."""
 
@@ -63,7 +64,7 @@ def is_torn(copied: Sequence[CopiedChunk]) -> bool:
     return len({chunk.generation for chunk in copied}) > 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyColumn:
     """A column of a table's key, with its type as SQL writes it; of a domain, whose checks are others' code, the base.
 
@@ -80,7 +81,7 @@ class KeyColumn:
         return is_of_server(self.type_text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableOwner:
     """The function that reads a table as its owner, and the types of the copied columns, which it has to be given."""
 
@@ -88,7 +89,7 @@ class TableOwner:
     types: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopiedTable:
     """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
 

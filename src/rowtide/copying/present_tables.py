@@ -6,7 +6,7 @@ Tables that are read with the rights of their owner.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -14,6 +14,7 @@ from psycopg import sql
 
 from rowtide.copying.chunks import CopiedTable, TableOwner
 from rowtide.copying.errors import CopiedTableNotOwned
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import owners
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.owners import called_by_plans
@@ -22,7 +23,7 @@ from rowtide.databases.postgres.search_path import PIN_PATH
 from rowtide.databases.postgres.text_queries import running
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentColumn:
     """A column with its type as SQL writes it; `value_type_text` is the base type of a domain."""
 
@@ -31,7 +32,7 @@ class PresentColumn:
     value_type_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentTable:
     """A table with some of its columns, by number.
 

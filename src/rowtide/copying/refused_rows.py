@@ -6,7 +6,7 @@ Which they are is found by bisection of a chunk's keys. Such a row is copied wit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -14,6 +14,7 @@ from psycopg import sql
 
 from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving
 from rowtide.copying.chunks import Chunk, CopiedTable, Key
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import copy_out
 
 _UNSENDABLE = ("22P05", "22021", "54", "XX")
@@ -22,7 +23,7 @@ server's limits, damaged data.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartialRow:
     """A row by its key, and the columns without which it can be copied."""
 
@@ -62,7 +63,7 @@ def find_partial_rows(
     return list(_RefusedRowSearch(connection, table, most_bytes).find(chunk))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RefusedRowSearch:
     connection: psycopg.Connection[Any]
     table: CopiedTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from rowtide.copying.present_tables import PresentTable, find_present, find_read
 from rowtide.copying.refused_rows import PartialRow, RowNotCopied, find_partial_rows, limiting, refusal
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
@@ -69,7 +70,7 @@ from pg_prepared_xacts where database = current_database() and transaction::text
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenTable:
     """A table that cannot be truncated or altered meanwhile, with the snapshot in which it is read once."""
 

@@ -5,15 +5,16 @@ Neither LSN nor commit time decides: a commit that waits for a synchronous stand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionSnapshot:
     """All transactions below `xmin` have ended, none from `xmax` on has started.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rowtide.core.errors import DataLoss, Invalid
+from rowtide.core.values import frozen
 
 _FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """All transactions up to one commit sequence number (CSN); the token distinguishes histories with equal numbers."""
 

@@ -12,16 +12,17 @@ format cannot be taken back, unless the new format's least reader and writer all
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from rowtide.core.errors import Invalid, RowtideError
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 
 FIRST = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredFormat:
     """What a store records of its format: its number, and the least numbers of builds that may read and write it."""
 
@@ -46,7 +47,7 @@ class StoredFormat:
         return cls(*map(int, numbers))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreFormat:
     """The format in which this build writes one kind of store, which is named as in `docs/reference/formats.md`."""
 
@@ -139,7 +140,7 @@ MIGRATIONS: dict[tuple[str, int], Migration] = {}
 """By a store's name and the number it takes the store from: it is given the store's `subject`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentStore:
     """A store that is there: where it is, the format that it records, and what its migrations are given.
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 
 _Record = TypeVar("_Record")
 
@@ -36,7 +37,7 @@ class JsonInvalid(ValueError):
         return JsonInvalid(self._expected, (place, *self._place))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """Of an annotated field: the name that it has in JSON."""
 
@@ -104,7 +105,7 @@ def load_json(data: bytes | str) -> Any:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Codec:
     """How values of a type become what JSON has, and back."""
 

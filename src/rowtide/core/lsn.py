@@ -9,9 +9,9 @@ every second transaction starts where the previous one ended, so mixing the two 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rowtide.core.errors import InvalidLsn
+from rowtide.core.values import frozen
 
 EPOCH_SHIFT = 56
 _LOG_MASK = (1 << EPOCH_SHIFT) - 1
@@ -20,7 +20,7 @@ _LOG_POSITION = re.compile(r"(?P<high>[0-9A-Fa-f]{1,8})/(?P<low>[0-9A-Fa-f]{1,8}
 _LSN = re.compile(r"(?:(?P<epoch>[0-9]{1,3}):)?(?P<position>[^:]+)")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class _PackedLsn:
     """An epoch and a log position in one integer."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, fields
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, Protocol, Self, TypeVar, get_args, get_type_hints, overload
+
+from rowtide.core.values import frozen
 
 MOST_DAYS = 36_500
 """A hundred years; more would be a typing error, and exceed the range of dates."""
@@ -19,7 +21,7 @@ MOST_MINUTES = 60 * MOST_HOURS
 MOST_ROWS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An option of a command."""
 
@@ -45,7 +47,7 @@ class Option:
     """Return the value, or refuse it (`ValueError`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Argument:
     """A value that a command knows by its place."""
 

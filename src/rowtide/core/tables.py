@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+from rowtide.core.values import frozen
 
 
 class ImageKind(IntEnum):
@@ -33,7 +34,7 @@ class Widened(StrEnum):
     MARK = "mark"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnShape:
     """A column as the log describes it.
 
@@ -48,7 +49,7 @@ class ColumnShape:
     number: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableShape:
     """The columns of a table's rows in the log from some LSN on.
 
@@ -69,7 +70,7 @@ class TableShape:
         return f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableVersion:
     """A table shape with the number that log records carry; numbers are never reused."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from rowtide.core.values import frozen
 
 
 class FilterUnreadable(Exception):
@@ -31,7 +32,7 @@ class TokenKind(Enum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Token:
     """A word with its position, from 1; `text` is without quotes, a bare name's folded to lower case."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from rowtide.core.values import frozen
 
 MAX_DECIMAL_PRECISION = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -21,7 +22,7 @@ INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
 """Digits of the decimals to which Delta widens integers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakeType:
     """The lake type of a source type.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from rowtide.core.values import frozen
 
 
 class TableKind(Enum):
@@ -16,7 +17,7 @@ class TableKind(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceColumn:
     """A column of a source table.
 
@@ -45,7 +46,7 @@ class SourceColumn:
         return self.base_type_text or self.type_text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceIndex:
     """An index of a source table; `columns` are its key's, in order, None for an expression.
 
@@ -61,7 +62,7 @@ class SourceIndex:
     is_valid: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablePartition:
     """A descendant of a partitioned table, at any depth; those that are not partitioned themselves store its rows."""
 
@@ -77,7 +78,7 @@ class TablePartition:
         return f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceTable:
     """A table of the source database.
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Protocol
 from urllib.parse import quote, quote_plus, unquote
 
 from rowtide.core.errors import Invalid, RowtideError
 from rowtide.core.secrets import MASK, SECRET_PARAMETERS
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind, find_kind
 
 
@@ -69,7 +70,7 @@ class Rendered(Protocol):
     def render_as_string(self, hide_password: bool = True) -> str: ...  # noqa: FBT001, FBT002 - SQLAlchemy's
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen
 class DatabaseUrl:
     """A database's address. `str` and `repr` show passwords as `***`; pickling keeps them.
 

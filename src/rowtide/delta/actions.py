@@ -6,12 +6,14 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from rowtide.core.values import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Protocol:
     """The versions and features that readers and writers must know."""
 
@@ -34,7 +36,7 @@ class Protocol:
         return {"minReaderVersion": self.min_reader, "minWriterVersion": self.min_writer, **listed}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Metadata:
     """A table's schema and properties."""
 
@@ -71,7 +73,7 @@ class Metadata:
         return self.properties.get("delta.columnMapping.mode", "none").lower()
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class AddFile:
     """A data file; `path` as in the log, URL-encoded."""
 
@@ -116,7 +118,7 @@ class AddFile:
         return found if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoveFile:
     """A data file that is no longer part of the table; kept until no reader needs it."""
 
@@ -144,7 +146,7 @@ class RemoveFile:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     """The last version that an application committed (`txn`)."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowtide.core.values import frozen
 from rowtide.delta.schema import PARQUET_ID, Field, FieldType, ListOf, MapOf, Primitive, Struct
 
 _READ_BYTES = 1024 * 1024
@@ -19,7 +20,7 @@ have, which would move days before 1582.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileReader:
     """Reads columns from data files.
 
@@ -135,7 +136,7 @@ def _from_the_first(values: Any) -> Any:
     return values if values.offset == 0 else pc.take(values, pa.array(range(len(values))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowGroup:
     """A row group of a data file: its size without compression, and bounds of a column; None: not known."""
 

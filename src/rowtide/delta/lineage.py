@@ -6,9 +6,10 @@ A transaction identifier stays when an earlier version is restored: it then says
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot
@@ -17,7 +18,7 @@ from rowtide.storage.store import Missing
 _RESTORE = "RESTORE"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Foreign:
     """A commit of another application that changed rows."""
 
@@ -28,7 +29,7 @@ class Foreign:
         return f"{self.operation} in version {self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VersionLineage:
     """What a version has of an application, as seen from one that the application knows.
 
@@ -40,7 +41,7 @@ class VersionLineage:
     foreign: Foreign | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Commit:
     operation: str
     parameters: Mapping[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, Transaction
 
 _COLUMNS = {
@@ -150,7 +151,7 @@ def version_of(path: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VersionFiles:
     """The files of which a version is made: the checkpoint's parts, then the commits above it, in order."""
 
@@ -168,7 +169,7 @@ class CheckpointUnknown(LogIncomplete):
     """The version can only be read from a checkpoint of a newer form (V2)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFiles:
     """A table's log files, or those from a version on."""
 

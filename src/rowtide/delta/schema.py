@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+
+from rowtide.core.values import frozen
 
 PHYSICAL_NAME, FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
@@ -37,7 +39,7 @@ class TypeUnknown(ValueError):
     """A column has a type that is none of Delta's documented ones."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Primitive:
     """A type without parts."""
 
@@ -49,7 +51,7 @@ class Primitive:
         return self.arrow
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ListOf:
     """An array."""
 
@@ -66,7 +68,7 @@ class ListOf:
         return pa.list_(self.element.in_files)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class MapOf:
     """A map."""
 
@@ -84,7 +86,7 @@ class MapOf:
         return pa.map_(self.key.type.in_files, self.value.type.in_files)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Struct:
     """Several fields; a table is one."""
 
@@ -127,7 +129,7 @@ class Struct:
 FieldType: TypeAlias = Primitive | ListOf | MapOf | Struct
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Field:
     """A column, or a part of one; data files know it by its physical name or, in mapping mode `id`, by its field id."""
 
@@ -158,7 +160,7 @@ def parse_schema(text: str, *, is_mapped: bool) -> Struct:
     return _Parser(is_mapped).parse_struct(json.loads(text))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Parser:
     is_mapped: bool
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from rowtide.core.values import frozen
 from rowtide.delta import formats
 from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
@@ -42,7 +43,7 @@ _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Location:
     """A table's folder, as errors name it, and the store of its files."""
 
@@ -50,7 +51,7 @@ class Location:
     store: Store
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Snapshot:
     """One version of a table."""
 
@@ -199,7 +200,7 @@ class Snapshot:
             raise LakeReadFailed(path, f"file {name}: {_first_line(error)}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tail:
     """What a version is read from: the files of a checkpoint, and the contents of the commits above it, in order."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.schema import Field
 
@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - counts from it, in whatever zone
 _MILLI = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Between:
     """Rows in which a column, by its name in files, is in [low, high]; None: no bound.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.core.values import frozen
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.proof import instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS
@@ -26,7 +27,7 @@ _SHOWN_CHANGES = 8
 Seconds = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """The LSN range of pgbench's transactions: above `after`, up to and including `last`."""
 
@@ -34,7 +35,7 @@ class Span:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figures:
     """`latency_*` is the time from a transaction's commit to the commit of its publication in the lake.
 

@@ -15,16 +15,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO
 
+from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.demo.errors import DirectoryNotEmpty, DirectoryNotWritable, ProcessEnded, ProcessSilent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Directory:
     """The demo's folder and its contents."""
 

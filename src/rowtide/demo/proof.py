@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.rows.change_columns import UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.errors import BalancesDisagree, MaximumWentBack, RowsDiffer
 from rowtide.demo.workload import KEYS, NULL, TARGETED
@@ -31,7 +31,7 @@ LONGEST_DELAY_S = 2.0
 """A read that starts later after taking its maximum LSN is checked, but not counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     """One read of the four change tables up to a maximum LSN.
 
@@ -139,7 +139,7 @@ def _sum(changes: ArrowChanges, column: str) -> tuple[int, int]:
 CURRENT, OPEN_SLICES, PAST_SLICES = "current table", "history table, open slices", "history table, slices"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetVersion:
     """A Delta table of a target, and its version at the target's LSN."""
 
@@ -147,7 +147,7 @@ class TargetVersion:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableProof:
     """The result for one table: the rows that are expected, and the number of rows on one side only (0: equal).
 

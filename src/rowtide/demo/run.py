@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.demo.checker import Checker
 from rowtide.demo.errors import TooFewReads
 from rowtide.demo.figures import Span
@@ -21,7 +21,7 @@ _LONGEST_OVERTIME_S = 400
 """A busy machine needs longer for the reads; pgbench continues for this long."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DemoRun:
     """Results of the run: `reads` are those that count, `span` pgbench's transactions."""
 

@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.checker import Checker
 from rowtide.demo.errors import ProcessSilent
@@ -66,7 +66,7 @@ TARGETS = {"current": "current", "history": "history"}
 """The targets' kinds by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DemoOutcome:
     """What the report needs."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 
 from rowtide.core.lsn import parse_log_position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.processes import Child, Directory
@@ -38,7 +38,7 @@ _INITIALIZE_TIMEOUT_S = 300
 _SESSIONS_END_TIMEOUT_S = 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceState:
     """State of the source: number of committed transactions, and the log position before or after them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from rowtide.agents.runs import PastError
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.status.lake import RowsLeft
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadingFacts:
     """How far the log is read; `last_error` is the newest that `replication run` has recorded of it."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rowtide.core.values import frozen
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration, format_names
 from rowtide.diagnosis.result import CheckResult, Measure, ShellCommand, counts, failing, healthy, shell, times, warning
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rowtide.merge.status import MergeStatus
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeFacts:
     """The merge publications that a node knows, and what is missing of their tables, by article."""
 

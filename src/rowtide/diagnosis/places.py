@@ -8,11 +8,11 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.places import local_path
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_bytes
@@ -39,7 +39,7 @@ LAKE, LOG_STORE = "lake", "log store"
 """The subjects of the places."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlaceFacts:
     """A folder that rowtide writes, seen from this machine; sizes in bytes.
 
@@ -63,7 +63,7 @@ class PlaceFacts:
         return self.problem == os.strerror(errno.EACCES)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectPlace:
     """A folder of an object store."""
 

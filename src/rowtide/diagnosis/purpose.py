@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
+from rowtide.core.values import frozen
 from rowtide.diagnosis.result import Advice, CheckResult, ShellCommand
 
 
@@ -25,7 +26,7 @@ class Purpose(StrEnum):
     """The database is a node of a merge: hub or subscriber."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """What the check of a database found.
 

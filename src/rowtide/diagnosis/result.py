@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Area, Code
@@ -33,7 +33,7 @@ class State(StrEnum):
     """It works; or a note of how it will behave here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sql:
     """Statements to run one after the other, each ended by a semicolon; `note` says as whom, and what then."""
 
@@ -44,7 +44,7 @@ class Sql:
         return " ".join([*self.statements, *([f"-- {self.note}"] if self.note else [])])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShellCommand:
     """A line for the shell, with the database in ROWTIDE_DB."""
 
@@ -54,7 +54,7 @@ class ShellCommand:
         return self.line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """What only a person can decide or do."""
 
@@ -76,7 +76,7 @@ class Unit(StrEnum):
     COUNT = "count"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measure:
     """A value behind a message."""
 
@@ -85,7 +85,7 @@ class Measure:
     unit: Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """One thing that a diagnosis says of a subject; `remediation` is None where nothing has to be done.
 
@@ -111,7 +111,7 @@ class CheckResult:
         return self.state is State.HEALTHY and not self.code.says_how_it_works
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unread:
     """Facts that could not be read, and why."""
 

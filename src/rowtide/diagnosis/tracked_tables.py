@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.quantities import format_duration
 from rowtide.diagnosis.result import (
@@ -31,7 +31,7 @@ OLD_DAYS = 30
 """Tombstones above this age are old: applications that have not synchronised since copy the table again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackingLoss:
     """Why a table's tracking is lost, and since when that is known, in UTC; None where it was found out now.
 
@@ -44,7 +44,7 @@ class TrackingLoss:
     lacks_key: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tombstones:
     """A table's tombstones, how many of them are old, and the age of the oldest."""
 
@@ -56,7 +56,7 @@ class Tombstones:
 NO_TOMBSTONES = Tombstones(0, 0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackedFacts:
     """A tracked table, what of its tracking was lost, and what its deletes have left."""
 

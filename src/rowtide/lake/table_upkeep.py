@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.replay import LOG
@@ -26,7 +26,7 @@ _HEAVIER = 4
 """How many times the weight of all others a file has that is omitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compacted:
     """A table that is compacted, in the order of an integer column.
 

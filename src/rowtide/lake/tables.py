@@ -10,9 +10,9 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.schema import FieldType
@@ -156,7 +156,7 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
         return spark.read.format("delta").load(spark_url(path, os.environ))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakeTableVersion:
     """A table as of one moment."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from rowtide.core.json_records import JsonOf
+from rowtide.core.values import frozen
 from rowtide.databases.source_table import SourceColumn
 
 SCHEMA, TABLE = "rowtide", "control"
@@ -28,7 +28,7 @@ class Announcement(StrEnum):
     """A place in the log, without content; no reader acts on it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlRow:
     """A mark or a heartbeat: the id of the transaction that wrote the row, and when. It identifies the server that
     wrote it.
@@ -51,7 +51,7 @@ LONGEST_STATEMENT = 10_000
 """Characters of a statement's text that are recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlteredColumn:
     """A column of the table after the statement; `number` stays the same as long as the column exists.
 
@@ -91,7 +91,7 @@ def as_altered(column: SourceColumn) -> AlteredColumn:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alteration:
     """A table after a statement altered it.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import sub
 from typing import Protocol, Self, overload
+
+from rowtide.core.values import frozen
 
 
 class Messages(Sequence[bytes]):
@@ -107,7 +108,7 @@ SMALL_BATCH_MESSAGES = 20_000
 QUIET_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """Transactions from begin to commit; `end` is the log position behind the last commit."""
 
@@ -115,14 +116,14 @@ class Whole:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionPart:
     """A piece of one transaction whose commit has not arrived; not readable yet."""
 
     messages: Sequence[bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastPart:
     """The piece of a large transaction that ends with its commit."""
 
@@ -174,7 +175,7 @@ MOST_HELD_S = 30.0
 """After this time a batch is made durable unasked, so that the server may remove its log."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchWanted:
     """A reader of the log store, by its name there, waits for what was committed."""
 

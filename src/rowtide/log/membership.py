@@ -8,15 +8,16 @@ log, so all agree on the LSN at which a member begins and ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.log.announcements import Alteration
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """One feature's subscription to one table.
 
@@ -39,7 +40,7 @@ class Member:
     takes_added: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Enabled:
     """A member begins: it sees every change that commits after this transaction."""
 
@@ -47,7 +48,7 @@ class Enabled:
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disabled:
     """A member ends: it sees nothing that commits after this transaction."""
 
@@ -55,7 +56,7 @@ class Disabled:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reshaped:
     """Rows of a table have the shape of this table version from within this transaction on.
 
@@ -67,7 +68,7 @@ class Reshaped:
     table_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Altered:
     """A statement of this transaction altered a table; rows after it in the log have the altered shape.
 
@@ -81,7 +82,7 @@ class Altered:
     seqval: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Heartbeat:
     """The log reader's own transaction in the log: it moves LSNs and times on while captured tables are idle."""
 
@@ -89,7 +90,7 @@ class Heartbeat:
     committed_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traced:
     """A tracer token of a publication, which every agent reads at its place in the log (SQL Server:
     sp_posttracertoken).
@@ -104,7 +105,7 @@ class Traced:
     stored_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangesOmitted:
     """A change of a member's table is not in the log store: the member has this transaction at most in part.
 
@@ -121,14 +122,14 @@ Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | ChangesOm
 """What happens in the log besides row changes; kept in the manifest, in log order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Leaving:
     """The fields of a disable announcement."""
 
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Token:
     """The fields of a tracer announcement."""
 

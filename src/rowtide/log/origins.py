@@ -7,9 +7,9 @@ secret, which only the subscriber's database has; a message without it marks not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rowtide.core.json_records import JsonInvalid, JsonOf
+from rowtide.core.values import frozen
 
 MESSAGE_PREFIX = "rowtide.origin"
 """The prefix of the logical message; its content is that of a `OriginMark`, as JSON."""
@@ -24,7 +24,7 @@ class SecretWanted(Exception):
         self.subscription = subscription
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OriginMark:
     """The content of a mark: the subscription's guid, the publisher's database, and the subscription's secret."""
 

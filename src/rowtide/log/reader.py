@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.batches import (
     LARGE_MESSAGE_BYTES,
@@ -63,7 +63,7 @@ _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecodedCut:
     """A cut as log records. `end` is the log position behind it, None for a part of a transaction.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.batches import Messages
 from rowtide.log.membership import Event
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keepalive:
     """No member's change lies below a log position; `as_of` is the server's time if it had sent everything by then."""
 
@@ -40,7 +41,7 @@ class ReceivedMessages:
     is_marked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decoded:
     """A batch as log records.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from rowtide.core.formats import StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.formats import recorded_definition
 from rowtide.databases.postgres.text_queries import Run
@@ -15,7 +16,7 @@ FORMAT = StoreFormat("publisher's metadata")
 """The format of the schemas `rowtide` and `cdc`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceDefinition:
     """The one row of `rowtide.source`: how the log is read, and where the log store and the lake are."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any
 
 from rowtide.core.options import Option
+from rowtide.core.values import frozen
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.errors.nodes import MetadataMalformed
 
@@ -40,7 +41,7 @@ class SubscriberType(IntEnum):
     """Its changes count as the publisher's once merged: the first subscriber to synchronise wins."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceLimits:
     """What a synchronisation takes of a subscriber at most; whoever has a device writes what its database contains.
 
@@ -84,7 +85,7 @@ class ExchangeType(IntEnum):
         return self is not ExchangeType.UPLOAD
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleColumn:
     """A published column; `type_text` is the PostgreSQL name of its values' type, on every database.
 
@@ -145,7 +146,7 @@ HostName = Annotated[
 Login = Annotated[str | None, Option("--login", help="What suser_name() is in filters.", show_default=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partition:
     """A subscriber's values of the filter functions; None for a function that no article's filter uses."""
 
@@ -163,7 +164,7 @@ class FilterType(IntEnum):
     BOTH = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoinFilter:
     """Rows that satisfy `condition` with a row of article `parent` follow that row (SQL Server: sp_addmergefilter).
 
@@ -186,7 +187,7 @@ class JoinFilter:
         return self.filter_type is not FilterType.JOIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleReference:
     """A foreign key to a published table: its columns, the parent's nickname, and the columns that it references."""
 
@@ -195,7 +196,7 @@ class ArticleReference:
     parent_columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Article:
     """A published table (SQL Server: sysmergearticles).
 
@@ -408,7 +409,7 @@ def _reference(columns: Sequence[str], parent: int, parent_columns: Sequence[str
     return ArticleReference(tuple(columns), parent, tuple(parent_columns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publication:
     """A publication; the publisher is the hub of all its subscriptions (SQL Server: sysmergepublications).
 
@@ -425,7 +426,7 @@ class Publication:
     run_as: RunAs = RunAs.OWNER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """The last generations that a synchronisation exchanged: this node's own, and the other node's."""
 
@@ -433,7 +434,7 @@ class Waiting:
     other: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscription:
     """A node's part in a publication, as stored by another node or by itself (SQL Server: sysmergesubscriptions).
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from functools import partial
 from importlib import import_module
 from typing import TypeVar
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
 from rowtide.merge.conflicts.resolvers import PYTHON, by_priority
@@ -117,7 +117,7 @@ def _calling(article: Article, method: str) -> Iterator[None]:
         raise HandlerFailed(article.resolver, method, article.name, f"{type(error).__name__}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleHandler:
     """Adapter that calls an article's handler with merge's own types."""
 

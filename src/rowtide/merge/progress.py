@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, Insert, Select, bindparam, delete, func, insert, select, update
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
     genhistory,
@@ -28,7 +28,7 @@ def as_utc(read: datetime) -> datetime:
     return read.replace(tzinfo=read.tzinfo or UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Purge:
     """The generation up to which a node's metadata is purged, and the time of the last purge."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import func, select
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import conflicts_info, retries, subscriptions
@@ -19,7 +20,7 @@ SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
 """How a synchronisation stands, by its `runstatus`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeStatus:
     """A publication with one of its subscriptions, as this node knows it; subscription fields are None if it has none.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rowtide.core.places import local_path
+from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
@@ -27,7 +28,7 @@ _LOOKS = 10
 _LAST = (*reversed(PUBLISHING), LOG_STORE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyProgress:
     """How far a copy is, in files and bytes; totals are of what this run has to copy, as far as it is known."""
 
@@ -37,7 +38,7 @@ class CopyProgress:
     total_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """What a copy consists of, and how much of it this run copied; `bytes` are those of data files."""
 

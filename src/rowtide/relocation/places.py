@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rowtide.core.values import frozen
 from rowtide.lake.paths import absolute_lake
 from rowtide.relocation.errors import PlacesOverlap
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakePlace:
     """A lake and its log store, each a path or a URL as it is recorded."""
 

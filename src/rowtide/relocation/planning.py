@@ -8,10 +8,10 @@ is complete after each. Otherwise the file that completes it is the last one: un
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.relocation.errors import CopyDiverged
 
 
@@ -26,7 +26,7 @@ class StoreFileKind(Enum):
     """The file is replaced again and again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Portion:
     """A table, or the log store, as of a version; paths are relative to its folder.
 
@@ -53,7 +53,7 @@ class Portion:
         yield from self.entries.values()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExistingCopy:
     """What is at the target: the files' sizes; identity and version, None where no version is complete."""
 
@@ -62,7 +62,7 @@ class ExistingCopy:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyStep:
     """A file to copy, or to compare if it `is_there`; `size` None: unknown."""
 
@@ -73,7 +73,7 @@ class CopyStep:
     is_there: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steps:
     """What is done for a portion: comparisons before anything is written, then the rest as it is ordered."""
 

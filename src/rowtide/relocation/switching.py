@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, update
 
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
@@ -46,7 +46,7 @@ from rowtide.relocation.survey import open_files
 _LEASE_PATIENCE_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Move:
     """From where a lake is moved, and where to; `was_recorded`: the database names the new place already."""
 

@@ -12,10 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Protocol
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.relocation.errors import CopyDamaged, CopyDiverged
 from rowtide.relocation.planning import CopyStep, StoreFileKind
 from rowtide.storage.store import Missing, Store, Transferable
@@ -38,7 +38,7 @@ class Vanished(Exception):
         self.file = file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """The size and the SHA-256 of a file."""
 
@@ -46,7 +46,7 @@ class Content:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """The folders between which a portion is copied."""
 

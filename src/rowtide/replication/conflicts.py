@@ -7,10 +7,10 @@ the row is not what the delivered change was made of: what was read there before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 
 
 class ConflictKind(StrEnum):
@@ -53,7 +53,7 @@ class Resolution(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Version:
     """When a row's last change committed, in microseconds since 1970, and in which database."""
 
@@ -61,7 +61,7 @@ class Version:
     originator: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentRow:
     """A row at the subscriber, with the published values as texts.
 
@@ -74,7 +74,7 @@ class PresentRow:
     is_own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What a change finds: the row of its key, and other rows with unique values of its new row.
 
@@ -119,7 +119,7 @@ _ALWAYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What is done about a change, and the conflict if there is one.
 

@@ -11,7 +11,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -22,6 +22,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import bound
@@ -64,7 +65,7 @@ Place = tuple[str, Row]
 """An article's id, and a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repair:
     """What became of a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
 
@@ -84,7 +85,7 @@ class Repair:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Difference:
     """A row that differs, or why an article was not compared."""
 

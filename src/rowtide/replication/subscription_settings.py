@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, TypedDict, Unpack, cast
 
 from rowtide.core.options import Option
+from rowtide.core.values import frozen
 from rowtide.core.words import read_words
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
@@ -30,7 +31,7 @@ class SettingsChanges(TypedDict, total=False):
     run_as: RunAs
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class DeliveryLimits:
     """How a run delivers; None: as the subscription's settings say."""
 
@@ -79,7 +80,7 @@ class DeliveryLimits:
         return cast("SettingsChanges", {name: value for name, value in values.items() if value is not None})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class DeliveryOptions(DeliveryLimits):
     """How a subscription is delivered; None: as its settings are, at first their defaults."""
 
@@ -101,7 +102,7 @@ class DeliveryOptions(DeliveryLimits):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionSettings:
     """The settings of a subscription; `replication run` may replace them. Raises `SettingOutOfRange`.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, values_of
+from rowtide.core.values import frozen
 from rowtide.core.words import read_words
 from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import DeliveryOptions, SubscriptionSettings
@@ -59,7 +60,7 @@ class Constraints(StrEnum):
     NOT_FOR_REPLICATION = "not-for-replication"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SubscriptionRequest:
     """A subscription as requested. Raises `LsnNotGiven`."""
 
@@ -113,7 +114,7 @@ class SubscriptionRequest:
         return is_kept and self.sync_type is SyncType.AUTOMATIC
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RequestedSubscription(SubscriptionRequest, DeliveryOptions):
     """A subscription of a publication, as it is added; settings that are given singly replace those of `settings`."""
 

@@ -11,12 +11,12 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowtide.core.errors import ExtraMissing
+from rowtide.core.values import frozen
 from rowtide.storage.errors import StoreForked
 from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings
 from rowtide.storage.refusals import find_refusal
@@ -46,7 +46,7 @@ _users: set[int] = set()
 """The processes that used an object store: this one, or the one that it was forked from."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """For how long a bucket may be silent, and how slow the slowest network is."""
 
@@ -63,7 +63,7 @@ class Patience:
         return self.silence_s + (LEAST_PART_BYTES / self.slowest_bytes_s if is_slow else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bucket:
     """A bucket, and how it is reached; buckets that are equal share connections, and each process has its own."""
 

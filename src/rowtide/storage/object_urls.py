@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from rowtide.core.values import frozen
 from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?:/(?P<path>.*))?", re.IGNORECASE | re.DOTALL)
@@ -77,7 +77,7 @@ _TRUE = frozenset({"1", "true", "yes", "on", "y"})
 _ENCRYPTIONS = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectUrl:
     """A folder of a bucket, which Azure calls container; its path has no slash at either end and may be empty."""
 

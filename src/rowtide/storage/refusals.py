@@ -7,12 +7,12 @@ codes are those of the error pages of Amazon S3, Cloud Storage and Azure Blob St
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreRefusal:
     """A reason for which stores refuse requests. `passes`: the same request may succeed a little later."""
 

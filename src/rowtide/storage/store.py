@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ class Missing(KeyError):
     """No file of the store has this path."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreErrors:
     """The errors that a store raises, made from a file's place and a reason."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """`writes` are PUT, POST and LIST, which have one price, `reads` GET; a DELETE costs nothing and is not counted."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
@@ -19,6 +19,7 @@ from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapsh
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import LeaseLost
@@ -35,7 +36,7 @@ RETRIED_AFTER = timedelta(seconds=30)
 """A table that has stopped is tried again with the next publication, or after this time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Due:
     """What an instance's table has, and what it is to have."""
 

@@ -6,12 +6,13 @@ Whether a target's options fit the instances that it is to follow: a name that i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
 from rowtide.cdc.definitions import captured_columns, change_tables
 from rowtide.cdc.instances import Instance, name_for_readers
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.sql_text import quote
 from rowtide.targets.definitions import Target
@@ -26,7 +27,7 @@ PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "boolean", 
 NO_NET_CHANGES = "{} has no net changes: without a key its rows cannot be found again"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetColumn:
     """A column of a target's table.
 
@@ -41,7 +42,7 @@ class TargetColumn:
     is_tracked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetColumns:
     """The columns of a table, those that are the source's key first among them or not."""
 

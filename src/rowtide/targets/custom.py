@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.session import for_reading
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
@@ -34,7 +34,7 @@ _METHODS = ("find_lsn", "apply")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomWindow:
     """What was published since the target's last LSN: `after` is None the first time.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -24,6 +23,7 @@ from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.json_records import JsonOf
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions
@@ -46,7 +46,7 @@ class TableState(StrEnum):
     """It has left the set, for the reason in its note; it rejoins once it has caught up."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A target as it is defined; its consumer has its instances, and how long cleanup waits for it.
 

@@ -17,17 +17,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.targets.columns import for_instance
 from rowtide.targets.definitions import Target
 from rowtide.targets.options import TargetOptions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandOver:
     """An instance of a target, and the one that takes its place."""
 

@@ -6,7 +6,6 @@ The change rows of a table's next window, by what the files' statistics say of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +16,7 @@ from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.rows.change_columns import TRUNCATE, column_type
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.errors import PartitionUnfit
 from rowtide.delta.partitions import NULL_FOLDER, UNFIT_DATE, UNFIT_TEXT
 from rowtide.delta.snapshot import open_snapshot
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LSN = "__$start_lsn"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetWindow:
     """An instance's changes in [start, end], and what may be among them."""
 
@@ -81,7 +81,7 @@ def open_target_window(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """The rows that the source's table had at an LSN, and when that was."""
 

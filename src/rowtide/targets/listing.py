@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.targets.definitions import Target, list_targets
 
 # What reads the lake is imported once there is a target.
@@ -21,7 +22,7 @@ NEW = "new"
 """The state of a table that is not made yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedTarget:
     """A table of a target.
 

@@ -6,10 +6,10 @@ No lease is taken: rows stay as they are, and an apply and a mending that get in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.mending.tables import MendedTable
+from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.formats import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NOTHING = Mended(was_marked=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MendedTarget:
     """A table of a target, and what mending it does. Nothing is to be done with one of Iceberg, whose files may have
     narrower types for all its readers.
@@ -45,7 +45,7 @@ class MendedTarget:
         return cls(found.target.name, found.target.options.format, table)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundTarget:
     """The table of an instance in a target; `snapshot` is None for one of Iceberg."""
 

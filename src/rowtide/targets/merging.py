@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.mask_expressions import mark_condition
 from rowtide.cdc.rows.change_columns import DELETE
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import TargetColumn, TargetColumns
 
@@ -23,7 +23,7 @@ _COMPARED = re.compile(
 _WITH_TWO_ZEROS = frozenset({"float", "double"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Merged:
     """What is to be merged.
 

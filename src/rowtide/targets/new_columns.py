@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from sqlalchemy import Connection, Engine, Executable, text
@@ -31,6 +31,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.snapshot_requests import OPEN, RequestState, SnapshotRequest, list_visible
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LockMode
@@ -47,7 +48,7 @@ _WAIT_S = 1.0
 _ANY = "any"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewColumns:
     """The columns of a table that an instance of a target lacks, by number: those that were added, or renamed."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option, values_of
+from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
@@ -36,7 +37,7 @@ class ApplyEngine(StrEnum):
     SPARK = "spark"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GivenOptions(WordsRead):
     """Where a target's tables are, and what they contain, as it is given."""
 
@@ -111,7 +112,7 @@ class GivenOptions(WordsRead):
     ] = ApplyEngine.AUTO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TargetOptions(GivenOptions):
     """The options of a target as they are stored: those that were given, and what became of its tables since."""
 
@@ -129,7 +130,7 @@ class TargetOptions(GivenOptions):
         return f"{self.path.rstrip('/')}/{self.table_of(instance)}" if self.path is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTarget(GivenOptions):
     """A target as it is added; names of Lakeflow's AUTO CDC where it has them.
 

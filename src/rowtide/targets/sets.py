@@ -7,7 +7,6 @@ Each apply appends a row per table once all tables have its window. A table's ow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.deletion import Below
@@ -43,7 +43,7 @@ KEPT_APPLIES = 100_000
 _KEPT_VERSIONS = timedelta(minutes=10)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableVersion:
     """A table of a set after an apply: everything up to `lsn` is in `version`, a Delta version or Iceberg snapshot.
 
@@ -60,7 +60,7 @@ class TableVersion:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetVersion:
     """A set after an apply: its LSN, when the source had committed that, and its tables by instance."""
 

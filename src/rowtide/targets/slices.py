@@ -8,9 +8,9 @@ one for each slice that begins. One merge carries them out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import HISTORY_NAMES, TargetColumns
 from rowtide.targets.merging import IS_DELETED, absent
@@ -29,7 +29,7 @@ BEFORE_ALL = -1
 """The LSN of rows that stand for the slices that are open before the window."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Truncated:
     """A transaction that truncated the table, and the place of its last truncate."""
 
@@ -229,7 +229,7 @@ def date_actions(actions: str, times: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlicesMerged:
     """What is to be carried out.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundTable:
     """A table's present version: what it has of its source, and its columns' types.
 
@@ -37,7 +37,7 @@ def without_lease() -> None:
     """Verify nothing, for what only reads, or has the table to itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTable:
     """What a table is made with."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.values import frozen
 
 
 class Operation(StrEnum):
@@ -18,7 +18,7 @@ class Operation(StrEnum):
     UPDATE = "update"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A row's net change; `row` has all of the table's columns, for a delete the key's only."""
 
@@ -32,7 +32,7 @@ class Change:
         return dict(zip(self.columns, self.row, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeclaredColumn:
     """A column of a table, and its type in the database's SQL; of a domain, the base type."""
 
@@ -40,7 +40,7 @@ class DeclaredColumn:
     type_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeclaredTable:
     """A table in the snapshot from which changes are read, with the name used in changes."""
 
@@ -48,7 +48,7 @@ class DeclaredTable:
     columns: tuple[DeclaredColumn, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumerationRequest:
     """What to enumerate: the changes of `tables` since an anchor, all rows without one.
 
@@ -67,7 +67,7 @@ class EnumerationRequest:
         return None if table.lower() in (name.lower() for name in self.whole) else self.since
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnTransaction:
     """A transaction with its own BSN (SQL Server Compact: SqlCeTransaction).
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from enum import Enum, Flag, StrEnum
 from typing import Annotated
 
 from rowtide.core.options import Argument, Option
+from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead
 
 
@@ -54,7 +55,7 @@ class StampIndex(StrEnum):
     """Each row: costs writers more; an enumeration reads only changed rows, however scattered."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackingRequest(WordsRead):
     """A table and how to track it."""
 
@@ -82,7 +83,7 @@ class TrackingRequest(WordsRead):
     on_progress: Callable[[str], None] = lambda _message: None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackedTable:
     """A table in the catalogue of tracking.
 

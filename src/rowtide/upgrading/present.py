@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowtide.core.formats import PresentStore
+from rowtide.core.values import frozen
 from rowtide.databases.urls import parse_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Present:
     """What is there: stores, and schemas with rowtide's names whose tables are somebody else's."""
 

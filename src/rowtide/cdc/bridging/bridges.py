@@ -9,7 +9,6 @@ The order of tables in which foreign keys lead back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
@@ -79,7 +79,7 @@ where contype = 'f' and conrelid <> confrelid and conrelid::bigint = any(:tables
 _SEGMENT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """What is reconciled: from `after` to the server's present end, for these instances.
 
@@ -104,7 +104,7 @@ class Gap:
         return "; ".join(told)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BridgedGap:
     """A gap was reconciled by a transaction with `rows` row changes at `lsn`."""
 
@@ -186,7 +186,7 @@ def _enabled(recorded: Mapping[str, RecordedInstance]) -> Sequence[Instance]:
     return [row.instance for row in recorded.values() if row.state == ENABLED]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sides:
     """The instances' tables as of the last published LSN, by member id; and why others have none, by name.
 
@@ -290,7 +290,7 @@ def _widest(source_id: int, instances: Sequence[Instance]) -> Instance | None:
     return next((one for one in instances if columns.get(one.member_id) == every), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Comparing:
     """Compares every captured table once, in an order in which references lead back, and writes what differs to
     pending segments.

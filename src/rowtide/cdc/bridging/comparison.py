@@ -7,7 +7,6 @@ the same way; a value that its lake type cannot hold is compared as its exact te
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from rowtide.cdc.rows.exact_values import texts_by_ordinal
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.log.postgres.restarting import XID, ReconciliationPoint
@@ -26,7 +26,7 @@ _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparedTable:
     """What is compared: `instance` names the columns of both sides, `version` the records' places of columns."""
 

@@ -9,7 +9,6 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -37,6 +36,7 @@ from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import LogDamaged, TableMissing
 from rowtide.delta.snapshot import Location
@@ -150,7 +150,7 @@ def _run_task(
     return [pickle.dumps(file) for file in files], None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cycle:
     """A cycle's number, plan and engine, its segments, and the records of them that become its rows."""
 
@@ -161,7 +161,7 @@ class _Cycle:
     selections: Sequence[Selection]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """A cycle whose data files are durable, of the change tables that lack it; no version of a table has them yet."""
 

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -55,6 +54,7 @@ from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, S
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import Widened
+from rowtide.core.values import frozen
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.lake import tables
 from rowtide.lake.table_upkeep import Compacted, compact
@@ -70,7 +70,7 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
 """Seconds between looks for entries of others in a bucket: shortest after some were found, longest after none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CycleReport:
     """The result of a cycle: `instances` got rows; `is_heartbeat`: it published only a heartbeat."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.appends import name_data_file, write_rows
@@ -33,7 +33,7 @@ PART_BYTES = 64 * 1024 * 1024
 _CONVERTED = ("commit_lsn", "seqval", "operation", "table_id", "image", "before", "after", "absent")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Destination:
     """A change table as of the moment at which files are written for it."""
 
@@ -41,7 +41,7 @@ class Destination:
     state: PriorVersion
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The records of a table version that an instance takes: those in a range, of segments given by their paths."""
 
@@ -51,7 +51,7 @@ class Selection:
     paths: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentGroup:
     """Segments that are converted together, and who takes what of them."""
 
@@ -59,7 +59,7 @@ class SegmentGroup:
     selections: tuple[Selection, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeFile:
     """A durable data file that no version of its table has yet, with its number of rows."""
 

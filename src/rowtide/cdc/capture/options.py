@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from rowtide.cdc.errors.capturing import MaxLatencyInvalid
 from rowtide.cdc.scans.pace import USUAL_LATENCY_S
+from rowtide.core.values import frozen
 from rowtide.core.words import read_words
 
 LONGEST_LATENCY_S: Final = 3600.0
@@ -21,7 +21,7 @@ class EngineSetting(StrEnum):
     SPARK = "spark"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureOptions:
     """The engine; with `rewrites_widened`, tables whose columns get wider types are rewritten, whatever the settings
     say, and those that are marked with Delta's type widening, which few readers know, are mended.

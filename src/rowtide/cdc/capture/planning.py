@@ -8,7 +8,7 @@ The lifetimes of capture instances in the log, and what a range of the log chang
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape
@@ -19,6 +19,7 @@ from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Heartbeat, Reshaped
 from rowtide.log.store.entries import Segment, TransactionOmitted
 from rowtide.log.store.state import (
@@ -31,7 +32,7 @@ from rowtide.log.store.state import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstanceLifetime:
     """A capture instance and the LSNs that it captures: after `begin`, before `end` (None: it is still enabled)."""
 
@@ -43,7 +44,7 @@ class InstanceLifetime:
         return self.begin < lsn and (self.end is None or lsn < self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlteredInstance:
     """An instance whose table was altered, as of the last such transaction, at `lsn`."""
 
@@ -51,7 +52,7 @@ class AlteredInstance:
     lsn: CommitLsn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppliedEvents:
     """The lifetimes that overlap a range, as of its end, and the schema changes of instances that are still enabled."""
 
@@ -123,7 +124,7 @@ LONGEST_SILENCE = timedelta(minutes=5)
 """While captured tables are idle, a heartbeat is published this often, so that the maximum LSN and its time advance."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VersionRows:
     """The rows of one table version that belong to an instance in a cycle."""
 
@@ -131,7 +132,7 @@ class VersionRows:
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstanceWork:
     """What a cycle appends to one change table: rows after `lifetime.begin`, before `lifetime.end`."""
 
@@ -139,7 +140,7 @@ class InstanceWork:
     slices: tuple[VersionRows, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipped:
     """A transaction that was skipped while an instance was enabled: its changes may be missing there."""
 
@@ -148,7 +149,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CyclePlan:
     """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
 

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
@@ -33,6 +32,7 @@ from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.delta.writing.deletion import Below
 from rowtide.lake.table_upkeep import delete_rows, vacuum
@@ -46,7 +46,7 @@ Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | Clean
 """Errors by which an order is refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleaned:
     """What a cleanup did to one table; `low` is an instance's low endpoint, None for system tables."""
 
@@ -56,7 +56,7 @@ class Cleaned:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _BaseWork:
     """Work on an instance's base: what the change rows to be deleted amount to is added; or its layers are tidied."""
 
@@ -75,7 +75,7 @@ Start = Callable[[Callable[[BeforeCommit], None]], "Future[None]"]
 """Starts long work, which calls what it is given in front of each commit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Piece:
     """A table and the rows to delete."""
 

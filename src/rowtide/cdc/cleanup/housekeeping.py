@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -24,6 +23,7 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.table_upkeep import vacuum
 from rowtide.log.errors import LeaseHeld
@@ -38,7 +38,7 @@ _PAUSE_S = 0.2
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanupOutcome:
     """The outcome of a request: the tables that were cleaned, or the refusal: an error's class and values.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +17,7 @@ from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable, append_small
@@ -103,7 +103,7 @@ _AFTER_EVENTS = 1_000_000
 """Above the ordinals of a cycle's own rows; a cleanup's number is added."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedCleanup:
     """A row of `cleanups`: which instance's low endpoint moves to the mark (None: all), decided after `cycle`."""
 

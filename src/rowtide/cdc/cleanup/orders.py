@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option
+from rowtide.core.values import frozen
 
 RETENTION = timedelta(minutes=4320)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanupOrder:
     """The scope of a cleanup.
 

@@ -7,7 +7,6 @@ back from the last captured commit, not from now; only low endpoints below the m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rowtide.cdc.cleanup.orders import CleanupOrder
@@ -15,12 +14,13 @@ from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRa
 from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 SLACK = timedelta(hours=1)
 """A mark may move by the time since the last cleanup, plus this."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowWaterMark:
     """A low-water mark: the first transaction that is kept, and its `tran_end_time`."""
 
@@ -28,7 +28,7 @@ class LowWaterMark:
     time: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkReference:
     """The origin of a mark: the time of the transaction at the previous mark, and when that was set."""
 
@@ -48,7 +48,7 @@ def below(instances: Iterable[RecordedInstance], mark: LowWaterMark) -> tuple[Re
     return tuple(recorded for recorded in instances if recorded.lsn < mark.lsn)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerLimit:
     """A consumer for which cleanup waits, and the mark up to which cleanup does not pass it."""
 

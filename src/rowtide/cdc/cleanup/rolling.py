@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +37,7 @@ from rowtide.cdc.recorded_snapshots import (
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.formats import IDENTITY
 from rowtide.delta.schema import Struct
@@ -53,7 +53,7 @@ _FILE_BYTES = 256 * 1024 * 1024
 BeforeCommit = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """An instance's base, which cleanup moves forward to a low endpoint; `before_commit` is called before commits."""
 

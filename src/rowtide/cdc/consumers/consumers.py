@@ -7,7 +7,6 @@ position stored in the source database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,11 +19,12 @@ from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
 from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 _HOUR = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumedInstance:
     """An instance as it was given to a consumer; it counts as ended if it was disabled, or its name is another
     instance's.
@@ -35,7 +35,7 @@ class ConsumedInstance:
     is_enabled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedConsumer:
     """A consumer, and how far it is behind what is published.
 
@@ -54,7 +54,7 @@ class ListedConsumer:
     role_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Consumer:
     """A named consumer; times in UTC.
 

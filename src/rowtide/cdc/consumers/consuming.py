@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
@@ -43,6 +42,7 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
 
@@ -90,7 +90,7 @@ source.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Window:
     """A consumer's next window: (`after`, `to`] over all its instances.
 
@@ -161,7 +161,7 @@ class Window:
         return rows.limit(0) if share.is_empty else rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Share:
     """The LSNs from `start` to `end`; without any the columns alone are asked for, of the whole validity interval."""
 

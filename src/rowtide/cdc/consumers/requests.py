@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option
+from rowtide.core.values import frozen
 
 ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
 _LIMIT = Option(help="How long cleanup waits for what it has not acknowledged.", max=MOST_HOURS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewConsumer:
     """A consumer as it is added."""
 
@@ -24,7 +25,7 @@ class NewConsumer:
     role_name: Annotated[str | None, Option("--role", help="Its members may acknowledge, besides the owner.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerChange:
     """What is to change of a consumer; None stays."""
 

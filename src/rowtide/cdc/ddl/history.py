@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.small_tables import SmallTable
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedChange:
     """A row of sp_cdc_get_ddl_history, and rowtide's own columns.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.core.tables import Widened
+from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType, can_widen, parse_decimal
 from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Cast, Column, Texts, kernels, where
@@ -149,7 +150,7 @@ REWRITTEN_BYTES = 256 * 1024 * 1024
 _EXACT = "__$exact"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WidenedTable:
     """A table whose columns are about to get wider types; `columns` names them with these.
 
@@ -163,7 +164,7 @@ class WidenedTable:
     is_rewritten: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Retyped:
     """A column of a change table whose type has changed."""
 

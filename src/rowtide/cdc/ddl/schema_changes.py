@@ -9,13 +9,14 @@ recorded, as statements made up for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.types import codes
 from rowtide.databases.postgres.types.widening import is_wider_number
@@ -43,7 +44,7 @@ def _is_as_it_was(instance: Instance, old: CapturedColumn, new: CapturedColumn) 
 _TYPES_BY_CODE = {"postgres": codes.describe_code}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstanceSchemaChange:
     """What one statement did to an instance, which is `instance` from then on.
 

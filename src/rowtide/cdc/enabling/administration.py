@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, select
@@ -20,6 +20,7 @@ from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.tables import Widened
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
@@ -45,7 +46,7 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnabledDatabase:
     """What enable-db found or created; `was_enabled` is SQL Server's notice 22905.
 
@@ -231,7 +232,7 @@ def _complete_definitions(connection: Connection) -> None:
 _SYSTEM_TABLES = ("lsn_time_mapping", "snapshots", "ddl_history", "instances", "cycles")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disabling:
     """What disabling a database removes.
 

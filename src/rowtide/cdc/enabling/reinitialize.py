@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, select, update
 
@@ -24,6 +23,7 @@ from rowtide.cdc.enabling.table_rules import reconsider_steps
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import read_publication
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -37,7 +37,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.ownership import find_own_manifest, open_own_manifest, require_timeline
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureLoss:
     """What reinitialising loses: everything after `after`, and, for queries, everything before it too.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated, Any
 
 from rowtide.cdc.errors.enabling import BeforeImagesUnknown, WidenedUnknown
 from rowtide.core.options import MOST_ROWS, ForGroup, Option, values_of
 from rowtide.core.tables import BeforeImages, Widened
+from rowtide.core.values import frozen
 
 RowsPerSecond = Annotated[int | None, Option("--rows-per-second", min=1, max=MOST_ROWS, help="Rate limit of the copy.")]
 
@@ -20,7 +21,7 @@ def parse_widened(setting: str | None) -> Widened | None:
     return Widened(setting) if setting is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatabaseToEnable:
     """A database as it is enabled (SQL Server: sp_cdc_enable_db); a repeat changes `widened`."""
 
@@ -44,7 +45,7 @@ class DatabaseToEnable:
         object.__setattr__(self, "widened", parse_widened(self.widened))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SharedRequest:
     """The options of new instances that those of many tables can share."""
 
@@ -89,7 +90,7 @@ class SharedRequest:
         return values_of(SharedRequest, self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InstanceRequest(SharedRequest):
     """The options of a new instance."""
 
@@ -117,14 +118,14 @@ class InstanceRequest(SharedRequest):
         return NewInstance(table, **values_of(InstanceRequest, self))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewInstance(InstanceRequest):
     """A table as it is enabled (SQL Server: sp_cdc_enable_table)."""
 
     table: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablesRequest(SharedRequest):
     """Many tables, by names and patterns such as `public.*`."""
 
@@ -133,7 +134,7 @@ class TablesRequest(SharedRequest):
     excluding: Iterable[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablesToEnable(TablesRequest):
     """Many tables as they are enabled."""
 

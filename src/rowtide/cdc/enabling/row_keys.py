@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
@@ -14,11 +13,12 @@ from rowtide.cdc.errors.enabling import (
     NetChangesNeedKey,
 )
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowKey:
     """The columns that identify a row, in the order of their index; without an index, no columns and no name.
 

@@ -5,7 +5,6 @@ A rule considers each table once: one that was there before it, or that somebody
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, func, select, text
@@ -21,6 +20,7 @@ from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPatter
 from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.formats import StoreFormat
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 
@@ -29,7 +29,7 @@ PRESENT, ENABLED, FAILED = "present", "enabled", "failed"
 _INVALID_EXPRESSION = "2201B"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableRule:
     """A rule, with the options of the instances that it creates, and how many tables it enabled or could not enable."""
 
@@ -59,7 +59,7 @@ class TableRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuledTable:
     """A table that a rule considered; `reason` says why it could not be enabled."""
 

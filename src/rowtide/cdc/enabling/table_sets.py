@@ -7,7 +7,7 @@ import fnmatch
 import glob
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from sqlalchemy import Connection, Engine, Executable
@@ -20,6 +20,7 @@ from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.errors.enabling import NoTableMatches, TablePatternInvalid
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import (
     NamedTable,
     find_table_id,
@@ -41,7 +42,7 @@ _ANY = {"*": r"[^\n]*", "?": r"[^\n]"}
 _GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablePattern:
     """A pattern of tables; without a schema, of those that the search path finds.
 
@@ -130,7 +131,7 @@ def _fold(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableSet:
     """Names and patterns of tables, without those that others match; `may_be_empty`: a pattern may match none."""
 
@@ -150,7 +151,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableOutcome:
     """A table of a set, with its capture instance; `reason` says why it was skipped, or has the error's text.
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from itertools import chain
@@ -31,6 +30,7 @@ from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
 from rowtide.cdc.published import Publication, RecordedInstance, read_visible_publication
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
@@ -42,7 +42,7 @@ _OPENED_EVERY_S = 10.0
 """So often definitions and rights are read again while nothing is published."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PollPauses:
     """Pauses between looks while nothing is published: from `first_s`, growing by half to `longest_s`."""
 
@@ -54,7 +54,7 @@ LOCAL, REMOTE = PollPauses(0.2, 1.0), PollPauses(1.0, 10.0)
 """Of lakes in a folder; and on an object store, where each look is a paid request."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OpenedLake:
     """A lake with what it publishes, and where reading resumes in each instance that capture has met.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +26,7 @@ from rowtide.cdc.lake_readers.presentation import PresentedColumn, as_json, quot
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
 from rowtide.core.lsn import EPOCH_SHIFT
+from rowtide.core.values import frozen
 
 EVENT, EVENT_ID = "event", "id"
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -52,7 +52,7 @@ class EventFormat(StrEnum):
     CLOUDEVENTS = "cloudevents"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerInfo:
     """What formats say of their maker: rowtide's version, and the time, in milliseconds since 1970."""
 

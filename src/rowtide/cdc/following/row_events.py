@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from rowtide.cdc.lake_readers.presentation import PresentedColumn, pieces, prese
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 Booleans = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where events come from: the source's identity and its database, and the instance with its table."""
 
@@ -32,7 +32,7 @@ class Origin:
     instance: Instance
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowValues:
     """The captured values of rows: columns as texts, and which values the log did not carry, by column."""
 
@@ -41,7 +41,7 @@ class RowValues:
     """None: every value is there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowEvents:
     """Events in their order; `before` and `after` are places of rows in `values`, negative where there is none.
 

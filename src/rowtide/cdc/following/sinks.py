@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO
@@ -24,6 +23,7 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.presentation import joined
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 
 class Interrupted(Exception):
@@ -74,7 +74,7 @@ def wait(stop: threading.Event, pause_s: float) -> None:
         raise Interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rotation:
     """A file is completed when it has so many bytes, or is so old, with the next end of a transaction."""
 
@@ -193,7 +193,7 @@ _CONTENT_TYPES: Mapping[EventFormat, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventEndpoint:
     """Where events are posted to; `headers` may hold secrets, and are never shown."""
 

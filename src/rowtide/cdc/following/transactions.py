@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Integers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionRange:
     """The transactions of [low, high], by LSN: their ends in microseconds since 1970, and their numbers."""
 

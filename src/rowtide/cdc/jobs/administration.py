@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine
@@ -31,6 +30,7 @@ from rowtide.cdc.jobs.parameters import (
     new_parameters,
 )
 from rowtide.core.formats import StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import is_read_beside
 from rowtide.log.postgres.lease import find_holder
@@ -38,7 +38,7 @@ from rowtide.log.postgres.lease import find_holder
 _OF_CAPTURE, _OF_REPLICATION = "capture", "replication"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedJob:
     """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or a parameter of the other job type.
 

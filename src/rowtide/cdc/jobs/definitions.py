@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 
 from sqlalchemy import (
@@ -28,6 +28,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import create_tables
 
 cdc_jobs = Table(
@@ -70,7 +71,7 @@ job_history = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A row of `cdc.cdc_jobs`."""
 

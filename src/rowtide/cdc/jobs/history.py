@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -10,11 +10,12 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from rowtide.agents.runs import PastError, RunOutcome
 from rowtide.cdc.jobs.definitions import job_history
 from rowtide.cdc.jobs.parameters import JobType
+from rowtide.core.values import frozen
 
 KEPT_RUNS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoricRun:
     """A row of `cdc.job_history`; `ended_at` None: still running. `message`: what was done, or the last error."""
 

@@ -7,7 +7,7 @@ default, rowtide sets no limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from rowtide.cdc.errors.jobs import (
 )
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option, values_of
+from rowtide.core.values import frozen
 
 RETENTION_MINUTES = 4320
 DAILY_AT_TWO = "0 2 * * *"
@@ -51,7 +52,7 @@ class JobType(StrEnum):
             raise JobTypeUnknown(text) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class JobParameters:
     """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged."""
 
@@ -68,7 +69,7 @@ class JobParameters:
     schedule: Annotated[str | None, Option(help="When it runs, as in a crontab.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobChange(JobParameters):
     """A job, `capture` or `cleanup`, and what is to change of it (SQL Server: sp_cdc_change_job)."""
 
@@ -80,7 +81,7 @@ class JobChange(JobParameters):
         return JobParameters(**values_of(JobParameters, self))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewJob(JobChange):
     """A job as it is added (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults."""
 

@@ -6,7 +6,7 @@ Change rows of an instance with the columns of all of its table's instances, in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
 from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE, as_binary, empty_masks, set_bits
 from rowtide.core.extras import naming_extras
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import polars
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ArrowChanges:
     """Change rows in order, or a table's rows; `schema` has their columns, `instance` what these are in the source.
 

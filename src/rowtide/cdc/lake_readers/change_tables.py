@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -24,6 +24,7 @@ from rowtide.cdc.lake_readers.ordering import (
     sort,
 )
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import RowGroup
 from rowtide.delta.formats import IDENTITY
@@ -41,7 +42,7 @@ _COMPRESSION = 4
 """So much smaller are files, at a guess, than their rows in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeTablePart:
     """The rows of a change table in [low, high] that have one of these operations, but for those at some LSNs."""
 
@@ -61,7 +62,7 @@ class ChangeTablePart:
         return is_part
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeTable:
     """One version of a change table."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from rowtide.cdc.errors.querying import QueryFailed
 from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,7 +29,7 @@ Numbers = npt.NDArray[Any]
 _Settings = dict[str, str | bool | int | float | list[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyGroup:
     """Keys in the order of their last rows: places of these, the operations of the first rows, parts of the masks.
 

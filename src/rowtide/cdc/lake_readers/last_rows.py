@@ -26,6 +26,7 @@ from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFT
 from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import mask_length
+from rowtide.core.values import frozen
 
 LSN, SEQVAL, OPERATION = ORDER
 MASK, ABSENT = "__$update_mask", "__$absent_mask"
@@ -40,7 +41,7 @@ _SLICE_BYTES = 64 * 1024 * 1024
 Places = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablePart:
     """The rows of a version of a change table in [low, high], but for those at some LSNs."""
 
@@ -54,7 +55,7 @@ class TablePart:
         return ChangeTablePart(self.low, self.high, operations, self.without)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnlyKeys:
     """A restriction to rows whose key, a whole number in a column, is in a set."""
 
@@ -70,7 +71,7 @@ class OnlyKeys:
             yield batch.filter(pa.array(is_chosen)).select(list(columns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StandingRows:
     """The rows of parts behind their last truncate, without the old rows of updates; numbered by their order."""
 
@@ -131,7 +132,7 @@ def take_numbered(rows: Iterator[pa.RecordBatch], numbers: Places) -> pa.RecordB
     return join(taken)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """Last rows and their keys; `values` are the columns that are not as in the rows."""
 
@@ -140,7 +141,7 @@ class Completed:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastRows:
     """The last rows of keys; `columns`, `ORDER` among them, are wanted of them. `has_masks`: so are updated columns."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,12 +32,13 @@ from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.cdc.rows.exact_values import as_binary
 from rowtide.core.mask import mask_length
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetChanges:
     """The net changes of a window; `option` is one of `NET_ROW_FILTERS`."""
 

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.core.values import frozen
+
 ORDER = ("__$start_lsn", "__$seqval", "__$operation")
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -34,7 +36,7 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 Key: TypeAlias = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OrderedRows:
     """Rows in order; `low` and `high` are bounds of their LSNs."""
 

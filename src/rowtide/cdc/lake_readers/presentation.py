@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import repeat
 from pathlib import Path
@@ -21,6 +20,7 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
 from rowtide.cdc.lake_readers.value_texts import EXACT, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.core.values import frozen
 from rowtide.delta.data_files import CALENDAR
 
 _INTEGER = "^(0|-?[1-9][0-9]*)$"
@@ -46,7 +46,7 @@ class JsonKind(Enum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentedColumn:
     """A column's values as texts, null where they are null; `is_text` marks those that are not of the column's kind.
 
@@ -67,7 +67,7 @@ class PresentedColumn:
         return [text if marked or text is None else json.loads(text) for text, marked in zip(texts, marks, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresentedChanges:
     """Change rows as texts: the columns' names, by their names in the source, and batches of rows, read once."""
 

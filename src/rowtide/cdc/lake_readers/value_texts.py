@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values import texts as source_texts
 
 kernels: Any = pc
@@ -53,7 +53,7 @@ def _float_text(value: float) -> str:
 EXACT = "__$exact"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExactTexts:
     """The texts of a column's values, and which rows have one."""
 

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
@@ -23,6 +22,7 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.snapshots.administration import choose_instances
 from rowtide.core.errors import RowtideError
 from rowtide.core.json_records import JsonOf
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -39,7 +39,7 @@ Start = Callable[[Callable[[BeforeCommit], None]], "Future[None]"]
 OnProgress = Callable[[MendedTable], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outcome:
     """What was done for a request, or why nothing more was."""
 
@@ -50,7 +50,7 @@ class _Outcome:
 _OUTCOME = JsonOf[_Outcome](_Outcome)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Work:
     """An instance whose tables are mended; `request_id` None: for this run itself."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.mending import Mended, mend, plan_mending
 from rowtide.lake.stores import locate
@@ -14,7 +14,7 @@ from rowtide.lake.stores import locate
 BeforeCommit = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MendedTable:
     """A table of an instance, and what mending it does.
 

@@ -6,16 +6,16 @@ Neither Spark nor a database connection is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValidityInterval:
     """The LSNs that may be queried of an instance, both inclusive."""
 

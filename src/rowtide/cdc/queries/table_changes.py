@@ -8,19 +8,20 @@ lacks are null. Ordinals in masks and in `__$exact` are those of the united colu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.mask_expressions import mark_condition, mask_of
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import literal, quote
 
 INSTANCE_COLUMN = "__$capture_instance"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """The part of a window that is read from one instance; None is the window's own end."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import literal, quote
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqlFunction:
     """A temporary function: its name, and what follows it in `create temporary function`."""
 

@@ -7,7 +7,6 @@ endpoint. So no published row is missing, and no row that a cleanup removed lies
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rowtide.cdc.errors.querying import (
@@ -23,6 +22,7 @@ from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
@@ -30,7 +30,7 @@ from rowtide.lake.stores import locate
 Table = TypeVar("Table")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstanceWindow(Generic[Table]):
     """The rows of a version of an instance's change table in [low, high]."""
 
@@ -40,7 +40,7 @@ class InstanceWindow(Generic[Table]):
     high: CommitLsn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestedRange:
     """A range of an instance's changes as a reader asks for it; None: the validity interval's own end."""
 

@@ -6,19 +6,19 @@ In Spark SQL, over the functions that `rowtide.register` creates. Nothing is cre
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
 from rowtide.cdc.queries.net_changes import MERGE, NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
 
 _OPERATIONS = {DELETE: "D", INSERT: "I", UPDATE_BEFORE: "UO", UPDATE_AFTER: "UN", MERGE: "M", TRUNCATE: "T"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrapperFunction:
     """A function's name, and the statement that creates it."""
 
@@ -26,7 +26,7 @@ class WrapperFunction:
     create_script: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrapperRequest:
     """The options of the functions.
 

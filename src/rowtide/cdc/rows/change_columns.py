@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
 
 _LAKE_TYPES = {"postgres": postgres_values.lake_type}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeColumn:
     """A column of a change table."""
 

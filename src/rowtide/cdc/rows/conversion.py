@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from rowtide.cdc.rows.exact_values import ExactValues, Masks, as_binary, empty_m
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
 from rowtide.databases.lake_values.casting import Column, kernels
 from rowtide.databases.postgres.types.typed_values import typed_values as postgres_values
@@ -53,7 +53,7 @@ _FIRST_OPERATION[[Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operatio
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LsnRange:
     """Commit LSNs with first <= LSN < end."""
 
@@ -130,7 +130,7 @@ def _convert_batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RowVersions:
     """The rows to be written: of which record, and with which `__$operation`; `is_before`: the record's old row."""
 

@@ -7,7 +7,6 @@ known. Values stay where the log has them: a row image is the index of its first
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import key_indexes
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
 
 Integers = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class ImageMalformed(ValueError):
     """A row image, or what it says of its absent values, is not one of the table version."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoggedImages:
     """Row images as logged: the texts of all, and where in them the images begin; `NOWHERE` if there is none.
 
@@ -118,7 +118,7 @@ def _at(begins: Integers, place: int) -> Integers:
     return np.where(begins == NOWHERE, NOWHERE, begins + place)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowImages:
     """Both rows of log records, completed.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from rowtide.agents.loop import OnRetry, ignore
@@ -18,12 +18,13 @@ from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.mending.tables import MendedTable
 from rowtide.cdc.snapshots.progress import SnapshotProgress
+from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watchers:
     """Called from the threads of a run: at each cycle, at each retry, as the copy of a table advances, before a table
     gets wider types, and as one is mended.
@@ -36,7 +37,7 @@ class Watchers:
     on_mended: Callable[[MendedTable], None] = ignore
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureContext:
     """One run on one database; `stop` ends it. With `has_run`, outages are waited out from the beginning.
 

@@ -7,7 +7,7 @@ requests below `REQUESTS_A_SECOND`, up to a longest latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rowtide.core.values import frozen
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
@@ -20,7 +20,7 @@ MANY_ROWS = 100_000
 """With so many rows in the log store no cycle rests for the sake of requests: they are few for so many rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanLimits:
     """Parameters of the capture job; None: no limit. `pollinginterval` in seconds, from a round's end to the next."""
 
@@ -30,7 +30,7 @@ class ScanLimits:
     is_continuous: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scan:
     """The result of a scan; `log` is the log position below which everything is published, `is_behind`: there is
     more to do.

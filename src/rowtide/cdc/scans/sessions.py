@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 
 
 class Engine(StrEnum):
@@ -40,7 +40,7 @@ class ScanPhase(IntEnum):
         return self.name.replace("_", " ").capitalize()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanFigures:
     """What a cycle found: transactions and row changes of captured tables, and all log records that it read.
 
@@ -59,7 +59,7 @@ class ScanFigures:
     engine: Engine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanSession:
     """A row of `cdc.log_scan_sessions`; `duration` and `latency` in seconds.
 
@@ -96,7 +96,7 @@ class ScanSession:
     transferred_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanError:
     """A row of `cdc.log_scan_errors`; `begin_lsn` and `sequence_value` are not known: None."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, text, update
@@ -20,13 +19,14 @@ from rowtide.cdc.snapshots.errors import (
     SnapshotRateInvalid,
 )
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_table, read_table
 from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedSnapshot:
     """A snapshot that was requested; `state` is that of its request, or paused.
 

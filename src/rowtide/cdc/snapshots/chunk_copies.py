@@ -22,6 +22,7 @@ from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.delta.actions import AddFile
 from rowtide.delta.formats import IDENTITY
@@ -59,7 +60,7 @@ class BaseAltered(Exception):
     """The base table has other columns by now: the chunk is copied again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkReport:
     """How much a chunk was: rows, those of them that lack values, and bytes as the server sent them."""
 
@@ -101,7 +102,7 @@ def ensure_base(lake: str, instance: Instance, lease: SharedLease) -> None:
     retyping.follow_change_table(lake, instance, lease.require)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopiedSoFar:
     """The chunks of a snapshot that the base table has, their rows, and those of them that lack values."""
 
@@ -144,7 +145,7 @@ def remove_void(lake: str, void: Sequence[RecordedSnapshot], lease: SharedLease)
     failpoint("snapshot_removal.after")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkCopier:
     """Copies the chunks of one snapshot; used by several threads. `take` is called with the rows of each batch, and may
     wait or raise.

@@ -20,6 +20,7 @@ from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
+from rowtide.core.values import frozen
 
 _LONGEST_WAIT_S = 0.5
 _PIECE_S = 0.25
@@ -178,7 +179,7 @@ LOCK_TIMEOUT_S = 2
 """A thread that waits for a lock does not notice that it is to end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyLimits:
     """How tables are divided, by default by their sizes, how many chunks are copied at once, and how large a row is
     copied whole (0: as memory allows).

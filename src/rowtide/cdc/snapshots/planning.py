@@ -28,6 +28,7 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.copying.visibility import TransactionSnapshot, format_snapshot
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.log.errors import LeaseLost
 
 log = logging.getLogger("rowtide.snapshots")
@@ -35,7 +36,7 @@ log = logging.getLogger("rowtide.snapshots")
 THREAD = "rowtide-snapshot-plan"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Beginning:
     """Snapshots whose log mark is set: what was visible before it, and which transactions ran after it.
 

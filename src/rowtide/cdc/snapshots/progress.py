@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotProgress:
     """A report on a copy: chunks, rows and bytes so far, and the rate in rows a second.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated
 
 from rowtide.cdc.enabling.requests import RowsPerSecond
 from rowtide.core.options import Argument, Option
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnotherSnapshot:
     """A captured table that is copied again."""
 

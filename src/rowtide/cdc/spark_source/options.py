@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -13,6 +12,7 @@ from rowtide.cdc.queries.windows import choose_option
 from rowtide.cdc.rows.change_columns import ROW_FILTERS
 from rowtide.cdc.spark_source.errors import SourceOptionInvalid
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.lake.paths import absolute_lake
 
 LATEST: Final = "latest"
@@ -33,7 +33,7 @@ _NAMES = (
 _ALL, _NET = "all", "net"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceOptions:
     """What is read: `start` and `end` are None where the option is omitted.
 

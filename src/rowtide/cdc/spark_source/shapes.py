@@ -11,7 +11,6 @@ Slices of change tables: what a Spark task reads of them, and reading it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN, unite
 from rowtide.cdc.rows.change_columns import TRUNCATE, shown_columns
 from rowtide.cdc.spark_source.errors import StreamColumnsChanged
+from rowtide.core.values import frozen
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 VALUES_COLUMN = "__$values"
@@ -49,7 +49,7 @@ class SourceShape(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnColumns:
     """An instance's own columns."""
 
@@ -65,7 +65,7 @@ class OwnColumns:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitedColumns:
     """The columns of all instances of a table, and the instance's name."""
 
@@ -81,7 +81,7 @@ class UnitedColumns:
         return as_united(rows, instance, self.united)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonValues:
     """One set of columns for the instances of any tables: the captured values are a JSON object."""
 
@@ -138,7 +138,7 @@ _TASK_BYTES = 32 * 1024 * 1024
 """So much of files is read by a task: some seconds' work."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSelection:
     """Some files of an instance's change table, and the rows that are read of them."""
 
@@ -152,7 +152,7 @@ class FileSelection:
         return (shape.present(rows, self.instance) for rows in self.table.stream(self.part, columns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """What is read: slices by task, and what their rows look like."""
 

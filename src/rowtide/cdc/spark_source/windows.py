@@ -6,7 +6,6 @@ Offsets of streams, as Spark keeps them in checkpoints.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
@@ -20,6 +19,7 @@ from rowtide.cdc.spark_source.shapes import FileSelection, SourceShape, choose_s
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 
 Recorded = Mapping[str, RecordedInstance]
 Bounds = Mapping[str, tuple[CommitLsn, CommitLsn]]
@@ -112,7 +112,7 @@ _PLACE = "the stream's checkpoint"
 _KEYS = {"format", "lsn", "instances"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamedInstance:
     """An instance of a stream, by its identity, and the first LSN that the stream reads of it."""
 
@@ -120,7 +120,7 @@ class StreamedInstance:
     begin: CommitLsn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamOffset:
     """Everything up to `lsn` is read; None before the first batch. Of a table's instances the older comes first."""
 

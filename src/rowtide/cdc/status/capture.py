@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import JSON, Connection, cast, func, select
@@ -16,6 +15,7 @@ from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.pace import saving_period_s
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.cdc.snapshot_requests import find_failed, list_visible
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
@@ -25,7 +25,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.storage.object_urls import is_object_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureStatus:
     """How far capture is; transactions since `oldest_waiting` were read and are not published, None: none waits.
 
@@ -92,7 +92,7 @@ def _find_last_error(connection: Connection) -> PastError | None:
     return max(known, key=lambda error: error.time, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanupStatus:
     """How change rows are removed.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, func, select
@@ -22,6 +21,7 @@ from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_vi
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.backlog import Backlog, describe_reading, read_backlog, seconds_between
 from rowtide.log.postgres.lease import find_holder
@@ -35,7 +35,7 @@ _DAY_S, _MONTH_DAYS = 86_400, 30
 _LEAST_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestPrices:
     """Prices of a thousand requests, by default Amazon S3's in us-east-1, in dollars."""
 
@@ -59,7 +59,7 @@ class RequestPrices:
         return cls(writes, reads)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestRate:
     """Requests and bytes in so many seconds."""
 
@@ -109,7 +109,7 @@ def describe_requests(connection: Connection) -> str | None:
 _SNAPSHOTS_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """Facts about one database; sizes in bytes, times by the source's clock, None for what is not known or not there.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from rowtide.cdc.ddl.history import ListedChange, read_histories
@@ -19,6 +18,7 @@ from rowtide.cdc.published import (
 )
 from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.small_tables import SmallTable
@@ -28,7 +28,7 @@ _READ = ("lsn_time_mapping", "instances", "ddl_history")
 """The tables that every lake has from its first cycle on, and that are read here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowsLeft:
     """A table of a disabled instance that cannot be read, so that its rows cannot be removed."""
 

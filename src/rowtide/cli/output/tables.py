@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TextIO
 
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 
 SAMPLE = 1000
 """Number of rows that determine the widths of columns; later ones are written as they arrive."""
@@ -41,7 +41,7 @@ def write_table(
         out.writelines(layout.line(cells) for cells in texts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnWidths:
     """Widths of a table's columns, in terminal columns, and which of them have numbers."""
 

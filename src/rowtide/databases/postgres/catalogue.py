@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import text_queries
 from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.search_path import USERS_SCHEMAS
@@ -25,7 +25,7 @@ def execute_each(connection: Connection, requests: Sequence[tuple[str, Mapping[s
     return [connection.execute(text(query), parameters).all() for query, parameters in requests]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerIdentity:
     """The server, timeline and database of a connection."""
 
@@ -146,7 +146,7 @@ def read_tables(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedTable:
     """A table's name; `is_visible`: the search path finds it; `ancestors` are the partitioned tables above it."""
 
@@ -171,7 +171,7 @@ def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageCost:
     """What makes full before images large: columns whose values may be TOASTed, and the TOASTed size."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_literal, statement
@@ -56,7 +56,7 @@ INCARNATION = """
 """Identifies a history of a database: one restored from a dump assigns new transaction ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberedCommit:
     """A transaction with its number in commit order."""
 
@@ -69,7 +69,7 @@ class NumberedCommit:
         return self.csn != self.bsn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnchorSnapshot:
     """An anchor with its snapshot in PostgreSQL's text form: xmin:xmax:xid,xid,…"""
 

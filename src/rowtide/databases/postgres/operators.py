@@ -8,15 +8,15 @@ plain `=` would find none of them, or another one by an implicit cast; under a u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.text_queries import Run
 
 EQUALS = "operator(pg_catalog.=)"
 """Equality of the server's own types."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnOperators:
     """How a B-tree index compares a column, in SQL: `operator(schema.name)`. Both operands have the column's type."""
 

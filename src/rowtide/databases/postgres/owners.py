@@ -19,8 +19,8 @@ such a function. A transaction is therefore refused, before it commits, if the d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.search_path import OWN_PATH, PATH, USERS_PATH
@@ -39,7 +39,7 @@ SETTINGS = "set search_path from current set standard_conforming_strings = on"
 """The settings attached to a function in which users' code runs, created under `functions_path`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """The owner of a table, as a session's role sees it.
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
     ServerOutOfResources,
@@ -41,7 +41,7 @@ _OF_THE_SERVER = (ConnectionFailed, ServerOutOfResources, WritesRefused)
 """Errors that the other tables would meet too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BriefAlteration:
     """What is done to one table, in one transaction that locks it with `lock_briefly_steps` in this mode."""
 
@@ -51,7 +51,7 @@ class BriefAlteration:
     action: Callable[[Connection], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rounds:
     """How far an alteration of many tables is: tables that are done, failed ones included, and what others wait for."""
 

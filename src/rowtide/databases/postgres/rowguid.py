@@ -7,12 +7,12 @@ built concurrently: no step locks the table for long.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Around, build_index
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.owners import functions_path
@@ -71,7 +71,7 @@ def is_made_here(connection: Connection, table: SourceTable, maker: str) -> bool
     return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == maker
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filling:
     """How the rows of a table are written: `statement` returns what executes one and counts rows, `around` it."""
 

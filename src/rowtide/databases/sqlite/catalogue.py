@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.ddl_text import IndexText, parse_index
 from rowtide.databases.sqlite.quoting import quote
 
@@ -15,7 +16,7 @@ _GENERATED = (2, 3)
 _CREATE_TRIGGER = "create trigger"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column of a table; `key_ordinal` is its position in the primary key, from 1."""
 
@@ -27,7 +28,7 @@ class Column:
     is_generated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueTerm:
     """A term of a unique key: a quoted column or an SQL expression, with its collation."""
 
@@ -36,7 +37,7 @@ class UniqueTerm:
     is_column: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueKey:
     """A unique key; `where` is the condition of a partial index."""
 
@@ -49,7 +50,7 @@ class UniqueKey:
         return self.where is None and all(term.is_column for term in self.terms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A table; `rowid` is a name for its rowid, None if it has no rowid or no free name for it.
 

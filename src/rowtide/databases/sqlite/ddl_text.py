@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.quoting import quote, unquote
 
 TOKEN = re.compile(
@@ -20,7 +20,7 @@ TOKEN = re.compile(
 _ORDERS = ("asc", "desc")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexText:
     """The terms of an index, without collation and order, and the condition of a partial one."""
 
@@ -97,7 +97,7 @@ _COLUMN_CONSTRAINTS = (
 _CONSTRAINTS = ("constraint", "primary", "unique", "check", "foreign")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableItem:
     """A column or a constraint of a table: its words, and its text.
 
@@ -119,7 +119,7 @@ class TableItem:
         return self.column is None and "primary" in self.names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableText:
     """A table's columns and constraints in their order, and the options that follow them."""
 

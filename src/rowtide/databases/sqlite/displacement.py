@@ -7,13 +7,13 @@ Triggers that fire before a write can find those rows by the conditions made her
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table, UniqueKey, UniqueTerm
 from rowtide.databases.sqlite.quoting import quote
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Displacement:
     """A table, and its user's own columns; unique keys of the column `beside` alone are omitted."""
 

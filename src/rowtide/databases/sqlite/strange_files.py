@@ -10,10 +10,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Self
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.errors import StatementTimedOut, ValueTooLarge
 
 _SETTINGS = ("trusted_schema = off", "cell_size_check = on", "mmap_size = 0")
@@ -23,7 +23,7 @@ _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 """Python can set it from 3.12 on; it keeps a schema from being edited as a table, and `journal_mode` from being off."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileLimits:
     """How long a statement may take, and how large a value may be."""
 

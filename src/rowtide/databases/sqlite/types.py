@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.keys import SqliteValue
 
 
@@ -33,7 +33,7 @@ class Affinity(Enum):
     STRICT_BLOB = "strict blob"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredType:
     """How values of a published type are stored; `is_text` ones are compared byte by byte in keys.
 

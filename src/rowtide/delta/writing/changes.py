@@ -6,10 +6,11 @@ Appends that come in between stay, whatever is changed; a change that has to see
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import TableUnwritable
@@ -21,7 +22,7 @@ from rowtide.storage.freshness import read_clock
 _APPEND_ONLY = "delta.appendOnly"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CommitChange:
     """What a commit changes. Of `protocol` and `metadata` None: as they are."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.delta import formats
 from rowtide.delta.actions import format_commit
 from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnwritable
@@ -66,7 +66,7 @@ class CommitLost(Exception):
     """Another commit does not go together with ours, or the log was cut meanwhile: begin again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitEntry:
     """A commit to be put, and its unique id."""
 
@@ -79,7 +79,7 @@ class CommitEntry:
         return cls(format_commit([("commitInfo", info), *actions]), info["txnId"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """A commit of another writer that took our number, or that we did not know of."""
 
@@ -133,7 +133,7 @@ def _require_ours(snapshot: Snapshot) -> None:
     require_fence(snapshot.location)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Last:
     """A version that was a table's last one at a time of the clock; for how long it is built on: see `is_fresh`."""
 

@@ -9,10 +9,11 @@ built on while no cleanup can have removed what others committed since; then the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
 from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
@@ -40,7 +41,7 @@ _OF_RETENTION = 4
 """Of the time for which the table's log is kept by its properties, the part in which a holder builds on it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PriorVersion:
     """What a commit has to know of the version before it."""
 
@@ -58,7 +59,7 @@ class PriorVersion:
         return cls(snapshot.version, snapshot.columns, snapshot.protocol, snapshot.metadata, cycles)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Claim:
     """A cycle to be committed under an identity, and the commit."""
 
@@ -68,7 +69,7 @@ class _Claim:
     entry: CommitEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     """The state of a version that was the last one at a time of the clock, and what it was read from."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import removed_for
 from rowtide.delta.errors import TableUnreadable
@@ -24,7 +25,7 @@ from rowtide.storage.store import Sweepable, delete_all
 _kernels: Any = pc
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Below:
     """Rows in which an integer column is below a bound.
 
@@ -81,7 +82,7 @@ def delete_below(location: Location, rows: Below, *, before_commit: Callable[[],
     return deleted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Loss:
     """A file, and how many rows it loses: all of them, or some."""
 

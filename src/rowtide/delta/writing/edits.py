@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import EditOutdated, PartitionUnfit
 from rowtide.delta.partitions import TextUnfit, split_rows
@@ -57,7 +58,7 @@ class Edit(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stamp:
     """An application, and the version that an edit makes its table have; `after` is the one that it was made for."""
 
@@ -150,7 +151,7 @@ def _write_all(snapshot: Snapshot, rows: Iterator[pa.RecordBatch]) -> list[AddFi
     return files
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Edited:
     """A file that is written again, and what is done to its rows; None: nothing."""
 

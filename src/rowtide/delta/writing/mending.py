@@ -10,8 +10,9 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.features import TYPE_WIDENING, WIDENINGS, without_features
 from rowtide.delta.snapshot import Location, Snapshot
@@ -24,7 +25,7 @@ from rowtide.delta.writing.compaction import fill_groups
 _LOOKED_INTO_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mended:
     """What mending a table does: the files that are written again, and their bytes before and after.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rowtide.cdc.access import read_role_access
 from rowtide.cdc.errors.access import ReadingDenied
 from rowtide.core.formats import StoreFormat
 from rowtide.core.places import local_path
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
@@ -31,7 +31,7 @@ WRITES = ("select", "insert", "update", "delete", "truncate")
 """What delivery does in a table of a subscriber."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergedFacts:
     """The merged tables of owners that the role does not trust, by their quoted names, and who the role is.
 
@@ -45,7 +45,7 @@ class MergedFacts:
     deferred: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableAccess:
     """A table, by its name for people and as SQL takes it, with what the role may not do in it."""
 
@@ -54,7 +54,7 @@ class TableAccess:
     lacking: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderFacts:
     """What a reader may read.
 
@@ -72,7 +72,7 @@ class ReaderFacts:
     may_enter_lake: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeFacts:
     """What a subscriber, or a node of a merge, is like.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
@@ -25,6 +24,7 @@ from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
 from rowtide.cdc.status.database import describe_requests
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
@@ -45,7 +45,7 @@ from rowtide.log.store.state import ManifestState
 _ANY_POSITION = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotFacts:
     """The slot that enable-db made; sizes in bytes, `safe_bytes` None where nothing limits it."""
 
@@ -55,7 +55,7 @@ class SlotFacts:
     kept_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturedInstance:
     """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled.
 
@@ -77,7 +77,7 @@ class CapturedInstance:
         return self.is_copied and self.definition is not None and bool(self.definition.index_columns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureFacts:
     """What enable-db and enable-table made; `blockers` are what the log reader would be stopped with.
 
@@ -103,7 +103,7 @@ class CaptureFacts:
     """What is asked of the bucket a day, in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleFacts:
     """Rules for new tables, with the tables that they could not enable; `has_triggers`: others join as they are
     created.

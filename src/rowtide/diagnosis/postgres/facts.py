@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.merge import MergeFacts
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.status.lake import RowsLeft
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatabaseFacts:
     """Everything that is checked; `capture` is None before enable-db.
 
@@ -56,7 +57,7 @@ class DatabaseFacts:
     unread: Mapping[Code, RowtideError] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LakeFacts:
     """What the lake says of capture instances, and the tables of targets that follow them.
 
@@ -81,7 +82,7 @@ class LakeFacts:
 NO_LAKE_FACTS = LakeFacts()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
@@ -100,7 +101,7 @@ class LogFacts:
     rows_left: tuple[RowsLeft, ...] | Unread = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresWorkFacts:
     """What rowtide does in a database; `log` is None where the log is read for nothing.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, inspect, text
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import NoReplicationRight, translated
@@ -31,7 +32,7 @@ _MADE_BY = {
 _MEBIBYTE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The server's settings that capture depends on; None: without limit, switched off, or not in this version.
 
@@ -49,7 +50,7 @@ class Settings:
     as_standby: StandbySettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StandbySettings:
     """A server's settings as a standby; `syncs_slots` is sync_replication_slots, None before PostgreSQL 17.
 
@@ -62,7 +63,7 @@ class StandbySettings:
     names_database: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectedStandby:
     """A standby that receives the server's log, with its physical slot (primary_slot_name), if it uses one.
 
@@ -74,7 +75,7 @@ class ConnectedStandby:
     has_feedback: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicationSlot:
     """A replication slot of the server, also those of other programs.
 
@@ -88,7 +89,7 @@ class ReplicationSlot:
     is_kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenTransaction:
     """A transaction of another session; one that `has_written` keeps slots from being made and WAL from being freed."""
 
@@ -99,7 +100,7 @@ class OpenTransaction:
     has_written: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedTransaction:
     """A transaction that was prepared for a two-phase commit and not ended."""
 
@@ -109,7 +110,7 @@ class PreparedTransaction:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerFacts:
     """The server, and its activity.
 
@@ -130,7 +131,7 @@ class ServerFacts:
     syncs_slots: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoleFacts:
     """The role of the connection and its rights.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
 
 from rowtide.cdc import definitions
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_tables
 from rowtide.databases.source_table import SourceTable
@@ -21,7 +21,7 @@ OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCR
 """Schemas that rowtide makes: their tables are not proposed for capture."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionFacts:
     """A partition that holds rows, with what the log carries of its old rows."""
 
@@ -30,7 +30,7 @@ class PartitionFacts:
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresTableFacts:
     """A table that is captured or may come to be.
 
@@ -54,7 +54,7 @@ class PostgresTableFacts:
     partitions: tuple[PartitionFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberFacts:
     """What a feature reads of the log: a capture instance, or an article (`publication/article`).
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import read_validity
 from rowtide.databases.postgres.catalogue import read_tables
@@ -28,7 +28,7 @@ from rowtide.tracking.postgres.verification import GROWN, find_damage
 _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Readers:
     """Who gets the columns of a table from the log: publications that list none, and capture.
 
@@ -39,7 +39,7 @@ class Readers:
     is_captured: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StampFacts:
     """Where a tracked table's stamps are: the size of that in bytes, and what the server's statistics know of them.
 
@@ -54,7 +54,7 @@ class StampFacts:
     has_row_index: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackedTableFacts:
     """A tracked table; what is beyond `base` is empty where it was dropped or its tracking lost.
 
@@ -68,7 +68,7 @@ class TrackedTableFacts:
     readers: Readers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CandidateFacts:
     """A table that the user named and that is not tracked; `can_have_rowguid`: enabling makes it one."""
 
@@ -79,7 +79,7 @@ class CandidateFacts:
     readers: Readers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackingFacts:
     """What is tracked in the database; `is_readable`: the role may read that.
 

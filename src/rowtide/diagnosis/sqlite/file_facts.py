@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Table, find_table, list_relations
 from rowtide.databases.sqlite.connect import IN_MEMORY, path_of
 from rowtide.diagnosis.sqlite.schema_copy import OTHERS, ColumnEffects, SchemaCopy, copied_schema, is_ours
@@ -24,7 +25,7 @@ _TABLE = "table"
 _VIRTUAL = "virtual"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteTableFacts:
     """A table that is tracked or may come to be; `tracked` says how, None while it is not."""
 
@@ -33,7 +34,7 @@ class SqliteTableFacts:
     effects: ColumnEffects
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileFacts:
     """Everything that is checked.
 

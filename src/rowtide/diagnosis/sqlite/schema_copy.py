@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.options import TrackingOptions
@@ -29,7 +29,7 @@ def is_ours(name: str) -> bool:
     return name.lower().startswith(_PREFIXES)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnEffects:
     """What three columns more in a table do to its file's own triggers and views, by their names.
 
@@ -42,7 +42,7 @@ class ColumnEffects:
     asked: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Trigger:
     name: str
     relation: str

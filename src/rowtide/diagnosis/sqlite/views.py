@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
 from rowtide.databases.sqlite.errors import translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
@@ -23,7 +24,7 @@ from rowtide.diagnosis.tracked_tables import TrackedFacts, check_format, check_t
 from rowtide.tracking.sqlite import system_tables
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteWorkFacts:
     """What rowtide does in a file; `place` is its folder, None for a database in memory."""
 

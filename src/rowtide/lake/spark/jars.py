@@ -13,11 +13,12 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zipfile import ZipFile
 
+from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_file, make_place
 from rowtide.lake.spark.arguments import PACKAGES
 from rowtide.lake.spark.settings import join_lists
@@ -38,7 +39,7 @@ _AWS_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-
 """What hadoop-aws uses of the SDK, instead of the bundle of all services, which has 600 MB."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Library:
     """A library by its Maven package, `group:artifact:version`, with what is resolved beside it."""
 
@@ -140,7 +141,7 @@ _PYTHON_FILES = "spark.submit.pyFiles"
 _VERSIONED = re.compile(r"(.+?)-\d")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RememberedJar:
     """A jar, its size in bytes, and whether it has modules of Python."""
 
@@ -149,7 +150,7 @@ class RememberedJar:
     has_python: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResolvedJars:
     """What is remembered of the packages of one start."""
 

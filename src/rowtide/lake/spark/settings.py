@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE
 
 MASTER = "spark.master"
@@ -81,7 +82,7 @@ _LOCAL_MASTER = re.compile(r"local(-cluster)?(\[.*\])?")
 _TRUE = frozenset({"true", "1", "yes", "on"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SparkRequest:
     """What a command's options or a program ask of Spark."""
 

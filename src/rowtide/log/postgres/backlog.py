@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.log.store.state import ManifestState
 
 MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OldTransaction:
     """The oldest transaction that writes: the server retains its WAL from that transaction's beginning on.
 
@@ -26,7 +26,7 @@ class OldTransaction:
         return f"{self.name}, since {self.since.isoformat(timespec='seconds') if self.since else 'unknown'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backlog:
     """The server's WAL beside a slot, at the server's time `now`; positions are log positions.
 
@@ -120,7 +120,7 @@ limit 1
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadingStatus:
     """How far the log is read, at the server's time `now`.
 

@@ -8,7 +8,6 @@ itself; an open transaction would be captured in part.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
@@ -16,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.alterations import Alterations, execute_at_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
@@ -40,7 +40,7 @@ DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
 """Replica identities: the primary key, the full row, or an index's columns."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WantedIdentity:
     """The replica identity that a member needs: full, or the columns of the primary key or of an index."""
 
@@ -63,7 +63,7 @@ class _WantedIdentity:
         return holder.identity == INDEX_IDENTITY and holder.identity_index == self.key_index
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlierIdentity:
     """The replica identity that a table had before its members: the clause that restores it."""
 
@@ -185,7 +185,7 @@ def earlier_identities(connection: Connection, source_table_id: int) -> tuple[Ea
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MembershipChange:
     """A change of a table's members, which locks the table with `lock_briefly_steps` in this mode."""
 

@@ -10,16 +10,15 @@ partition any more was detached, and one that is dropped takes it along.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlalchemy import Connection, Executable, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewPartition:
     """A partition that could be truncated unseen, and the table whose rows are read; qualified names."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.places import local_path, require_place
+from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
@@ -50,7 +51,7 @@ _OF_FEATURES = catalogue.members_table.c.feature != catalogue.LOG
 _Preparing = Callable[["StoragePlaces", ServerIdentity, str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoragePlaces:
     """Where a source's data is stored; `log_store` None is a folder of the lake."""
 
@@ -65,7 +66,7 @@ class StoragePlaces:
         return absolute(self.log_store) if self.log_store is not None else f"{self.lake}/log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedSource:
     """The source that was found or created, and how far its log is read.
 
@@ -78,7 +79,7 @@ class OpenedSource:
     triggers: Triggers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Recorded:
     source: SourceDefinition
     server: ServerIdentity

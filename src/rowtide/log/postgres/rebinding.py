@@ -6,10 +6,10 @@ Copies of files keep the oids, and with them the publication's, which distinguis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Executable, delete, insert, select, text, update
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import LOG, identities_table, members_table
@@ -21,7 +21,7 @@ NOWHERE = 0
 """An oid that no table has: that of a member whose table is missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rebound:
     """A member's table in this database, None if it is missing; `earlier_id` is the oid that was recorded.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity, read_server_time
 from rowtide.databases.postgres.errors import translated
@@ -125,7 +126,7 @@ XID = -1
 """The transaction id of a difference: no transaction has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReconciliationPoint:
     """Where a difference belongs: its LSN and time, and the exported snapshot that it ends at.
 

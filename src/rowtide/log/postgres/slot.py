@@ -13,12 +13,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.connect import require_replication_right
 from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
@@ -68,7 +68,7 @@ FAILOVER_SLOTS_SINCE = 17
 GENERATED_PUBLISHED_FROM = 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotState:
     """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.schema import CreateTable
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, set_lock_timeout
@@ -28,7 +28,7 @@ from rowtide.log.source_definition import SourceDefinition
 log = logging.getLogger("rowtide.log")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicationCreation:
     """How a publication of one table is created: for which server version, and who owns it, None for this role.
 
@@ -39,7 +39,7 @@ class PublicationCreation:
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publishing:
     """Whether the publication of all members has a table; `making` for its own, None if that exists or may not be
     created.

@@ -9,7 +9,7 @@ Entries of a manifest that two processes of one agent tell each other once they 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,
@@ -43,7 +44,7 @@ _EVENTS = {
 EventJson = Annotated[Event, Tagged("event", _EVENTS)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredSource:
     """The log that this store holds; another source begins another epoch."""
 
@@ -54,7 +55,7 @@ class StoredSource:
     publication_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segment:
     """An immutable file of log records: whole transactions, or one part of one.
 
@@ -72,7 +73,7 @@ class Segment:
     tables: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """What the gap before an epoch changed in the tables of some members, as one transaction: the epoch's first.
 
@@ -84,7 +85,7 @@ class Difference:
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
 
@@ -102,7 +103,7 @@ class Opened:
     difference: Difference | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormatRaised:
     """The store is of this format from here on: a migration of the store is this one entry."""
 
@@ -110,7 +111,7 @@ class FormatRaised:
     format: StoredFormat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableGiven:
     """A table's shape gets the next `table_id`, before any segment uses it."""
 
@@ -119,7 +120,7 @@ class TableGiven:
     version: TableVersion
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeAppended:
     """Every transaction in [`from_position`, `position`) is durable in these segments. Only the log reader writes it.
 
@@ -139,7 +140,7 @@ class RangeAppended:
     control_row: ControlRow | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartStored:
     """A part of a transaction is durable whose commit is not stored yet, the `number`-th from 0; 0 begins again.
 
@@ -153,7 +154,7 @@ class PartStored:
     segment: Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseTaken:
     """A lease changes hands; this entry's number is the new holder's token."""
 
@@ -163,7 +164,7 @@ class LeaseTaken:
     taken_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimelineFollowed:
     """The server was promoted to another timeline, whose history contains everything below our position."""
 
@@ -172,7 +173,7 @@ class TimelineFollowed:
     timeline: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionSkipped:
     """A transaction that cannot be read is skipped: a gap, and the position after it.
 
@@ -185,7 +186,7 @@ class TransactionSkipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentsMerged:
     """One segment replaces several of the same rows."""
 
@@ -196,7 +197,7 @@ class SegmentsMerged:
     merged_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderAdvanced:
     """A consumer of the log needs nothing below the position; its first such entry registers it.
 
@@ -215,7 +216,7 @@ class ReaderAdvanced:
     lake_token: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderLeft:
     """A consumer of the log is removed: nothing is kept for it. An unknown consumer is ignored."""
 
@@ -223,7 +224,7 @@ class ReaderLeft:
     reader: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionOmitted:
     """A consumer of the log cannot hold a change of a member's table, and omits that table's part of the
     transaction.
@@ -239,7 +240,7 @@ class TransactionOmitted:
     lake_token: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentsTruncated:
     """Segments below the position, and below the slowest reader, are removed from the store."""
 
@@ -249,7 +250,7 @@ class SegmentsTruncated:
     truncated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesDeleted:
     """Files that were pending deletion are deleted, and no longer listed."""
 
@@ -258,7 +259,7 @@ class FilesDeleted:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moved:
     """The log store and its lake are being moved: the copy has all entries before this one, and nothing follows.
 
@@ -309,7 +310,7 @@ def decode_entry(found: Any, *, is_newer: bool = False) -> Entry:
 _MOST_KEPT = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryWritten:
     """An entry that is durable, by its number, and its file's content."""
 
@@ -317,7 +318,7 @@ class EntryWritten:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryExchange:
     """One process's side: `tell` sends an entry to the other one. Told by one thread, used by another."""
 

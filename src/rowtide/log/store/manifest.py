@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.json_records import JsonInvalid, JsonOf, kinds_of, load_json
+from rowtide.core.values import frozen
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
 from rowtide.log.store.entries import (
     Entry,
@@ -69,7 +69,7 @@ _CHECKPOINT = "manifest/checkpoint-"
 _SUFFIX = ".json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManifestFiles:
     """The files from which a version is read: the newest checkpoint, if any, and the entries above it, in order."""
 

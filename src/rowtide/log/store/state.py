@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +10,13 @@ from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event, Member
 from rowtide.log.store.entries import EventJson, LeaseName, Segment, StoredSource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lease:
     """The right to write, and its holder; `token` is the number of the entry that gave it."""
 
@@ -25,7 +25,7 @@ class Lease:
     taken_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reader:
     """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for the others."""
 
@@ -35,7 +35,7 @@ class Reader:
     idle_from: Position | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogGap:
     """Transactions in [`after`, `before`) are not in the store: ranges that overlap it are refused.
 
@@ -49,7 +49,7 @@ class LogGap:
     bridged: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Incomplete:
     """A member lacks changes of the transaction at `lsn`: one of them could not be carried, or, with `is_unclear`, was
     not known to be of which columns.
@@ -61,7 +61,7 @@ class Incomplete:
     is_unclear: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OmittedByReader:
     """As `Incomplete`, for one consumer of the log only: it could not hold a row that the store has."""
 
@@ -71,7 +71,7 @@ class OmittedByReader:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingDeletion:
     """A file that new readers no longer get; it is kept until `DELETE_GRACE` has passed for those that read it."""
 
@@ -79,7 +79,7 @@ class PendingDeletion:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewPlace:
     """Where a log store was moved, and whether its database knows."""
 
@@ -87,7 +87,7 @@ class NewPlace:
     is_recorded: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManifestState:
     """The log store's content.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, Publication
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
@@ -20,7 +20,7 @@ _NO_ARTICLE = 0
 _REASON = "a row that it references was deleted: the foreign key's action reached it"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """A row that deletes may take along, as it is before; `deleted` are those deletes.
 

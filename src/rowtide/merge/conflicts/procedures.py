@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
 from rowtide.merge.conflicts.resolvers import by_priority
 from rowtide.merge.versions.changes import Row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """The function's rows, by rowguid; rows that it was not asked about, or left open, go by priority."""
 

@@ -7,8 +7,8 @@ of the hub's own that includes both versions. Rows that neither knows the other 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
 from rowtide.merge.conflicts.resolution import Contest, Winner, decide, weight_of, withdrawal
@@ -17,7 +17,7 @@ from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Conflict, NodeChange, Presence, compare
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContestedRow:
     """A row of a record at both ends: `sent` is None if the sender does not have it, `known` if the hub does not.
 

@@ -9,12 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from sqlalchemy import Connection, RowMapping, delete, insert, literal, select, update
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications
 from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, retries
@@ -68,7 +69,7 @@ _FAILURES = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConflictRecord:
     """A conflict; a row is None if that side had deleted it.
 
@@ -210,7 +211,7 @@ def _encode(connection: Connection, values: Stored) -> str:
     return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptConflict:
     """A stored conflict (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
 

@@ -7,9 +7,9 @@ loser receives the result like any other change.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, concurrent_columns, encode_columns
@@ -22,7 +22,7 @@ class Winner(Enum):
     SUBSCRIBER = "subscriber"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contest:
     """A conflict at the hub: the subscriber's version and the hub's; a row of None is deleted.
 
@@ -41,7 +41,7 @@ class Contest:
         return self.sent.row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Custom:
     """A row that neither side had wins; the loser is recorded as with any other resolution."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from functools import partial
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS
 from rowtide.merge.articles import (
     ADDITIVE,
@@ -268,7 +268,7 @@ def require_resolver(article: Article) -> None:
         raise ResolverRefused(article.resolver, article.name, "it needs --column-tracking")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OfColumn:
     """A resolver that looks at a column: what makes it from the column, its place, and the text after it.
 

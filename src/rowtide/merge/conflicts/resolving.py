@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import cast
 
 from sqlalchemy import or_, select, update
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import INTEGERS, Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
@@ -47,7 +47,7 @@ Values = Mapping[str, str | None]
 """A row by column name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restored:
     """The row to write, None for its absence; the columns that it changes; and what has changed since, if anything."""
 
@@ -127,7 +127,7 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner, *, over_later_
     return transact_at(hub, partial(resolution.settle, conflict, winner))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _StoredConflict:
     """A conflict's row at the hub: its article, the row as it is, and how it was left."""
 
@@ -151,7 +151,7 @@ class _StoredConflict:
         return frozenset(() if names is None else json.loads(names)) & {each.name for each in self.article.columns}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Resolution:
     """Resolves conflicts of a publication again, in the hub's transaction; `articles` are its own, by nickname."""
 

@@ -13,9 +13,10 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy
@@ -33,7 +34,7 @@ _MOST_TRIES = 8
 _FIRST_PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncOutcome:
     """The result of a subscription's synchronisation; `error` is why it failed, None if it did not.
 
@@ -64,7 +65,7 @@ SyncAllProgress = Callable[[SyncOutcome, int, int], None]
 """Called with each subscription's result, how many are done, and how many there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FanOutTarget:
     """A subscriber, and the publications that it subscribes to, which are synchronised one after the other."""
 

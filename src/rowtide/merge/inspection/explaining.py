@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
@@ -15,7 +15,7 @@ from rowtide.merge.versions.changes import KnownVersion
 from rowtide.merge.versions.comparison import Presence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowReplica:
     """What this node knows of a row at one node; `version` is the last change of that node that the row includes.
 

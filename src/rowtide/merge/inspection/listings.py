@@ -7,11 +7,11 @@ The tables that SQL Server documents, read at any node; see `documented`. List t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Table, select
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import article_history, identity_ranges, sessions, subscriptions
@@ -23,7 +23,7 @@ from rowtide.merge.progress import as_utc, list_subscriptions
 from rowtide.merge.status import SYNC_STATES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergePublication:
     """A publication as a node has it (SQL Server: sp_helpmergepublication).
 
@@ -38,7 +38,7 @@ class MergePublication:
     run_as: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeArticle:
     """A merged table and its resolver (SQL Server: sp_helpmergearticle)."""
 
@@ -57,7 +57,7 @@ class MergeArticle:
     processing_order: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeFilter:
     """A row filter, or a join filter with its parent (SQL Server: sp_helpmergefilter).
 
@@ -129,7 +129,7 @@ def _articles(node: TransactionalNode, publication: str | None) -> Sequence[tupl
     return [(found, article) for found in chosen for article in list_articles(node.connection, found.pubid)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DocumentedTable:
     """A documented table as it is now: its columns in the documented order, and its rows by column."""
 
@@ -164,7 +164,7 @@ def read_rows(node: MergedTables, view: str, rowguids: Sequence[str]) -> list[Ma
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeIdentityRange:
     """A node's numbers of a table: the primary range and the secondary one, both ends included.
 
@@ -227,7 +227,7 @@ def _owners(node: TransactionalNode, publication: Publication) -> dict[str, str 
 _PHASES = {1: "upload", 2: "download"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeSession:
     """One article in one direction of a synchronisation (SQL Server: sp_replmonitorhelpmergesessiondetail).
 

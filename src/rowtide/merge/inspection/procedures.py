@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.definitions import genhistory
@@ -24,7 +24,7 @@ from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Combine, Conflict, Lineage, Nothing, compare
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeGeneration:
     """A closed generation of the node itself; MSmerge_genhistory says more of it."""
 
@@ -33,7 +33,7 @@ class MergeGeneration:
     coldate: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumeratedChange:
     """A change that one node has for another; `change` is upsert, delete or leave.
 
@@ -49,7 +49,7 @@ class EnumeratedChange:
     lineage: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowMetadata:
     """What a change of a row would do at the other node.
 

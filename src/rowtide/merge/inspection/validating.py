@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
@@ -19,7 +20,7 @@ Rows = Iterator[Sequence[tuple[str, Row]]]
 """Batches of rows with their rowguids, by rowguid."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleValidation:
     """Result of comparing a table.
 

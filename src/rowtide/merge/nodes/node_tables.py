@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
@@ -17,7 +18,7 @@ from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableReference:
     """A foreign key: the columns and the table that it references, named as in the node's catalogue.
 
@@ -31,7 +32,7 @@ class TableReference:
     on_update: str = "no action"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableDescription:
     """A table as the node's catalogue describes it, for publishing.
 
@@ -88,7 +89,7 @@ def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequ
     return ", ".join(missing + [f"triggers of partition {name} are missing" for name in partitions]) or None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Original:
     """The database that a node was copied or moved from; `is_here`: on the same server."""
 
@@ -97,7 +98,7 @@ class Original:
     is_here: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Examination:
     """Whether a node and its tables are as they were left: `damages` by the article's nickname, if there are any.
 
@@ -112,7 +113,7 @@ class Examination:
     unsent: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnsentColumn:
     """A column that a node's table has, and its article has not."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RewritingTrigger:
     """A trigger by which a row that arrives becomes another one; `exemption` is the condition that prevents it."""
 

@@ -6,16 +6,17 @@ Changes that a node sends, read part by part from an enumeration.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangesRequest:
     """What a node is to send to another, which has everything up to generation `since`.
 
@@ -124,7 +125,7 @@ class Enumeration(Protocol):
         """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumeratedSending:
     """See `Sending`."""
 

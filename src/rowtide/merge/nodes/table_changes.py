@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.nodes.table_parts import Part, PartKind
@@ -34,7 +34,7 @@ def read_shape(article: Article) -> tuple[Part, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableChange:
     """The difference between an article's definition at a node, `before`, and the hub's.
 

@@ -12,8 +12,9 @@ keys are for a device's own programs: what the hub's actions did arrives as chan
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from rowtide.core.values import frozen
 
 
 class PartKind(Enum):
@@ -31,7 +32,7 @@ class PartKind(Enum):
     TRIGGER = "trigger"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A part of a table, named as in its database; keys are parts in omissions alone.
 
@@ -57,7 +58,7 @@ class Part:
         return any(word.search(text) for text in (*self.terms, self.where or "", self.statement.partition("(")[2]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Omission:
     """A part of a table that a subscriber does not get, and why."""
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.texts import ANY, OF_ANOTHER_CLASS, literal_of, to_plain_text, value_of_literal
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.versions.changes import Row
@@ -126,7 +126,7 @@ def _plain(text: str | None) -> str | None:
 _MODIFIER = re.compile(r"\([^)]*\)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValueType:
     """PostgreSQL types with the same representation in a SQLite file.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
 from rowtide.merge.versions.apply import RecursionStep, Tables
@@ -25,7 +25,7 @@ _UP = "rowtide_up"
 """The rows that a row follows in a circle, with itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilterDialect:
     """The SQL of the hub's database: of lookups and recursive queries, and of an article's table."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Self
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.belonging import FROM, ROW, FilterDialect, belongs, parents, quoted, read_parents
 from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
@@ -24,7 +25,7 @@ STAYED = -2
 SqlValue = str | int | float | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionMembership:
     """A subscriber has, or may have, a row since a generation of the hub.
 
@@ -36,7 +37,7 @@ class PartitionMembership:
     is_leaving: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A row that may have entered or left a partition, or changed in it.
 
@@ -184,7 +185,7 @@ def _text(value: SqlValue) -> str | None:
     return None if value is None else str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Names:
     """The database's table names and rowguid syntax; `window` builds the condition that a stamp is after a generation.
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.databases.filter_words import FilterUnreadable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
 from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
@@ -37,7 +38,7 @@ PARENT = "parent"
 _OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoundJoin:
     """A join filter as SQL: a row belongs if a row of the parent that belongs satisfies `condition`.
 
@@ -49,7 +50,7 @@ class BoundJoin:
     condition: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """The filters of one article: its rows are those of its own condition, and those of each join; without any, all."""
 
@@ -63,7 +64,7 @@ class Level:
         return self.condition is None and not self.joins
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleGroup:
     """An article; or articles that follow each other in a circle, and so does one that follows itself."""
 
@@ -75,7 +76,7 @@ class ArticleGroup:
         return self.is_circular and any(level.article.nickname == article.nickname for level in self.levels)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowFilter:
     """The rows of an article in a partition.
 

@@ -6,14 +6,14 @@ A record is a row of its top article with all rows that are linked to it, over a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.expressions.tree import ColumnExpression, Expression, OperatorExpression
 from rowtide.merge.partitions.filters import parent_name, read_join
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """A foreign key of article `child` to article `parent`: `pairs` are the places of the columns in both."""
 
@@ -36,7 +36,7 @@ class Link:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordType:
     """The articles of one kind of logical record: the top one, and the links, those of parents first."""
 

@@ -7,12 +7,12 @@ subscriber moved to another partition, though it promised not to (SQL Server: @p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, insert, select, update
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions, SubscriberType, Subscription
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
 from rowtide.merge.documented.dialect import CONTENTS_VIEW
@@ -187,7 +187,7 @@ NOBODY = (
 """The query of no rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MappedRows:
     """Writes the queries for a database; `name` quotes the name of a table or view of ours.
 

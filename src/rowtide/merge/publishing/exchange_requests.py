@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from datetime import datetime
 from typing import Annotated
 
 from rowtide.core.options import Option
+from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Subscription
 from rowtide.merge.publishing.requests import FilterValues, PublicationName, SubscriberUrl
@@ -22,7 +23,7 @@ Exchange = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recovered:
     """What was found of an article's rows: in numbers of rows that were changed, inserted, missing, or conflict.
 
@@ -54,20 +55,20 @@ class Recovered:
         return f"{self.article}{'' if self.damage is None else f' ({self.damage})'}: {listed}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OfSubscriber:
     publication: PublicationName
     subscriber: SubscriberUrl
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Exchanging(_OfSubscriber):
     on_progress: Progress = lambda _phase, _done, _all: None
     hide_keys: bool = False
     limits: DeviceLimits = DEFAULT_LIMITS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Synchronisation(_Exchanging, WordsRead):
     """One synchronisation (SQL Server: the Merge Agent)."""
 
@@ -75,7 +76,7 @@ class Synchronisation(_Exchanging, WordsRead):
     exchange: Exchange = ExchangeType.BOTH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepeatedDownload(_Exchanging):
     """A synchronisation that downloads again what is known (SQL Server: sp_resyncmergesubscription).
 
@@ -88,12 +89,12 @@ class RepeatedDownload(_Exchanging):
     """Since the last validation that found all rows equal."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionChange(FilterValues, _Exchanging):
     """Another partition of a subscriber (SQL Server: sp_changemergesubscription)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Ending(_OfSubscriber):
     upload_first: Annotated[
         bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
@@ -103,7 +104,7 @@ class _Ending(_OfSubscriber):
     limits: DeviceLimits = DEFAULT_LIMITS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DroppedSubscription(_Ending):
     """A subscription as it is ended (SQL Server: sp_dropmergesubscription)."""
 
@@ -115,7 +116,7 @@ class DroppedSubscription(_Ending):
     """Called with the publisher's subscription of a database that was moved or copied since it subscribed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reinitialization(_Ending):
     """A subscriber's tables as they are copied again (SQL Server: sp_reinitmergesubscription)."""
 
@@ -130,7 +131,7 @@ class Reinitialization(_Ending):
     on_progress: Callable[[str, int], None] = lambda _article, _rows: None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeValidation(_OfSubscriber):
     """A comparison of a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription)."""
 

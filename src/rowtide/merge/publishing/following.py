@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import delete, insert, select
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
@@ -121,7 +122,7 @@ _CONSTANT = re.compile(
 """A default that is the same for all rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Following:
     hub: Node
     subscriber: Node

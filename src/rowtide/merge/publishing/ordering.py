@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference, Publication
 from rowtide.merge.catalogue import list_articles, set_definition
 from rowtide.merge.nodes.node_tables import TableDescription
@@ -69,7 +70,7 @@ def _joined(article: Article, referenced: Mapping[Article, set[Article]]) -> set
     return {each for each in found if article not in _ancestors(each, referenced)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Circle:
     """Articles that have to be filled together, if they are a cycle of references; else one article."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from rowtide.core.errors import OptionsContradict
 from rowtide.core.options import MOST_DAYS, Argument, Option, values_of
+from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
@@ -49,7 +50,7 @@ RUN_AS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMergePublication(WordsRead):
     """A publication as it is added, without articles (SQL Server: sp_addmergepublication)."""
 
@@ -81,7 +82,7 @@ class NewMergePublication(WordsRead):
     run_as: Annotated[RunAs, Option(help=RUN_AS.format(node="the publisher"))] = RunAs.OWNER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergePublicationChanges(WordsRead):
     """What is to change of a publication; None leaves an option as it is (SQL Server: sp_changemergepublication)."""
 
@@ -97,7 +98,7 @@ class MergePublicationChanges(WordsRead):
     run_as: Annotated[RunAs | None, Option(help=RUN_AS.format(node="the publisher"), show_default=AS_IT_IS)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ArticleRequest(WordsRead):
     """What is asked of a new article."""
 
@@ -217,7 +218,7 @@ class ArticleRequest(WordsRead):
     ] = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMergeArticle(ArticleRequest):
     """An article as it is added (SQL Server: sp_addmergearticle)."""
 
@@ -225,7 +226,7 @@ class NewMergeArticle(ArticleRequest):
     table: Annotated[str, Argument(metavar="TABLE", help="a table, on PostgreSQL as schema.table")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeArticleChanges(WordsRead):
     """What is to change of an article; None leaves an option as it is (SQL Server: sp_changemergearticle)."""
 
@@ -268,7 +269,7 @@ class MergeArticleChanges(WordsRead):
 
 
 # Without slots, so that it can be one of several bases.
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class FilterValues:
     """The partition of a subscriber: by the values of the filter functions, or as one object."""
 
@@ -290,7 +291,7 @@ def choose_partition(partition: Partition | None, host_name: str | None, login: 
     return partition or by_values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeSubscriptionRequest(FilterValues, WordsRead):
     """A subscription as it is added."""
 
@@ -316,7 +317,7 @@ class MergeSubscriptionRequest(FilterValues, WordsRead):
     """Called with each part of the publisher's tables that the subscriber's database does not have."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMergeSubscription(MergeSubscriptionRequest):
     """A subscription whose tables are made and filled (SQL Server: sp_addmergesubscription)."""
 
@@ -346,7 +347,7 @@ class Existing(StrEnum):
     """They get the hub's version; rows that only the subscriber has are deleted there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExistingRows:
     """How many rows of a table both nodes have, equal or different, and how many only one of them has.
 
@@ -367,7 +368,7 @@ class ExistingRows:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExistingSubscription(MergeSubscriptionRequest):
     """A subscription of a database that has tables and rows already (SQL Server: @sync_type none)."""
 

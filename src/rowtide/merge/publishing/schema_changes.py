@@ -8,7 +8,7 @@ has changed into the article's definition, and makes its triggers again; subscri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 from uuid import uuid4
@@ -16,6 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, select, update
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.core.words import WordUnknown
 from rowtide.merge.articles import Article, ArticleColumn, Publication
 from rowtide.merge.catalogue import (
@@ -53,7 +54,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchemaChange:
     """A change of a publication's schema (SQL Server: sp_enumeratependingschemachanges).
 

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.formats import StoredFormat, StoreFormat
+from rowtide.core.values import frozen
 from rowtide.merge.articles import (
     PUBLISHER_PRIORITY,
     Article,
@@ -57,7 +58,7 @@ SnapshotProgress = Callable[[str, int], None]
 """Called with an article and the number of its rows that are copied."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriberSnapshot:
     """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones.
 
@@ -248,7 +249,7 @@ class FileKind(StrEnum):
     """A rowguid, and that of the row by which it is in the partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotFile:
     """A file; `sha256` is that of its compressed bytes."""
 
@@ -259,7 +260,7 @@ class SnapshotFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionSnapshot:
     """A prepared snapshot; `included` is the lineage of rows without metadata, by article, in hexadecimal.
 

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from itertools import accumulate, chain, groupby
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node
@@ -51,7 +52,7 @@ class Counts:
         return self.inserts + self.updates + self.deletes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """A change that a node refused; see `Refusal`."""
 

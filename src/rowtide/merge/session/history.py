@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from rowtide.core.errors import Retryable, describe
+from rowtide.core.values import frozen
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.roles.transactions import TransactionalNode
@@ -81,7 +82,7 @@ class Summary:
         return f"{text}, {self.refused} refused" if self.refused else text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class History:
     """Where the result of a synchronisation is recorded."""
 

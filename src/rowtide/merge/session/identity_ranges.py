@@ -12,12 +12,13 @@ PostgreSQL or SQLite would refuse those rows, so a sequence's bounds do it there
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
@@ -30,7 +31,7 @@ _columns = identity_ranges.c
 _BOUNDS = ("range_begin", "range_end", "next_range_begin", "next_range_end")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _StoredRange:
     """A row of MSmerge_identity_range."""
 

@@ -7,13 +7,13 @@ backup, or is a copy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Select, bindparam, false, or_, select
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, Subscription
 from rowtide.merge.catalogue import (
     SELECT_HUB_PRIORITY,
@@ -44,7 +44,7 @@ from rowtide.merge.session.purging import expiry
 from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchemaVersion:
     """The last change of a publication's schema, with its guid; version 0 before the first."""
 
@@ -52,7 +52,7 @@ class SchemaVersion:
     guid: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pairing:
     """A hub and a subscriber; each stores its own `Subscription` of the other.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlalchemy import select
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType
@@ -33,7 +34,7 @@ from rowtide.merge.session.synchronisation import receive_at_hub, upload_all
 from rowtide.merge.versions.changes import RowChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rehearsed:
     """What an upload would come to: `counts` by the article's name, and the rows that would conflict or be refused.
 
@@ -85,7 +86,7 @@ def _read_conflicts(hub: Node, pairing: Pairing, before: set[str]) -> dict[Place
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingRow:
     """A row that is to be sent; `conflict` is the kind of conflict that it would meet at the hub, if any.
 
@@ -101,7 +102,7 @@ class PendingRow:
     refusal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingChanges:
     """What one end has to send of an article; `direction` is upload or download.
 

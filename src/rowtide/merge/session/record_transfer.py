@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
@@ -34,7 +35,7 @@ Writes = dict[int, list[Write]]
 """Writes by the article's nickname."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordRowRefused:
     """A row of a record that a node refused."""
 

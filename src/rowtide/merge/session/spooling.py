@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 from rowtide.merge.nodes.sending import ChangesRequest, Sending
@@ -26,7 +27,7 @@ from rowtide.merge.versions.composition import append
 _PRIORITY = "priority"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleMapping:
     """An article as its sender defines it, and as the receiver writes it; `kept` are the sender's places of columns."""
 

@@ -12,13 +12,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from sqlalchemy import Connection, select
 
 from rowtide.core.garbage import collecting_rarely
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ExchangeType, Progress, SubscriberType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.definitions import subscriptions
@@ -141,7 +142,7 @@ def upload(
     return summary
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubState:
     """What the hub says as a synchronisation begins: its last purge, the rows to request again, and the last
     generations that it has, by the node's nickname.
@@ -152,7 +153,7 @@ class HubState:
     last: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uploaded:
     """The subscriber's generation that the hub now has, and whether it has refused rows of the subscriber.
 
@@ -164,7 +165,7 @@ class Uploaded:
     is_current: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Downloaded:
     """The hub's generation that the subscriber now has, and rows by article.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.nodes.node import Node
@@ -14,7 +14,7 @@ from rowtide.merge.progress import list_retries, list_subscriptions
 _OTHER = "another table was altered"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unsent:
     """Rows of an article that a subscriber has changed or deleted, and that the hub does not have as they are there.
 

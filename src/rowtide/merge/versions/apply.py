@@ -8,10 +8,11 @@ temporary table, whose rows replace those of the two tables for the reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import TombstoneType
 
@@ -40,7 +41,7 @@ class Logged(IntEnum):
     """The values of a row that an action of a foreign key changed while another one was replaced; of a SQLite file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecursionStep:
     """A step of a recursive query: the columns that it finds, and what follows the row that it starts from."""
 
@@ -55,7 +56,7 @@ def changed_columns(article: Article, kind: Logged, columns: frozenset[int] | No
     return [columns is None or place in columns for place in range(len(article.columns))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tables:
     """The database's table names, and its syntax for looking up and removing single rows."""
 
@@ -97,7 +98,7 @@ class Tables:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowQuery:
     """A query to read rows from: it returns a column `rowguid`; with its alias, and what follows the joins.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rowtide.core.values import frozen
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, decode_columns
 
 Row = tuple[str | None, ...]
@@ -53,7 +54,7 @@ class RowChange(NamedTuple):
         return _version(self.lineage, self.last, self.columns, is_gone=self.row is None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownVersion:
     """A node's metadata of a row; `origin` is the node from which its version was received, None for its own change.
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from typing import ClassVar
+
+from rowtide.core.values import frozen
 
 _ENTRY = struct.Struct(">HII")
 """A nickname of 48 bits, in two parts, and a version."""
@@ -37,7 +39,7 @@ def _require_size(encoded: bytes, size: int, most: int, name: str) -> None:
         raise Malformed(f"its {name} has {len(encoded):,} bytes: no multiple of {size}, or more than {size * most:,}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class NodeChange:
     """A node's change of a row, or of a column of it; the version is the node's generation."""
 
@@ -54,7 +56,7 @@ class NodeChange:
         return _ENTRY.pack(self.nickname >> _LOW_BITS, self.nickname & _LOW, self.version)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lineage:
     """The last change of each node that a version of a row includes; by nickname, ascending."""
 
@@ -156,7 +158,7 @@ class Presence(Enum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowVersion:
     """A row as a node knows it.
 
@@ -170,22 +172,22 @@ class RowVersion:
     columns: Mapping[int, NodeChange] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nothing:
     """The receiver includes everything that the sender has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accept:
     """The sender's version is newer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Join:
     """Both have deleted the row: one tombstone replaces both."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Combine:
     """Concurrent changes to different columns; these positions are the sender's."""
 
@@ -200,7 +202,7 @@ class ConcurrentChangeKind(Enum):
     DELETE_UPDATE = "delete-update"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conflict:
     """Concurrent changes; with column tracking, `columns` are the positions that both changed."""
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion, decode_columns, encode_columns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contents:
     """A row of MSmerge_contents. `origin` is None for this node's own change, made on top of the received version.
 
@@ -36,7 +36,7 @@ class Contents:
     bases: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tombstone:
     """A row of MSmerge_tombstone, with the same fields."""
 
@@ -48,7 +48,7 @@ class Tombstone:
     kind: TombstoneType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Composer:
     """Composes the metadata of an article's rows at node `own`; rows without metadata include `purged`."""
 

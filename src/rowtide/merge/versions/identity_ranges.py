@@ -10,14 +10,15 @@ rows of others have come above them. With ranges of 100 a device that synchronis
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 
 _LARGEST = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IdentityRange:
     """A node's numbers of a table: the primary range, and the secondary one; both ends are included.
 
@@ -39,7 +40,7 @@ class IdentityRange:
         return self.begin <= number <= self.end or self.next_begin <= number <= self.next_end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numbering:
     """What a node says of a table's numbers: the last one that it gave, if any, and the highest key of its rows.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.errors.nodes import RowguidMalformed
 from rowtide.merge.errors.reading import reading
@@ -66,7 +67,7 @@ class RowMetadataDialect(Protocol):
         """Return the expression of the rowguid of the row that a foreign key of row `t` references."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataReader:
     """Reads an article's rows with their metadata at a node, which errors name.
 

@@ -8,7 +8,7 @@ What an article publishes (SQL Server: @type of sp_addarticle).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -16,6 +16,7 @@ from rowtide.copying.chunks import CopiedTable, KeyColumn
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 from rowtide.replication.articles.call_formats import DEFAULTS, ArgumentGroup, CallFormat, Command, KeyUpdates, parts_of
@@ -45,7 +46,7 @@ _CHANGING = (Operation.UPDATE, Operation.DELETE)
 _PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Operation.DELETE: "sp_MSdel_"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishedColumn:
     """A published column; its position among the article's columns, from 1, is its bit in bitmaps.
 
@@ -65,7 +66,7 @@ class PublishedColumn:
     has_deterministic_collation: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OmittedColumn:
     """A column that was added to a published table and is not published, and why; `number` None: it is not known.
 
@@ -78,7 +79,7 @@ class OmittedColumn:
     is_kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GeneratedColumn:
     """A stored column computed from others; `number` is its position in the table."""
 
@@ -88,7 +89,7 @@ class GeneratedColumn:
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Article:
     """A published table; `article_id` is its member id in the log, never reused.
 

@@ -7,11 +7,11 @@ it. Source: documents 003, "call syntax"; specification 2.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.core.words import WordUnknown, member_of
 from rowtide.replication.errors.publishing import CommandInvalid, UpdatableCallRefused
 
@@ -52,7 +52,7 @@ class ArgumentGroup(Enum):
     """One argument: which columns changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """How an operation is propagated: a format, and the custom procedure to call; None for the generated one."""
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import (
     Article,
@@ -25,7 +26,7 @@ from rowtide.replication.errors.publishing import PublishedColumnListedTwice, Pu
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallChange:
     """What a change that needs no rows makes of an article, whichever columns a subscriber has by then.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.operations import Operation
 from rowtide.core.options import Option, TableName
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.core.words import read_words
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
 from rowtide.replication.sync_types import IfExists, PublicationName
@@ -37,7 +38,7 @@ class MovedPartitions(StrEnum):
     """Subscribers keep the rows that went, and lack those that came."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GivenCommands:
     """How operations are propagated: a format, and the custom procedure that is called."""
 
@@ -71,7 +72,7 @@ class GivenCommands:
         object.__setattr__(self, "commands", {**parsed, **read_commands(self.commands)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ArticleRequest(GivenCommands):
     """An article as requested: columns (None for all), commands, the old values that the log carries, and a row filter.
 
@@ -105,7 +106,7 @@ class ArticleRequest(GivenCommands):
     ] = MovedPartitions.COPY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewArticle(ArticleRequest):
     """An article as it is added (SQL Server: sp_addarticle)."""
 
@@ -121,7 +122,7 @@ class NewArticle(ArticleRequest):
     ] = IfExists.FAIL
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleChange(GivenCommands):
     """What is to change of an article; what is not given stays (SQL Server: sp_changearticle, sp_articlefilter)."""
 

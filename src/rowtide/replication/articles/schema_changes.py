@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, prints_alike
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import Alteration, AlteredColumn, as_altered
@@ -34,7 +35,7 @@ _SHOWN = 200
 """Characters of a statement that a reason names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnAdded:
     """A column was added; `value` is what the rows have that were there, None for null."""
 
@@ -43,14 +44,14 @@ class ColumnAdded:
     collation: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnDropped:
     """A column was dropped."""
 
     column: PublishedColumn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnRenamed:
     """A column has another name."""
 
@@ -58,7 +59,7 @@ class ColumnRenamed:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnRetyped:
     """A column, by its new name, has another type, to which every server casts alike.
 
@@ -70,14 +71,14 @@ class ColumnRetyped:
     keeps_texts: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NullsChanged:
     """A column, by its new name and type, allows nulls now, or no longer does."""
 
     column: PublishedColumn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleTableRenamed:
     """The table has another name, or is in another schema."""
 
@@ -85,7 +86,7 @@ class ArticleTableRenamed:
     table: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GeneratedAltered:
     """A stored generated column is another, new (`before` None), or gone (`after` None)."""
 
@@ -100,7 +101,7 @@ class GeneratedAltered:
         return column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpressionDropped:
     """A column, by its new name, is not generated any more; that it is published comes after it."""
 
@@ -119,7 +120,7 @@ SchemaChange = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomSql:
     """A custom script that runs after the change of the transaction at an LSN."""
 
@@ -128,7 +129,7 @@ class CustomSql:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Followed:
     """An article as it is after an alteration, and what that changes at a subscriber, in this order.
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, TypeGuard, assert_never
 
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Altered, ChangesOmitted, Event, Reshaped
@@ -191,7 +192,7 @@ def _differs(article: Article, alteration: Alteration) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleStep:
     """What a transaction changes of an article before its row changes with the number `seqval` and higher ones.
 
@@ -209,7 +210,7 @@ RequireIntact = Callable[[Article, int, IdentityLost], None]
 """Raises the error, or `CopyNeeded`, unless the log has what calls need of all rows of a table version."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlteringTransaction:
     """What a transaction makes of articles: as they are before it, and the steps, in the order of the log."""
 

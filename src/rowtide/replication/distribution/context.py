@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlalchemy import Engine
 
+from rowtide.core.values import frozen
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.subscription_settings import SettingsChanges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryContext:
     """One run on one publisher, whose database `engine` leads to; `stop` ends it.
 

@@ -6,10 +6,10 @@ And where delivery resumes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.replication.errors.delivery import CommandError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.table_details import TableDetails
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryProgress:
     """A subscriber's progress: its position, the number of its last batch, and the epoch of its agent."""
 
@@ -64,7 +64,7 @@ class JoiningMoved(Exception):
     """A joining article has no longer exactly what it was said to have; the batch was rolled back."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoiningArticle:
     """An article that becomes one of a subscription's, known by the subscriber as `guid` so far.
 

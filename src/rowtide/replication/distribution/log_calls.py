@@ -6,7 +6,7 @@ Commit times at the publisher of the transactions in the segments that a step re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest
@@ -97,7 +98,7 @@ def find_row_numbers(manifest: Manifest, lsn: CommitLsn, table_id: int) -> Seque
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogCalls:
     """The calls of one subscription, and the commit times of what was read.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.replication.errors.delivery import CommandError, CommandRefused, RowNotFound
 from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 
@@ -23,7 +23,7 @@ _ROW_NOT_FOUND = str(RowNotFound.number)
 _SQLSTATE = re.compile("[0-9A-Z]{5}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkipErrors:
     """The errors for which a command is skipped; by default none."""
 

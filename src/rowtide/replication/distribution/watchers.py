@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryReport:
     """Result of one delivered batch.
 
@@ -32,7 +32,7 @@ class DeliveryReport:
     latency_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """An error of one subscription's agent; it tries again after a pause, or has stopped (None)."""
 
@@ -41,7 +41,7 @@ class Trouble:
     pause_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkippedCommand:
     """A command that one subscriber was not given, for its error."""
 
@@ -49,7 +49,7 @@ class SkippedCommand:
     error: CommandError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DroppedTable:
     """A published table no longer exists; its subscription continues without it."""
 
@@ -57,7 +57,7 @@ class DroppedTable:
     error: ArticleEnded
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveredElsewhere:
     """Another process (`holder`: its host and id) delivers a subscription; this run takes over when that one ends."""
 
@@ -65,7 +65,7 @@ class DeliveredElsewhere:
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watchers:
     """Called from the threads of a run, several at once. `on_retry` is of the publisher and its log."""
 

@@ -6,11 +6,10 @@ So a subscriber that is behind gets each change with the script that was meant f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, delete, insert, select
 
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.replication.distributor.definitions import articles, metadata
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.publishing import CustomScriptInvalid
@@ -25,7 +24,7 @@ custom_scripts = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomScript:
     """A script by its name: SQL, or a Python function `module:function` that returns SQL (`text` None)."""
 

@@ -6,7 +6,6 @@ Rows are written sparingly: they grow the publisher's log, which the agents read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -33,6 +32,7 @@ from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.replication.distributor import definitions
 from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.location import distributor
@@ -96,7 +96,7 @@ distribution_history = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Session:
     """An agent's work since it started; `unrecorded_commands` are those since its last history row.
 
@@ -114,7 +114,7 @@ class Session:
     delivering_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoricState:
     """A row of `MSdistribution_history`: an agent's state and its work so far.
 
@@ -137,7 +137,7 @@ class HistoricState:
     error_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoricError:
     """A row of `MSrepl_errors`; `publication` is None for the log reader, and once the subscription was dropped."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import (
     BigInteger,
@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.articles.changes import CallChange, decode_change, encode_change
 from rowtide.replication.distributor import subscription_records
@@ -121,7 +122,7 @@ def detach_steps(subscription: Subscription, holder: Subscription, article: Arti
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingChange:
     """A change of an article that a subscription has still to follow, from a position of the log on."""
 

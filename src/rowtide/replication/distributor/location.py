@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, delete, event, insert, select, text
@@ -18,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
@@ -40,7 +40,7 @@ _NO_TABLE = "42P01"
 _IN_SCHEMA = re.compile(rf'\b{SCHEMA}(_\d+_\d+)?\."?MS')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DistributorLocation:
     """A distribution database that is not the publisher, and the publisher's schema there."""
 

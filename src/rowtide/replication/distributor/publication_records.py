@@ -9,11 +9,12 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, Executable, Select, delete, insert, select, text, update
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
@@ -65,7 +66,7 @@ def list_publications(connection: Connection) -> Sequence[str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thresholds:
     """From where on a publication's subscriptions are a warning; None: by default.
 

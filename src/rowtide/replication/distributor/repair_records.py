@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import BigInteger, Column, Connection, DateTime, ForeignKey, Integer, Table, Text, select
@@ -15,6 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.location import distributor
 
@@ -34,7 +34,7 @@ repairs = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepairedRow:
     """A row that a repair inserted, updated or deleted, at the subscriber's position.
 

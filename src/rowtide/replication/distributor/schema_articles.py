@@ -7,7 +7,6 @@ publisher's catalogue has when a subscriber gets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -23,12 +22,13 @@ from sqlalchemy import (
     select,
 )
 
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.distributor.definitions import metadata, publications
 from rowtide.replication.distributor.location import distributor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchemaArticle:
     """An object whose text is published; `name` is quoted as SQL needs it, with schema and a function's parameters."""
 

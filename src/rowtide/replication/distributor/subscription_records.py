@@ -6,7 +6,7 @@ Which process delivers a subscription: session-level advisory locks in the distr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlalchemy import (
     Connection,
@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.heartbeat import SessionKeepalive
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
@@ -39,7 +40,7 @@ from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscription:
     """One subscriber's subscription to a publication.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +30,7 @@ from sqlalchemy import (
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
@@ -62,7 +62,7 @@ tracer_history = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TracerArrival:
     """A token at one subscriber, latencies in seconds; None for what has not happened or is not known."""
 

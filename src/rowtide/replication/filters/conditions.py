@@ -7,11 +7,12 @@ type gives them a value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_literal
 
 Key = int | bool | bytes | Decimal
@@ -38,7 +39,7 @@ class Form(Enum):
     TRUTH = "truth"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal:
     """A literal without its quotes; `type_word` is the type name before a text, if any."""
 
@@ -56,7 +57,7 @@ def trim(literal: Literal) -> str:
     return literal.text.strip(_BLANKS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilterColumn:
     """A published column as used by filters.
 
@@ -85,7 +86,7 @@ class Comparator(Enum):
         return self not in (Comparator.EQUAL, Comparator.UNEQUAL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A literal, and its value when compared with a column."""
 
@@ -93,7 +94,7 @@ class Constant:
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """`column = literal` and the like."""
 
@@ -102,7 +103,7 @@ class Comparison:
     constant: Constant
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Membership:
     """`column in (literal, ...)`."""
 
@@ -110,7 +111,7 @@ class Membership:
     constants: tuple[Constant, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Range:
     """`column between low and high`, both included."""
 
@@ -119,28 +120,28 @@ class Range:
     high: Constant
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NullTest:
     """`column is null`."""
 
     column: FilterColumn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Negation:
     """`not condition`; also `not in`, `not between` and `is not null`."""
 
     operand: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conjunction:
     """`condition and condition`, two or more."""
 
     operands: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disjunction:
     """`condition or condition`, two or more."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache, partial
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.types.details import describe_type
 from rowtide.replication.filters.conditions import Form, Key, Literal, LiteralUnfit, trim
 
@@ -253,7 +253,7 @@ def uuid_literal(literal: Literal) -> Key:
     return written.encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExactType:
     """How values and literals of a type become keys; `is_ordered` says whether keys also sort as values do.
 
@@ -309,7 +309,7 @@ NOT_ORDERED = "the order of texts is their collation's: they are compared by =, 
 NOT_DETERMINISTIC = "its collation makes different texts equal"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inexact:
     """A type that cannot be compared, and why; `may_be_null` says whether it can be tested for null."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.filter_words import RESERVED_WORDS, FilterUnreadable, Token, TokenKind, WordCursor
 from rowtide.databases.postgres.types.details import describe_type
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
@@ -38,7 +39,7 @@ from rowtide.replication.filters.conditions import (
 from rowtide.replication.filters.exact_types import NOT_ORDERED, ExactType, Inexact, find_type
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedColumn:
     """A column named in a filter; `place` is the name's position in the text."""
 

@@ -6,12 +6,12 @@ Filter transitions: what a change is to a subscriber that has only the rows of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
+from rowtide.core.values import frozen
 from rowtide.replication.filters.conditions import (
     Comparator,
     Comparison,
@@ -51,7 +51,7 @@ def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
     return _evaluate(condition, keys).is_true
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Verdict:
     """Where a condition is true and where it is false; elsewhere it is null."""
 
@@ -59,7 +59,7 @@ class _Verdict:
     is_false: _Facts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ColumnKeys:
     """A column's values as comparable keys, for the rows that have a value."""
 
@@ -123,7 +123,7 @@ def _invert(verdict: _Verdict) -> _Verdict:
     return _Verdict(verdict.is_false, verdict.is_true)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transitions:
     """Which updates remain updates, become deletes because the row left the filter, or inserts because it entered.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
@@ -13,6 +12,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.membership import Enabled
@@ -30,7 +30,7 @@ from rowtide.replication.publisher import read_source
 from rowtide.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrowsedCommand:
     """A command as it is delivered; `command_id` is the number of its change in its transaction."""
 

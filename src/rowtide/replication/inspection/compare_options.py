@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Annotated
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
+from rowtide.core.values import frozen
 from rowtide.replication.sync_types import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
@@ -16,7 +17,7 @@ Checksum = Annotated[bool, Option("--checksum", help="Compare values too, not on
 DeleteExtra = Annotated[bool, Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareOptions:
     """Which articles and subscribers of a publication are compared; by default all."""
 
@@ -32,14 +33,14 @@ class CompareOptions:
     """Called before an article is compared, with the subscriber, the article, its number from 1 and that of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowValidation(CompareOptions):
     """A comparison by numbers of rows, or by their values too (SQL Server: sp_publication_validation)."""
 
     checksum: Checksum = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowRepair(CompareOptions):
     """A comparison by rows, after which those that differ are repaired; a rehearsal rolls that back."""
 
@@ -47,7 +48,7 @@ class RowRepair(CompareOptions):
     is_rehearsal: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRange:
     """Commands of the log store, both ends of a range included (SQL Server: sp_browsereplcmds)."""
 

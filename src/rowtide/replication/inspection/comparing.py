@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.store.manifest import Manifest
@@ -61,7 +61,7 @@ Wanted = tuple[Subscription, Sequence[Article]]
 """A subscription, and those of its articles that are compared."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriberComparison:
     """A subscriber and its publisher, read in a snapshot each; `end`: the log has what the publisher's sees below."""
 
@@ -115,7 +115,7 @@ class SubscriberComparison:
             return published.result(), present
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publisher:
     """A publisher read in a snapshot; the log store has what it sees, which is before `end`."""
 
@@ -205,7 +205,7 @@ PASSED, FAILED = 20575, 20574
 """SQL Server's messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleValidation:
     """The result for one article at one subscriber, of the same position in the log on both sides.
 

@@ -6,10 +6,10 @@ Such a row differs from the published one without being wrong: its change is on 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log
@@ -32,7 +32,7 @@ _ALL = TransactionSnapshot(1 << 62, 1 << 62, ())
 """Sees every transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Flow:
     """A subscription by which a subscriber sends its changes of a table to the publisher, and the article there."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
@@ -19,6 +18,7 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
@@ -34,7 +34,7 @@ Changes = Mapping[Row, Sequence[tuple[Row, int]]]
 """The rows that come and go on a move, by key."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowDifference:
     """A row that the subscriber lacks (`missing`), has beside the published ones (`extra`), or has otherwise.
 
@@ -54,7 +54,7 @@ class RowDifference:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferingRow:
     """Both rows of a key; None where there is none.
 

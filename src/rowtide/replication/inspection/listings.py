@@ -6,13 +6,13 @@ Lists of the conflicts that subscribers have kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import ArticleType, decode_article
 from rowtide.replication.distributor import definitions, publication_records, schema_articles, subscription_records
@@ -26,7 +26,7 @@ from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedPublication:
     """A publication, with its numbers of articles and subscriptions (SQL Server: sp_helppublication)."""
 
@@ -37,7 +37,7 @@ class ListedPublication:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedArticle:
     """A published table: its columns, rows and commands (SQL Server: sp_helparticle, sp_helparticlecolumns).
 
@@ -62,7 +62,7 @@ class ListedArticle:
     custom_script: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedSubscription:
     """A subscription, with its queue in the log store (SQL Server: sp_helpsubscription).
 

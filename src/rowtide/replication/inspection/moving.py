@@ -7,7 +7,7 @@ snapshot sees it and it commits at the position or later. Neither LSN nor commit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -17,6 +17,7 @@ from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
+from rowtide.core.values import frozen
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.state import ManifestState, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
@@ -50,7 +51,7 @@ class NotComparable(Exception):
         self.may_pass = may_pass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PositionMove:
     """From a snapshot of the publisher to an article's position.
 

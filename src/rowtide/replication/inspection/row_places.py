@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -14,6 +14,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
@@ -45,7 +46,7 @@ EQUAL, DIFFERENT, MISSING, EXTRA, NOT_COMPARED = "equal", "different", "missing"
 _CALL, _XCALL = Command(CallFormat.CALL), Command(CallFormat.XCALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowPlace:
     """A row at the publisher, or at a subscriber of an article; `row` is a JSON object of texts by column.
 
@@ -73,7 +74,7 @@ class RowPlace:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowCommand:
     """A command for a row in the log store."""
 

@@ -10,13 +10,13 @@ Register the script that runs at subscribers after schema changes of an article.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, select, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
@@ -49,7 +49,7 @@ from rowtide.replication.publishing import truncates
 from rowtide.replication.sync_types import IfExists
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedChange:
     """What a change of an article does to the log's members, to its records, and last, to announce it in the log."""
 
@@ -134,7 +134,7 @@ def change_article(alterations: Alterations, database: str, change: ArticleChang
     run_recorded_change(alterations, change.table, plan)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Planned:
     """An article before and after a change, and the subscriptions of its publication."""
 

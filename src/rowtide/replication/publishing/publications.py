@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.names import require_name
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
@@ -123,7 +123,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
                 _forget_publication(engine, publication_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEnding:
     """What dropping the last publication removes in a database without capture; `owner` owns the log store."""
 

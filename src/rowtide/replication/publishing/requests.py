@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated
 
 from rowtide.core.options import ForGroup, Option
+from rowtide.core.values import frozen
 from rowtide.replication.sync_types import PublicationName
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewPublication:
     """A publication as it is added, without articles (SQL Server: sp_addpublication)."""
 
@@ -40,7 +41,7 @@ class NewPublication:
     """Called with what the first publication waits for: open transactions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicationThresholds:
     """From where on a publication's subscriptions are a warning; None leaves a threshold as it is, 0 is the default.
 

@@ -8,11 +8,12 @@ Adopting a moved database: articles are bound to their tables' new oids, and ann
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -33,7 +34,7 @@ from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryLoss:
     """What restarting the log loses: everything after `after`, for these subscriptions.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.search_path import USERS_SCHEMAS
@@ -150,7 +150,7 @@ order by rank, array_position({USERS_SCHEMAS}, schema::name), id limit 1
 ADDED, SKIPPED, FAILED = "added", "skipped", "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddedArticle:
     """What became of an object of a schema: added, skipped because it is published already, or failed.
 
@@ -163,7 +163,7 @@ class AddedArticle:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Object:
     source_id: int
     name: str

@@ -6,7 +6,7 @@ Nulls that a published table allows since, without an event trigger's report, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 
 from sqlalchemy import Engine
@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
@@ -27,7 +28,7 @@ from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 _OPERATIONS = {"insert": Operation.INSERT, "update": Operation.UPDATE, "delete": Operation.DELETE}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptedChange:
     """A schema change for which a custom script is asked; names and types are the publisher's.
 
@@ -46,7 +47,7 @@ class ScriptedChange:
     parameters: Mapping[str, Sequence[tuple[str, str]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomScripting:
     """Finds the scripts of one subscription's articles."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
@@ -17,6 +16,7 @@ from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
@@ -51,7 +51,7 @@ from rowtide.replication.targets.kinds import kind_of
 from rowtide.storage.object_urls import is_object_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunScope:
     """The subscriptions of a publication, or of all (None), to some subscribers, by address, or to all (none named)."""
 

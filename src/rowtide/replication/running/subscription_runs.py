@@ -12,6 +12,7 @@ from functools import partial
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
 from rowtide.replication.distributor.definitions import SubscriptionState
@@ -259,7 +260,7 @@ class SubscriptionRuns:
         return replace(self._context, stop=run.stop, watchers=watchers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _UntilTarget:
     """An agent that ends its run at a position."""
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, OpenChunk, is_torn
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot
@@ -52,7 +52,7 @@ None: they may not be as they were at the end; then the agent waits.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotReport:
     """Progress of a snapshot: chunks and bytes copied so far, or the transactions that it waits for."""
 
@@ -185,7 +185,7 @@ Locate = Callable[[CopiedTable, Sequence[CopiedChunk], _Keys], _Xids]
 """Returns the numbers of the chunks that contain keys; only the publisher knows the keys' order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleCopy:
     """An article's rows at a subscriber, by chunks in the order of their numbers."""
 
@@ -212,7 +212,7 @@ class ArticleCopy:
         return ~self.chunks[0].snapshot.sees(xids)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryStart:
     """The transition from copying to delivery: `copies` by article id; no chunk contains commits at `until` or later.
 

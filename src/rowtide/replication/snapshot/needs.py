@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.replication.articles.articles import Article
 
@@ -29,7 +29,7 @@ class NeedKind(StrEnum):
     TYPE = "type"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """An object that a subscriber needs; `name` is quoted and has its schema, a function's its parameters.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.snapshot.needs import names_in_full
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """Statements that create an object at a subscriber, drop it, and fill it once the tables are copied."""
 
@@ -25,7 +25,7 @@ class Script:
     filling: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsedObject:
     """An object that a view or function uses; of a table a column, with number and name, or all of it: 0 and None."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.replication.articles.articles import Article, GeneratedColumn
 from rowtide.replication.snapshot.needs import Need, read_table_needs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueConstraint:
     """A unique constraint; `definition` is the SQL after its name. `is_deferrable` ones are checked late."""
 
@@ -22,7 +22,7 @@ class UniqueConstraint:
     is_deferrable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForeignKey:
     """A foreign key with the table that it references."""
 
@@ -32,7 +32,7 @@ class ForeignKey:
     referenced_columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableDetails:
     """What creating a published table needs besides the article; `collations` are those that differ from the type's.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.snapshot.table_details import TableDetails
@@ -30,7 +30,7 @@ class SnapshotStatus(StrEnum):
     """Set by the distribution agent after that; and from the start if nothing is copied."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionSnapshot:
     """A subscription's snapshot; chunks in the order of articles and numbers.
 

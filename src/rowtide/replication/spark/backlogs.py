@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
@@ -17,6 +16,7 @@ from sqlalchemy import Engine
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.row_values import hiding_alike
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
@@ -41,7 +41,7 @@ LEAST_ROWS = 100_000
 """Least number of rows worth a Spark job: fewer are delivered before a job has started."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveredBacklog:
     """A task's result; `failure` is the error that stopped it, which the next agent will meet too."""
 

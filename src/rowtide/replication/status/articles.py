@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
@@ -25,7 +25,7 @@ _Present = tuple[Article, SourceTable]
 """An article, and its table as it is now."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticlesStatus:
     """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import is_begun, read_server_time
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.commit_times import find_oldest_waiting
@@ -26,7 +27,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBS
 from rowtide.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionDelivery:
     """How a transactional subscription is delivered.
 
@@ -48,7 +49,7 @@ class SubscriptionDelivery:
     thresholds: Thresholds = BY_DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryStatus:
     """The publications of a database and their subscriptions."""
 

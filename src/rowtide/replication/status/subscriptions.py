@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine
@@ -13,6 +12,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
@@ -31,7 +31,7 @@ from rowtide.replication.status.delivery import describe_joining
 from rowtide.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionStatus:
     """A subscription: active, paused or deactivated. Its reported progress is at most ten seconds old.
 

@@ -9,11 +9,11 @@ Subscribe a promoted physical copy of the publisher, such as a standby or a base
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import psycopg
 from sqlalchemy import Connection
 
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
@@ -40,7 +40,7 @@ from rowtide.replication.targets.postgres.identity import read_identity
 from rowtide.replication.targets.postgres.subscriber import forget_copied
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ends:
     """The two databases of a subscription."""
 
@@ -126,7 +126,7 @@ def _delivers_unknown(wanted: DatabaseIdentity, publisher: DatabaseIdentity, tab
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reached:
     """A database to which changes are delivered; `path` lists the subscribers on the way, including it.
 

@@ -12,11 +12,11 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -111,14 +111,14 @@ class Order(Enum):
 _ORDERS = {"smallint": Order.NUMBER, "integer": Order.NUMBER, "bigint": Order.NUMBER, "uuid": Order.UUID}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hashed:
     """By the key's hash, modulo a number of buckets that is a power of two."""
 
     buckets: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranges:
     """By a column of the key: bucket n has the values from bound n - 1, inclusive, up to bound n.
 
@@ -182,7 +182,7 @@ def runs_of(buckets: Collection[int]) -> Iterator[tuple[int, int]]:
         yield ordered[first], ordered[last]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fingerprint:
     """The number of rows, and optionally the sum of their hashes."""
 
@@ -216,7 +216,7 @@ class ComparedRows(Protocol):
         """Return the rows that have one of some keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscribedRows:
     """A subscriber's rows, with the position that the snapshot has, and the articles as it has them.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rowtide.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """What a subscription delivers: tables, as `schema.table`, to the subscriber of a URL."""
 
@@ -18,7 +20,7 @@ class Delivered:
     """What is done about conflicts; None: not decided."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Originators:
     """Where a subscription's changes come from: the publisher, and all databases whose changes it delivers.
 
@@ -32,7 +34,7 @@ class Originators:
     onward: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReceivedOrigins:
     """What a subscription delivers to a database: changes that `databases` have made, to tables, from `publisher`.
 
@@ -51,7 +53,7 @@ class ReceivedOrigins:
 UNKNOWN_ORIGINS = ReceivedOrigins(None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatabaseIdentity:
     """A database, and the subscriptions recorded in it.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol
 
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.delivery import Delivery
@@ -30,7 +31,7 @@ from rowtide.replication.targets.compared_rows import Row, SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity, Originators
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecoveredTransaction:
     """A prepared transaction, by its name at the subscriber (PostgreSQL: gid); `outcome` is what was done with it."""
 
@@ -38,7 +39,7 @@ class RecoveredTransaction:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewSnapshot:
     """Tables to be created and copied; `details` are each article's, `scripts` those of schema-only articles."""
 
@@ -48,7 +49,7 @@ class NewSnapshot:
     scripts: tuple[Script, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewSubscription:
     """A subscription whose changes start at `position` of the publisher's log.
 
@@ -83,7 +84,7 @@ class NewSubscription:
         return None if before == (article.schema, article.table) else (before, article)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishedSequence:
     """The sequence of a published column: its last value, whether it has given it out, and its step."""
 
@@ -95,7 +96,7 @@ class PublishedSequence:
     increment: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncedSequence:
     """A subscriber's sequence that was moved: what it would have given next, and what it gives now."""
 
@@ -121,7 +122,7 @@ where to_regclass({table}) is not null
 """SQL of the sequence that numbers a column: its own, or the one in its default. Parameters are to be filled in."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptConflict:
     """A conflict at a subscriber: rows as JSON objects of texts, null for none.
 
@@ -145,7 +146,7 @@ class KeptConflict:
     present_times: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowCorrection:
     """What makes a row equal to the published one: `row` has all its values, of which an update sets `columns`."""
 
@@ -156,7 +157,7 @@ class RowCorrection:
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepairRecord:
     """What a repair did to a row, as JSON; `repair_id` and `ordinal` are its identity."""
 
@@ -216,7 +217,7 @@ class OpenedSubscriber(SnapshotTarget, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid."""
 

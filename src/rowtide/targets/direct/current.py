@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.rows.change_columns import DELETE, TRUNCATE
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
@@ -24,7 +24,7 @@ from rowtide.targets.keeping import TargetWindow
 _OPERATION = "__$operation"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectCurrent:
     """A table of current rows, and the changes that come to it."""
 
@@ -79,7 +79,7 @@ def _last_rows(rows: pa.Table, keys: Indexes) -> pa.Table:
     return rows.take(pa.array(last[operations != DELETE])).drop_columns([_OPERATION])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowsReplaced:
     """Rows of some keys that go: those that are changed come again."""
 

@@ -6,7 +6,6 @@ What a window's change rows do to the slices of their keys, as `rowtide.targets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
@@ -20,6 +19,7 @@ from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
@@ -34,7 +34,7 @@ _kernels: Any = pc
 _NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Closed:
     """What becomes of each key's open slice, by the key's number.
 
@@ -46,7 +46,7 @@ class Closed:
     to: Numbers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedSlices:
     """Slices that begin: their rows, and the LSNs at which they begin and end; -1: they stay open."""
 
@@ -55,7 +55,7 @@ class OpenedSlices:
     to: Numbers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeRows:
     """Change rows of a window in their order, without truncates, with the number of each row's key."""
 
@@ -111,7 +111,7 @@ class ChangeRows:
         return boundaries
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Events:
     """Transactions by key: the row that each found, -1 if none, its last row, and whether there is a row then."""
 
@@ -146,7 +146,7 @@ _TIMES = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time")
 _TIME = _TIMES.field("tran_end_time").type
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectHistory:
     """A table of slices, and the changes that come to it."""
 
@@ -201,7 +201,7 @@ class DirectHistory:
         return begun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlicesClosed:
     """Open slices of some keys, which end or get other values."""
 
@@ -259,7 +259,7 @@ class SlicesClosed:
         return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Times:
     """When the transactions of a window ended, by their LSNs, which ascend."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rowtide.cdc.lake_readers.value_texts import EXACT, read_exact_texts
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.schema import parse_schema
@@ -36,7 +36,7 @@ MOST_BYTES = 1024 * 1024 * 1024
 """What is read of a table, and written: more is for Spark."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class DirectTable:
     """The table of an instance of a target; `columns` are names and types, `verify` is called before each commit."""
 
@@ -104,7 +104,7 @@ class DirectTable:
         return Stamp(self.target_id, lsn.value, found.get_transaction(self.target_id))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownColumns:
     """The columns of a target's table, each of which is one of the instance's as readers know it."""
 

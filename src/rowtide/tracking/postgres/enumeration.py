@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import load_texts
@@ -80,7 +80,7 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     return touched(subject, packed, taken, own_bsn)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OpenedWindow:
     """A window whose anchor is taken; `reader` has its snapshot."""
 

@@ -6,12 +6,12 @@ Keys of tracked PostgreSQL tables in tombstones' form: an array of the values' t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import AnchorSnapshot, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
@@ -25,7 +25,7 @@ from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS, get
 Row = Sequence[object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresAnchorWindow:
     """Changes that `since` does not see, and that do not carry `context`."""
 
@@ -33,7 +33,7 @@ class PostgresAnchorWindow:
     context: UUID | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresChangeQuery:
     """A query for some of a table's changes, and the function that makes a change from a row."""
 

@@ -7,11 +7,11 @@ table gets triggers, but no column.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualified
 from rowtide.databases.postgres.values import text_of, value_of
@@ -77,7 +77,7 @@ end
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresRowStamps:
     """Three columns of the table, set before a row is written."""
 
@@ -161,7 +161,7 @@ _KEY = '"__sysRK"'
 _OWN_CONTEXT = f"({ROW_CONTEXT})::uuid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresSideStamps:
     """A separate table, written after each row, in the order of writes: one statement may write a row several times.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlalchemy import Connection, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_table, read_tables, running_through
 from rowtide.databases.postgres.errors import TableNotFound
@@ -27,7 +28,7 @@ CONTEXT = "__sysTrackingContext"
 STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresSubject:
     """A table, its key for tracking, the tracked operations, and where stamps are stored.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
@@ -113,7 +113,7 @@ def get_tracked(
     return _tracked(rows[0])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AsMade:
     """A table as it was when its triggers were created.
 

@@ -6,9 +6,9 @@ tables run with their owner's rights, a fixed search path, and settings under wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
@@ -86,7 +86,7 @@ def burial(subject: PostgresSubject, row: str, insert_bsn: str, source: str = ""
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AroundRelation:
     """A statement in two parts, between which the table or partition to be truncated is inserted."""
 

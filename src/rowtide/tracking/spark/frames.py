@@ -17,13 +17,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
 
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
@@ -57,7 +57,7 @@ _LAKE_TYPES = {DatabaseKind.SQLITE: sqlite_values.lake_type, DatabaseKind.POSTGR
 _EXACT_TYPE = "map<string,string>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameColumn:
     """A column of the DataFrame: its name, and its type in Spark SQL."""
 
@@ -99,7 +99,7 @@ def empty_list(columns: Sequence[FrameColumn]) -> list[str]:
     return [f"{_null(type_name)} as {quote(name)}" for name, type_name in {**typed, "__$exact": _EXACT_TYPE}.items()]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Value:
     """A value in records of a shape: the expression of its text, and the Spark type by its device's declaration."""
 
@@ -168,7 +168,7 @@ def _united_names(shape: TrackedColumns, names: Sequence[str]) -> dict[str, str]
 _NAMED_FAILURES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeFrames:
     """Changes of some devices since their anchors, and the next anchors.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rowtide.core.json_records import JsonOf
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import Change, DeclaredColumn, Operation
 
@@ -37,7 +37,7 @@ _BATCH_LETTERS = 8 * 1024 * 1024
 Record = tuple[str, str, int | None, list[str | None] | None, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackedColumns:
     """A table's columns on one kind of database; `place` is the table's position among the requested ones."""
 
@@ -51,7 +51,7 @@ class TrackedColumns:
         return f"{self.place}-{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceOutcome:
     """One device's outcome: its next anchor, or why it failed.
 

@@ -6,7 +6,6 @@ The databases of a call, each a device with a name under which its anchor is sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import RowtideError
 from rowtide.core.places import local_path
+from rowtide.core.values import frozen
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.tracking.changes import Changes
@@ -22,7 +22,7 @@ from rowtide.tracking.errors import NoDatabaseFound
 from rowtide.tracking.spark.records import DeviceOutcome, Record, TrackedColumns, change_record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A database; `name` is the path of a file, or a URL without its password."""
 
@@ -77,7 +77,7 @@ def _of_server(url: DatabaseUrl) -> Device:
     return Device(str(url.without_secrets()), url)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """What to enumerate on all devices, each from its anchor; `devices` are identified by position."""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.keys import SqliteValue, pack, text_encoding, unpack
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.changes import Change, Operation
@@ -36,7 +36,7 @@ A reader at `:since` has those that had been inserted by then.
 Row = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteAnchorWindow:
     """Parameters of the queries: changes stamped above `since`, and not with `context`."""
 
@@ -55,7 +55,7 @@ class SqliteAnchorWindow:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteChangeQuery:
     """A query for some of a table's changes, and the function that makes a change from a row."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.quoting import quote
@@ -46,7 +46,7 @@ class SqliteStamps(Protocol):
         """Return the expression for the insert stamp of a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteRowStamps:
     """Three columns in the row, as in SQL Server Compact."""
 
@@ -106,7 +106,7 @@ class SqliteRowStamps:
         return self.subject.same_row(self.subject.quoted, "new")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteSideStamps:
     """A separate table, by key."""
 

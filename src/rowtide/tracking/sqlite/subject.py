@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Column, Table
 from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.keys import packing_expression
@@ -18,7 +18,7 @@ CONTEXT = "__sysTrackingContext"
 STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteSubject:
     """A table, its key for tracking, and the tracked operations."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -13,6 +12,7 @@ from rowtide.cdc import definitions
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import PresentStore, StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
@@ -69,7 +69,7 @@ def _attempt(own: StoreFormat, place: str, find: Callable[[], Iterator[PresentSt
         yield PresentStore(own, place, None, None, error)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Schema:
     """A schema with one of rowtide's names; it is foreign if it has tables, and none of rowtide's."""
 

@@ -8,7 +8,6 @@ others are returned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
 from rowtide.cdc.queries.as_of.bag_rows import Counted
 from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
+from rowtide.core.values import frozen
 
 _ADDING, _REMOVING = (INSERT, UPDATE_AFTER), (DELETE, UPDATE_BEFORE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CountedRows:
     """The rows of parts that count, behind the last truncate that counts; numbered by their order."""
 
@@ -62,7 +62,7 @@ class CountedRows:
             yield batch if counts.all() else batch.filter(pa.array(counts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BagTable:
     """A table without a key as of an LSN; `columns` are those of the change table that are wanted."""
 

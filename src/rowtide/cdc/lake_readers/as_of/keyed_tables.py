@@ -41,6 +41,7 @@ from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
 from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
+from rowtide.core.values import frozen
 
 _NOWHERE = -1
 
@@ -54,7 +55,7 @@ def upper_parts(as_of: AsOf[ChangeTable]) -> tuple[TablePart, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyedTable:
     """A table with a key as of an LSN; `columns` are those of the change table that are wanted."""
 

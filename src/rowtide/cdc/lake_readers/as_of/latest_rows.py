@@ -9,7 +9,6 @@ Change rows from the last to the first: files and row groups that follow one ano
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.last_rows import ABSENT, OPERATION, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, are_ordered, in_memory_order, join
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
+from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 
 _MOST_BYTES = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ Chosen = tuple[pa.RecordBatch, npt.NDArray[np.bool_]]
 """Rows, and which of them are meant."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Row groups of a file that may have rows of a part, None: all; bounds of their LSNs, and their size."""
 
@@ -110,7 +110,7 @@ def _divide(table: ChangeTable, part: ChangeTablePart, file: AddFile) -> list[Pi
 _COUNTED = (DELETE, INSERT, UPDATE_AFTER, TRUNCATE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LatestRows:
     """Columns of the last row of each key; `lacking` gets the keys of those that lack values of earlier rows."""
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.last_rows import LSN, OnlyKeys
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between, find_bounds
 
 _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowestLayer:
     """The rows of a version of a base that have an LSN."""
 

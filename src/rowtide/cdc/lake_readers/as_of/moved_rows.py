@@ -54,6 +54,7 @@ from rowtide.cdc.recorded_snapshots import (
 from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
@@ -66,7 +67,7 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MovedRows:
     """Finds what moved rows of a version of an instance's change table lack, in a lake up to an LSN."""
 
@@ -132,7 +133,7 @@ def find_moved(lake: str, window: InstanceWindow[ChangeTable]) -> MovedRows | No
     return MovedRows(lake, instance, window.table, window.high)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _History:
     """What an instance's rows are known from.
 
@@ -284,7 +285,7 @@ def _shifted(values: Numbers, before: int) -> Numbers:
     return np.concatenate(([before], values[:-1]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Completing:
     """Takes the values of moved rows from where they are."""
 
@@ -357,7 +358,7 @@ class _Pool:
         self.texts = exact_columns(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FoundRows:
     """Pools one behind the other, the moved rows' own places in them, and those of their values."""
 

@@ -6,7 +6,6 @@ A table as of an LSN without the values of columns that its source had dropped b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from rowtide.cdc.lake_readers.value_texts import EXACT
 from rowtide.cdc.queries.as_of.bag_rows import find_counted
 from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
+from rowtide.core.values import frozen
 
 
 class ReadsTable(Protocol):
@@ -39,7 +39,7 @@ class ReadsTable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WithoutDropped:
     """The same table, some columns of which, by ordinal, are null."""
 

@@ -6,7 +6,6 @@ Which transactions count above a snapshot of a table without a key: those that t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
 from rowtide.cdc.queries.as_of.rows import behind_truncate, upper_parts, without_truncated
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.copying.visibility import parse_snapshot
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.sql_text import quote, select_from
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _COLUMNS = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_id")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """The LSNs that count: those above one, and a few others below it."""
 

@@ -7,7 +7,6 @@ What Delta's log says of a base, to other readers, is here read from its rows: r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
@@ -24,6 +23,7 @@ from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates,
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import TRUNCATE, change_columns
+from rowtide.core.values import frozen
 from rowtide.databases.lake_types import INTEGER_DIGITS, WIDENED
 from rowtide.lake.sql_text import literal, quote, table_at
 
@@ -55,7 +55,7 @@ def table_as_of(lake: str, visible: str, recorded: str, instance: Instance) -> S
     return table_function(name, "lsn bigint", columns, f"{rows} union all {checked}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Facts:
     """Relations of one row, which the function's rows and checks are made of; `asked` is the argument."""
 

@@ -8,7 +8,7 @@ a reader that opens the change table before the base misses nothing, and finds i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
@@ -29,6 +29,7 @@ from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.queries.windows import require_key, require_table
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.databases.lake_types import can_widen
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot
@@ -51,7 +52,7 @@ class TableOfVersion(Protocol):
 Table = TypeVar("Table", bound=TableOfVersion)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layers:
     """What a base has, by its version: changes below `rolled_to` are in it; the rows at `folded_at` are one layer.
 
@@ -62,7 +63,7 @@ class Layers:
     folded_at: CommitLsn | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AsOf(Generic[Table]):
     """An instance at an LSN: a version of its change table, and one of its base."""
 

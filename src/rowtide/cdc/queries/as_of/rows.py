@@ -6,7 +6,7 @@ Positions of rows, and sets of keys, as whole numbers, which Spark groups withou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between, find_bounds
 from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import LakeTableVersion
@@ -39,7 +40,7 @@ def packed_position(lsns: tuple[int, int], seqvals: tuple[int, int]) -> str | No
     return f"((`__$start_lsn` - {first}L) * {in_each}L + (`__$seqval` - {least}L) * {_OPERATIONS}L + `__$operation`)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyWords:
     """A set of keys that are whole numbers: a word of bits for each 64 neighbours, of which one is in it."""
 
@@ -87,7 +88,7 @@ def table_as_of(as_of: AsOf[LakeTableVersion]) -> DataFrame:
     return _UpperRows(as_of.instance, upper).above(lowest).selectExpr(*columns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpperPart:
     """Rows of a table above the lowest layer."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from rowtide.core.values import frozen
 
 _TYPE = re.compile(r"(?P<name>[^(\[]+?)(?:\((?P<modifiers>[-\d, ]+)\))?(?P<zone> with(?:out)? time zone)?")
 _BINARY, _DECIMAL = 2, 10
@@ -14,7 +15,7 @@ _LENGTHS = ("character varying", "character", "bit varying", "bit")
 _TIMES = ("time", "timestamp", "interval")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeDetails:
     """A type's name without modifiers, and their values.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow, decode_alteration
 from rowtide.log.membership import (
     Altered,
@@ -33,7 +33,7 @@ _OF_LOG_LAYER = (Announcement.HEARTBEAT, Announcement.MARK)
 """Never written in a subtransaction, unlike those of event triggers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Announced:
     """An announcement; `payload` is the content of its log record, if it has one. `row` is that of a mark or a
     heartbeat.

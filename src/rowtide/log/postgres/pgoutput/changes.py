@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from rowtide.core.values import frozen
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, RowLayout
@@ -18,7 +17,7 @@ _IS_ROW[list(b"IUD")] = 1
 _OID_SHIFT = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecodedChanges:
     """Row changes and truncated tables, in log order; `payload` counts truncated tables, `slot` names the layout."""
 

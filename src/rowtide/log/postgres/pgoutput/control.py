@@ -8,6 +8,7 @@ import numpy as np
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.log.announcements import Alteration, ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
@@ -37,7 +38,7 @@ _MESSAGE_HEAD_BYTES = 10
 """Of a logical message, before its prefix."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class LogOrder:
     """Where an event happened: message of the batch, and ordinal."""
 
@@ -121,7 +122,7 @@ def _is_mark(frames: Frames, message: int) -> bool:
     return frames.buffer.startswith(_MARK_HEAD, int(frames.starts[message]) + _MESSAGE_HEAD_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ControlReader:
     frames: Frames
     transactions: BatchTransactions

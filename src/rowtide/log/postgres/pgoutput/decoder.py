@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.membership import Event, Member, Reshaped
 from rowtide.log.origins import Secrets
 from rowtide.log.postgres.pgoutput.changes import (
@@ -35,7 +35,7 @@ from rowtide.log.postgres.stream.xlog_data import described_oid
 from rowtide.log.source import Decoded
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableChanges:
     """Changes of one layout, in log order, with their table version."""
 
@@ -96,7 +96,7 @@ for _kind, _operation in {
     _OPERATIONS[ord(_kind)] = _operation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableRecords:
     """The changes of one table version, in log order, with their images."""
 

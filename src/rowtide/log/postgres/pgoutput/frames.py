@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
+from rowtide.core.values import frozen
 from rowtide.log.batches import Messages
 from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
 
@@ -25,7 +25,7 @@ for _kind, _bytes in zip(b"BCORYIUDTM", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15), str
 _FIXED_KINDS = b"BC"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frames:
     """The batch: `starts` are the offsets of each message's kind byte, `ends` the offsets after its last byte."""
 

@@ -4,7 +4,6 @@ One cursor per row walks the tuples, all rows one column further at a time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import RowLayout
@@ -29,7 +29,7 @@ _VALUE_HEADER_BYTES = 5
 _COUNT_BYTES = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tuples:
     """Kept values of some rows, each array of shape (rows, kept columns); `ends` point behind each tuple."""
 
@@ -116,7 +116,7 @@ for _kind, _tags in _TAGS.items():
     _IS_TAG_OF[_kind, list(_tags)] = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableImages:
     """One entry per change: the kind of `before`, both row images, and the values that `after` lacks."""
 

@@ -10,10 +10,11 @@ Maps the columns of a Relation message to attribute numbers: the log lists names
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from rowtide.core.tables import ColumnShape
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.types.codes import describe_code
 from rowtide.log.announcements import Alteration, AlteredColumn
@@ -101,7 +102,7 @@ Types = Mapping[str, tuple[int, int]]
 """Types and their modifiers, by column."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownTables:
     """What is known of tables besides the log: `types` are those of the table's rows before, empty if it had none.
 
@@ -123,7 +124,7 @@ class TableWanted(Exception):
         self.source_id = source_id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unclear:
     """Rows of a table that `member_ids` cannot read: which of the log's columns are theirs cannot be determined."""
 

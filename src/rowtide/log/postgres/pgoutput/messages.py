@@ -6,10 +6,10 @@ Layouts: PostgreSQL documentation, "Logical Replication Message Formats", protoc
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ColumnShape, ImageKind
+from rowtide.core.values import frozen
 from rowtide.log.postgres.pgoutput.frames import Frames, printable
 
 _IDENTITIES = {"d": ImageKind.KEY, "i": ImageKind.KEY, "f": ImageKind.FULL, "n": ImageKind.NONE}
@@ -20,7 +20,7 @@ _CASCADE_FLAG = 1
 _RESTART_IDENTITY_FLAG = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relation:
     """A table as its Relation message describes it, with every published column."""
 
@@ -31,7 +31,7 @@ class Relation:
     columns: tuple[ColumnShape, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TruncateStatement:
     """One TRUNCATE statement over one or more tables."""
 
@@ -40,7 +40,7 @@ class TruncateStatement:
     restart_identity: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogicalMessage:
     """A message that a session wrote with `pg_logical_emit_message`."""
 

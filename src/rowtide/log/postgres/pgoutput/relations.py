@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.core.tables import ColumnShape, TableShape, TableVersion
+from rowtide.core.values import frozen
 from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.announced import is_control
@@ -13,7 +14,7 @@ from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowLayout:
     """The columns of a table's rows in the log, and those that are kept.
 
@@ -26,7 +27,7 @@ class RowLayout:
     shape: TableShape | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayoutChange:
     """Rows of a table have this layout from a message of the batch on."""
 
@@ -164,7 +165,7 @@ def _number(column: ColumnShape, members: Iterable[Member]) -> ColumnShape:
     return column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """The version that rows of a shape have.
 

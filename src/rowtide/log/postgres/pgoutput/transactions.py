@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
+from rowtide.core.values import frozen
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import parse_origin
 
@@ -22,7 +23,7 @@ _HALF_RANGE = 1 << 31
 _XID_MASK = (1 << 32) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchTransactions:
     """The transactions of a batch: entry 0 is the one open before it (or the last one seen), then one per Begin.
 
@@ -57,7 +58,7 @@ class BatchTransactions:
         return int(self.number[message]) in self.marks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _LastTransaction:
     """The transaction that the next batch may continue."""
 

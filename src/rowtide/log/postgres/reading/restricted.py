@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -13,6 +12,7 @@ from sqlalchemy import Connection
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.selectable_event import SelectableEvent
+from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import ChangesOmitted, Member
@@ -90,7 +90,7 @@ _PAUSE_S = 0.1
 Opened = TypeVar("Opened")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogAccess:
     """What opening a database's log needs; `connection` is the session that holds the log lease, `token` its entry.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import psycopg
@@ -12,6 +11,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from rowtide.core.selectable_event import SelectableEvent, await_readable
+from rowtide.core.values import frozen
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.stream.xlog_data import XLOG_DATA, is_logical_message
 from rowtide.log.source import ReceivedMessages
@@ -24,7 +24,7 @@ have arrived takes a fifth of the system calls and wake-ups.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """An error or a notice of the server; `text` is the whole of it, `primary` its first line."""
 

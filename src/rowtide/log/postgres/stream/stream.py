@@ -6,7 +6,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from psycopg import pq
@@ -16,6 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
 from rowtide.core.row_values import shown
 from rowtide.core.selectable_event import SelectableEvent
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
@@ -37,7 +37,7 @@ _SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamIdentity:
     """The system and timeline that the stream comes from; `flushed` is the end of its log at connect."""
 
@@ -46,7 +46,7 @@ class StreamIdentity:
     flushed: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimelineFork:
     """A timeline of the server's history ended at this log position."""
 
@@ -54,7 +54,7 @@ class TimelineFork:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewSlot:
     """A slot was created: what committed below `start` is seen by the exported snapshot, the rest is streamed."""
 

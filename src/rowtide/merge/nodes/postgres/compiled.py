@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,10 +10,11 @@ from sqlalchemy import Select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from rowtide.core.values import frozen
 from rowtide.merge.definitions import SCHEMA
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """A query with the names of its columns."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 from sqlalchemy import Engine
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, pin_again
 from rowtide.databases.postgres.errors import translated
@@ -72,7 +72,7 @@ _OURS = "rowtide_"
 """What the names of the agent's temporary tables begin with."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Execution:
     """How statements on a table are executed: as `owner`, or if that is None as the session's role.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
@@ -37,7 +37,7 @@ MOVE_TABLES = tuple(f"create temporary table {name} (tablenick integer, rowguid 
 _NO_ROW = "null::pg_catalog.uuid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Referrer:
     """A foreign key to a table: the referencing table, quoted, and its columns with those that they reference.
 
@@ -116,7 +116,7 @@ def renumbering(article: Article, referrers: Sequence[Referrer], keys: Mapping[s
     return _together(moved, [*filter(None, moves), _moving(article, column.name)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagedKeys:
     """Staged rows whose keys may change, for `moves_of_staged`.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import psycopg
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import read_by
@@ -130,7 +130,7 @@ def find_reach(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _LinkedTable:
     """A table of a foreign key; `columns` are those that may be read of one that is no article."""
 

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.copying import copy_out, read_texts
@@ -316,7 +317,7 @@ def _metadata(packed: str) -> tuple[str | None, ...]:
 BATCH_ROWS = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresEnumeration:
     """Reads one snapshot, in a session that returns values as text; see `Enumeration`.
 

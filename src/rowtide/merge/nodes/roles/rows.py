@@ -6,9 +6,10 @@ The metadata of rows at a node. The rows that foreign keys' actions change with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.roles.transactions import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
@@ -59,7 +60,7 @@ class LinkedRows(Protocol):
         """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """A subscriber that has some of the rows of the articles with some nicknames, and all of others."""
 
@@ -152,7 +153,7 @@ def read_known(
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """Rows that reference others by foreign keys with an action on delete, as the tables have them.
 

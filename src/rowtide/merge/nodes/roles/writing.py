@@ -7,11 +7,12 @@ swap unique keys, which no other row has.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.roles.transactions import TransactionalNode
@@ -20,7 +21,7 @@ from rowtide.merge.versions.changes import RowChange, Write
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why a row was not written: `holder` is the local row with its primary key, `is_locked`: it may be taken later."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, func, insert, select
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.quoting import quote_literal
@@ -64,7 +65,7 @@ def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) 
     return any(rows.fetchone()[0] for rows in found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteEnumeration:
     """Reads one snapshot; see `Enumeration`.
 

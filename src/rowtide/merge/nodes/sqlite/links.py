@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -111,7 +111,7 @@ def find_reach(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """A table of a foreign key: its name, what stands for it in places, and what identifies its rows."""
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rowtide.core.values import frozen
 from rowtide.databases.filter_words import RESERVED_WORDS, Token, TokenKind, WordCursor
 from rowtide.merge.partitions.expressions.tree import (
     TYPES,
@@ -65,7 +66,7 @@ _DIVISIONS = ("/", "%")
 _BARE = re.compile("[a-z_][a-z0-9_$]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScopeTable:
     """A table whose columns a filter may name."""
 
@@ -75,7 +76,7 @@ class ScopeTable:
     """PostgreSQL's names of the types of columns that may be converted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """The tables of a filter: its own, and in a join filter the parent's."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import partial
 from typing import assert_never
 from uuid import UUID
+
+from rowtide.core.values import frozen
 
 
 class ConstantForm(Enum):
@@ -31,7 +32,7 @@ class SubscriberValue(Enum):
     SUSER_NAME = "suser_name"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnExpression:
     """A column of a table of the filter; both names as the database has them."""
 
@@ -39,7 +40,7 @@ class ColumnExpression:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstantExpression:
     """A number, a text without its quotes, or true or false."""
 
@@ -47,7 +48,7 @@ class ConstantExpression:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorExpression:
     """A unary or binary operator with its operands."""
 
@@ -55,7 +56,7 @@ class OperatorExpression:
     operands: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallExpression:
     """A call of an immutable function."""
 
@@ -63,7 +64,7 @@ class CallExpression:
     arguments: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MembershipExpression:
     """`operand in (member, ...)`."""
 
@@ -71,7 +72,7 @@ class MembershipExpression:
     members: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeExpression:
     """`operand between low and high`."""
 
@@ -80,7 +81,7 @@ class RangeExpression:
     high: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Test:
     """`operand is state`: null, true or false."""
 
@@ -88,7 +89,7 @@ class Test:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cast:
     """A column or a subscription's value, converted; `type_name` is one of `casts.TYPES`."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.errors.rows import ChildrenNotSeen
@@ -37,7 +38,7 @@ from rowtide.merge.versions.comparison import Nothing, Presence, compare
 _BATCH_ROWS = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """The deletes that are refused, each with its error, and the rows that the others may take along unseen."""
 

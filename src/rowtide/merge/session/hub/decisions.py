@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, SubscriberType
 from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, names_lost, reason_of, type_of
@@ -35,7 +36,7 @@ Contested = Join | Combine | Conflict
 """What is decided with the rows that the hub has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decided:
     """What to write of a part: rows without conflict, `taken`, with those that resolve conflicts; and the conflicts.
 

@@ -6,9 +6,9 @@ The other goes to the conflict inbox with its descendants, or gets a new key and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rowtide.core.row_values import shown_key
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
@@ -24,7 +24,7 @@ from rowtide.merge.versions.changes import KnownVersion, Row, Write
 _REASON = "two nodes inserted a row with the same primary key"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyContest:
     """A refused insert, and the local row `holder` that has its primary key; with what is known of both.
 
@@ -39,7 +39,7 @@ class KeyContest:
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Descendant:
     """A row of the hub that references a row which loses its key, or another descendant of it; `parents` as sent."""
 
@@ -49,7 +49,7 @@ class Descendant:
     parents: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyContests:
     """Settles contests over keys at the hub, in its transaction.
 

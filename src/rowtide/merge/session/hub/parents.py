@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, select, union_all
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.texts import ANY
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.definitions import genhistory, replinfo, subscriptions
@@ -89,7 +90,7 @@ def _is_referencing_as(article: Article, parent: RowId, change: RowChange, row: 
     return change.row is not None and all(row[place] == change.row[place] for place in places)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Families:
     """What is to be known of the parents of a part's rows, by the rows' rowguids.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
@@ -28,7 +29,7 @@ from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import NodeChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """Changes of an article, with what the hub knows of them and of their parents."""
 

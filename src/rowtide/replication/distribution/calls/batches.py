@@ -8,7 +8,6 @@ Group calls into runs of one article and operation, with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.conflicts import Resolver
@@ -37,7 +37,7 @@ LEAST_BLOCK = 20
 """Fewer inserts in a row are single calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchLimits:
     """A batch ends with the source transaction that reaches either limit: number of transactions, or of commands."""
 
@@ -103,7 +103,7 @@ def in_blocks(calls: Iterable[Calls]) -> Iterator[ProcedureCall | Block]:
     yield from ordered.calls(begun, ordered.count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ordered:
     """Calls of several groups in log order: of each its place in the log, its group, and its place there."""
 
@@ -335,7 +335,7 @@ class Gatherer:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CallKeys:
     """Returns a call's keys before and after it: a value, or a tuple of several."""
 

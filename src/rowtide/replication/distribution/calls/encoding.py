@@ -9,7 +9,6 @@ many are sent without a Python object per value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
 from rowtide.replication.errors.publishing import ColumnNotLogged
@@ -152,7 +152,7 @@ _Matrix = npt.NDArray[np.object_]
 _Facts = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calls:
     """Changes of one article and operation, as calls of one statement; in no order.
 
@@ -272,7 +272,7 @@ def _calls(
     return Calls(article, operation, records["commit_lsn"].to_numpy(), records["seqval"].to_numpy(), arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Images:
     """Values before and after each change, and which of the latter the log carried."""
 
@@ -344,7 +344,7 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyIndexes:
     """Positions of the key in a call's arguments, before and after the change, by column.
 

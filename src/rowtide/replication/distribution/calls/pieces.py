@@ -7,9 +7,9 @@ after that, pieces grow again. This is cheap for one failing command as well as 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
 from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
@@ -17,7 +17,7 @@ from rowtide.replication.errors.delivery import CommandError
 _MOST = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """The first failing call of a piece, from 0, and its error."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from rowtide.copying.chunks import uncut
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles.articles import Article
@@ -40,7 +41,7 @@ from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscrip
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeTables:
     """Tables that are ready to be copied to.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 
 import psycopg
@@ -20,6 +20,7 @@ from psycopg import errors, sql
 from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
@@ -153,7 +154,7 @@ where subscription_guid = $1
 """As `END_BATCH`, of a batch in streams: its commit decides that the batch's other streams are committed too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FoundObjects:
     """What a database has of delivery's objects; `version` distinguishes the build whose procedures it has."""
 
@@ -340,7 +341,7 @@ PREFIX = "rowtide:"
 _BUSY_PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchName:
     """A batch of one subscription, by the epoch of its agent and its number."""
 
@@ -352,7 +353,7 @@ class BatchName:
         return f"{PREFIX}{self.guid}:{self.epoch}:{self.batch}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedName:
     """The name of one stream's prepared transaction (PostgreSQL: gid); streams are numbered from 0."""
 
@@ -379,7 +380,7 @@ class PreparedName:
         return f"rollback prepared {quote_literal(str(self))}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     """A prepared transaction that was left, and what became of it."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from rowtide.core.lsn import Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distribution.delivery import DeliveryProgress
@@ -38,7 +38,7 @@ _WAIT_S = 1
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakenOver:
     """The connection of an agent that has taken over from earlier ones, in autocommit mode, and what they reached."""
 
@@ -118,7 +118,7 @@ def _end(connection: psycopg.Connection, left: Iterable[PreparedName], decided: 
     return [settle(connection, name, is_committed=str(name.batch) == decided) for name in left]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Raised:
     """The progress with the epoch raised; `is_alone`: no stream of an earlier agent runs, and `left` is what all of
     them have prepared.

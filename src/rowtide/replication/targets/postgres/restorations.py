@@ -7,12 +7,13 @@ never came to its end leaves its own to the next of the same tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.replication.errors.subscribers import RestorationRefused
@@ -32,7 +33,7 @@ class Until(StrEnum):
     """The subscription is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresRestoration:
     """A statement that restores something of an article's table, and when."""
 

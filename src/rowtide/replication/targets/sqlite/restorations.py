@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.replication.errors.subscribers import RestorationRefused
 from rowtide.replication.targets.sqlite.files import code_of
 
@@ -22,7 +22,7 @@ create table if not exists {RESTORATIONS} (
 """The statement that creates the table of restorations."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteRestoration:
     """A statement that restores something of an article's table."""
 

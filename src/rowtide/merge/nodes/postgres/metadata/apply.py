@@ -6,12 +6,12 @@ Log changes of a PostgreSQL node that no trigger logs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PostgresDialect:
     tables: Tables = TABLES
 

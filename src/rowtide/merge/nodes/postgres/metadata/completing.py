@@ -9,7 +9,6 @@ The documented tables of a PostgreSQL node; see `rowtide.merge.documented`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection, text
 
 from rowtide.core.formats import StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import execute_all
 from rowtide.databases.postgres.formats import format_creation, recorded_definition
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
@@ -39,7 +39,7 @@ _PINNED = "set search_path = pg_catalog, pg_temp set standard_conforming_strings
 _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PostgresCompletingDialect:
     """See `DocumentedDialect`."""
 

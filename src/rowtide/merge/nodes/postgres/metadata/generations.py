@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Select, bindparam, func, insert, select, text
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import statement
 from rowtide.merge.definitions import genhistory, replinfo
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, SEEN, TOMBSTONE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GenerationSnapshot:
     """A PostgreSQL snapshot, xmin:xmax:xid,xid,…; `text` is that form."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
@@ -53,7 +53,7 @@ ROWGUIDS = "unnest(%s::uuid[])"
 """The rowguids that a query is asked about, as its parameter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresReader:
     """See `RowMetadataDialect`."""
 

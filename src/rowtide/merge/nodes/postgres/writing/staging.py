@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote, quote_literal
@@ -46,7 +47,7 @@ _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Staged:
     """Writes of an article, the first of which has a place among all that are written together.
 

@@ -6,9 +6,9 @@ Rows that a foreign key's action would change with a deleted row, or with one th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.operators import EQUALS, operators_query
 from rowtide.databases.postgres.quoting import quote, quote_literal
@@ -28,7 +28,7 @@ from rowtide.merge.nodes.postgres.sequences import sequences_request
 from rowtide.merge.versions.apply import Logged
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredColumn:
     """A column as the server has it: `base_type` is its type without a length, `full_type` with it.
 
@@ -51,7 +51,7 @@ class StoredColumn:
         return f"((array[{value}])::text::{self.base_type}[])[1]" if self.is_cast else f"{value}::{self.base_type}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredTable:
     """An article's columns, in its order, the sequences that belong to them, by column, and the foreign keys to it."""
 

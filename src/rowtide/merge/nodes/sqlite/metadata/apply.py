@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
@@ -46,7 +47,7 @@ def renewed(changed: Sequence[str]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SqliteDialect:
     generation: int
     tables: Tables = TABLES

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 
 from sqlalchemy import Connection, select
 
 from rowtide.core.formats import PresentStore, StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite import formats
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.clock import BSN
@@ -49,7 +49,7 @@ _PENDING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SqliteCompletingDialect:
     """See `DocumentedDialect`; SQL that older versions of SQLite parse: they read the views as they open a file."""
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
 from rowtide.databases.sqlite.quoting import quote
@@ -27,7 +27,7 @@ _REPLACED = "temp.rowtide_replaced"
 _RESTORED = "temp.rowtide_restored"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """A row that a foreign key's action changed, and its values before; after, if it was not deleted."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, TEXT, reader, to_text
@@ -36,7 +36,7 @@ def table_of(article: Article) -> str:
 FILTERING = FilterDialect(TABLES, table_of)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteReader:
     """See `RowMetadataDialect`."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote_literal
@@ -12,7 +13,7 @@ from rowtide.databases.postgres.values import is_of_server
 from rowtide.replication.articles.articles import PublishedColumn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writer:
     """The role whose rights statements have, by its functions that run them; see `owners.creations`.
 
@@ -43,7 +44,7 @@ class Writer:
         return self.executed(statement) if self.is_other else statement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnEquality:
     """How a column is compared at the subscriber: `operator(schema.=)`, and the type that it has there."""
 
@@ -51,7 +52,7 @@ class ColumnEquality:
     type_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenTable:
     """How an article's table is written: by whom, and how its columns are compared, by name.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
@@ -19,7 +20,7 @@ from rowtide.replication.targets.compared_rows import Order, TextForm, form_of, 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadColumn:
     """A column as it is read: `value` is an expression of the published type; `type_text` is its own type, of a domain
     the base type.
@@ -41,7 +42,7 @@ class ReadColumn:
         return order_of(self.published)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadTable:
     """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all.
 
@@ -58,7 +59,7 @@ class ReadTable:
     equal: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogueColumn:
     """A column in the catalogue; `type_text` is the same for every role, `base_type_text` that of a domain's base."""
 
@@ -74,7 +75,7 @@ class CatalogueColumn:
         return self.base_type_text or self.type_text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogueTable:
     """A table in the catalogue, with its columns by number."""
 

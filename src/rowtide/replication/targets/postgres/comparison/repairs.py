@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -12,6 +11,7 @@ from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
@@ -44,7 +44,7 @@ _TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
 _NO_ROW = "it changes no row: a trigger leaves it out, or the cascade of another change has deleted the row"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresRepair:
     """See `RepairTransaction`."""
 
@@ -182,7 +182,7 @@ def _set_origin(connection: _Connection, subscription: Subscription) -> bool:
     return is_by_time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresOutbox:
     """See `RepairOutbox`."""
 

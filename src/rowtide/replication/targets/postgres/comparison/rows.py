@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from psycopg import sql
 from rowtide.copying.chunk_statements import locking_name
 from rowtide.copying.present_tables import find_reader
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
@@ -206,7 +207,7 @@ _XID_MASK = 0xFFFFFFFF
 """Sessions show only the lower 32 bits of transaction ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresRows:
     """See `ComparedRows`. `tables` are the articles' by id; with `is_locked`, nobody else writes the rows found."""
 
@@ -279,7 +280,7 @@ class PostgresRows:
         return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishedRows:
     """The published rows in one snapshot of the publisher.
 

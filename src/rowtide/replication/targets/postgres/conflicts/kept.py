@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -13,6 +12,7 @@ from psycopg import sql
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.row_values import shown_key
 from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -43,7 +43,7 @@ on {SCHEMA}."MSconflicts" (subscription_guid, xact_seqno, command_id, resolution
 Row = Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryConflict:
     """A conflict, as it is kept: the delivered rows before and after the change, and those that were there."""
 

@@ -10,13 +10,13 @@ The unique indexes of a PostgreSQL subscriber's table, whose values conflicts ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg.types.string import StrDumper
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_qualified
@@ -28,7 +28,7 @@ from rowtide.replication.targets.postgres.calls.procedures import read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsedColumn:
     """A column that the SQL of an index uses; `collation` is its quoted name, None if it is the type's."""
 
@@ -36,7 +36,7 @@ class UsedColumn:
     collation: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueIndex:
     """A unique index: its `values` are SQL over the columns of a row, which for a column is its quoted name.
 

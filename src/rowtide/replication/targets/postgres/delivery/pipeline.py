@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.errors import ConnectionFailed, translate
 from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
@@ -25,7 +25,7 @@ _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedStatement:
     """The first statement since the last synchronization that failed, by its number from 0."""
 

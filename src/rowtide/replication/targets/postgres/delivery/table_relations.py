@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -26,7 +26,7 @@ from rowtide.replication.targets.postgres.schema.own_constraints import ask_casc
 from rowtide.replication.targets.postgres.written_tables import USERS_FUNCTIONS_PATH, WrittenTables
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableRelations:
     """Relations between a subscriber's tables, from its catalogue; tables are identified by oid.
 
@@ -39,7 +39,7 @@ class TableRelations:
     entangled: Set[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grouping:
     """Which reordering and batching of articles' calls is safe.
 
@@ -83,7 +83,7 @@ class _Roots:
         self._parents[self.find(one)] = self.find(other)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetPlan:
     """What may be sent many at a time, without any observable difference.
 
@@ -101,7 +101,7 @@ class SetPlan:
         return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriberTables:
     """What the catalogue says of articles: their procedures, their tables' relations, the types of columns that can be
     set by article id and column, and by article id the tables to which a delete may cascade.
@@ -195,7 +195,7 @@ def _published_types(article: Article) -> Set[tuple[str, str]]:
     return {(column.name, column.type_text) for column in article.columns}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _MadeProcedure:
     """A procedure at the subscriber; `source` None: it is in another language, or runs as somebody else.
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -159,7 +159,7 @@ where k.contype = 'f' and k.confdeltype = 'c' and current_setting('session_repli
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Column:
     """A column of a subscriber's table; `is_filled`: a row that is inserted without it gets a value."""
 

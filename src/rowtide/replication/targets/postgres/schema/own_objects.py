@@ -7,11 +7,11 @@ act on rows whose effects are copied too. Both are switched off for as long. Uni
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
@@ -21,7 +21,7 @@ from rowtide.replication.sync_types import Constraints
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration, Until, restored_statement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnForeignKey:
     """A foreign key of an article's table, or one that references it; `name` and `table` are quoted.
 
@@ -101,7 +101,7 @@ class OwnForeignKey:
         return PostgresRestoration(self.article_id, Until.DROPPED, _do(found))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OwnTrigger:
     article_id: str
     altering: str

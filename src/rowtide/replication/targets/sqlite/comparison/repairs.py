@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
 from rowtide.databases.sqlite.ddl_text import item_of
 from rowtide.databases.sqlite.quoting import quote
@@ -27,7 +28,7 @@ _CALL = Command(CallFormat.CALL)
 _NO_ROW = "it changes no row: a trigger leaves it out, or has deleted the row"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteRepair:
     """See `RepairTransaction`."""
 
@@ -111,7 +112,7 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
         file.undo()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteOutbox:
     """See `RepairOutbox`."""
 

@@ -9,8 +9,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
@@ -36,7 +36,7 @@ from rowtide.replication.targets.sqlite.files import SubscriberFile
 _ROWS_FETCHED = 5000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqliteRows:
     """See `ComparedRows`; all rows of an article's table count."""
 

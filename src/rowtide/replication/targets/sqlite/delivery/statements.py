@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import StoredType, stored_type
@@ -21,7 +21,7 @@ from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.distribution.calls.encoding import Arguments
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A parameter of a statement: the position of its argument in the call, from 0, and its conversion to a value."""
 
@@ -29,7 +29,7 @@ class Parameter:
     convert: Callable[[bytes], SqliteValue]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Statement:
     """A statement and its parameters, in order. With `is_for_one_row`, it must affect exactly one row."""
 

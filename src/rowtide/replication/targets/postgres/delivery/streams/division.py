@@ -11,10 +11,11 @@ Which values of a row's columns a call takes away and brings, as far as its argu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.distribution.calls.batches import ProcedureCall
@@ -32,7 +33,7 @@ Side = Values | Unknown | None
 """Values of some columns; None: the call changes none of them on this side."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touched:
     """The values of some columns before a call, which it takes away, and after it."""
 
@@ -116,7 +117,7 @@ def _is_set(bits: bytes, column: int) -> bool:
 _Node = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unique:
     """A unique index of an article's table besides its key; `columns` None: those of a call are not known."""
 
@@ -125,7 +126,7 @@ class Unique:
     nulls_collide: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArticleForeignKey:
     """A foreign key between two articles' tables, by article id."""
 
@@ -136,7 +137,7 @@ class ArticleForeignKey:
     key: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriberRules:
     """What decides at a subscriber which calls depend on each other, by article id.
 
@@ -202,7 +203,7 @@ class Division:
         return reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SharedValue:
     """Where values of rows meet: a key, a unique index, or either side of a foreign key."""
 
