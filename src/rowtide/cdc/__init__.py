@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.snapshots.administration import ListedSnapshot
     from rowtide.cdc.snapshots.progress import SnapshotProgress
+    from rowtide.cdc.snapshots.requests import RepeatedSnapshot
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages, Widened
@@ -99,6 +100,7 @@ __all__ = [
     "Publication",
     "PublishedLake",
     "RecordedInstance",
+    "RepeatedSnapshot",
     "Rounds",
     "RuledTable",
     "RunOutcome",
@@ -167,6 +169,7 @@ _HOMES = {
     "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.published_lake",
     "RecordedInstance": "rowtide.cdc.published",
+    "RepeatedSnapshot": "rowtide.cdc.snapshots.requests",
     "Rounds": "rowtide.databases.postgres.rounds",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.job_functions import JobFunctions
-from rowtide.cdc.snapshots.requests import AnotherSnapshot
+from rowtide.cdc.snapshots.requests import RepeatedSnapshot
 from rowtide.core.options import takes
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ class SnapshotFunctions(JobFunctions):
     Calls raise `InstanceUnknown`, `NotOwner`, and the errors of `rowtide.cdc.snapshots.errors`.
     """
 
-    @takes(AnotherSnapshot)
-    def resnapshot(self, wanted: AnotherSnapshot) -> tuple[str, ...]:
+    @takes(RepeatedSnapshot)
+    def resnapshot(self, wanted: RepeatedSnapshot) -> tuple[str, ...]:
         """Request another snapshot, which the process that captures copies; return the instances.
 
         With `where`, an SQL condition, only such rows are copied, and replace those of the same keys. Raises

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.browsing import BrowsedCommand
-    from rowtide.replication.inspection.compare_options import CompareOptions, RowRepair, RowValidation
+    from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowRepair, RowValidation
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.requests import NewPublication
+    from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
@@ -69,6 +69,7 @@ __all__ = [
     "BrowsedCommand",
     "CallFormat",
     "Command",
+    "CommandRange",
     "CompareOptions",
     "Constraints",
     "DeliveredBacklog",
@@ -90,6 +91,7 @@ __all__ = [
     "NewPublication",
     "OpenedSource",
     "Operation",
+    "PublicationThresholds",
     "RecoveredTransaction",
     "Repair",
     "RepairedRow",
@@ -132,6 +134,7 @@ _HOMES = {
     "BrowsedCommand": "rowtide.replication.inspection.browsing",
     "CallFormat": "rowtide.replication.articles.call_formats",
     "Command": "rowtide.replication.articles.call_formats",
+    "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
@@ -144,15 +147,16 @@ _HOMES = {
     "IfExists": "rowtide.replication.sync_types",
     "KeptConflict": "rowtide.replication.targets.subscriber_kind",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
-    "MovedPartitions": "rowtide.replication.articles.requests",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
     "ListedSubscription": "rowtide.replication.inspection.listings",
     "LogEnding": "rowtide.replication.publishing.publications",
+    "MovedPartitions": "rowtide.replication.articles.requests",
     "NewArticle": "rowtide.replication.articles.requests",
     "NewPublication": "rowtide.replication.publishing.requests",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
+    "PublicationThresholds": "rowtide.replication.publishing.requests",
     "RecoveredTransaction": "rowtide.replication.targets.subscriber_kind",
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.distributor.repair_records",
@@ -160,10 +164,10 @@ _HOMES = {
     "RequestedSubscription": "rowtide.replication.sync_types",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
-    "RunAs": "rowtide.databases.run_as",
     "RowPlace": "rowtide.replication.inspection.row_places",
     "RowRepair": "rowtide.replication.inspection.compare_options",
     "RowValidation": "rowtide.replication.inspection.compare_options",
+    "RunAs": "rowtide.databases.run_as",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",

@@ -21,9 +21,9 @@ SOURCES = TESTS.parent / "src" / "rowtide"
 RUNNERS = {"run_printed", "run_line", "run_statements", "run_mend"}
 """What runs a statement or a command as it is printed."""
 
-_SERVER = "live/check/test_hints.py::test_an_error_is_gone_once_its_hint_is_done"
-_REPLICATION, _MERGE = "live/replication/test", "conformance/test_merge"
-_FILES = "integration/check/test_hints_of_files.py::test_an_error_of_files_is_gone_once_its_hint_is_done"
+_SERVER = "live/diagnosis/test_hints.py::test_an_error_is_gone_once_its_hint_is_done"
+_REPLICATION, _MERGE = "live/replication/test", "conformance/merge/test"
+_FILES = "integration/diagnosis/test_hints_of_files.py::test_an_error_of_files_is_gone_once_its_hint_is_done"
 
 RUN_BY = {
     "AcknowledgementRefused": _SERVER,
@@ -54,7 +54,7 @@ RUN_BY = {
     "DirectionsChanged": _FILES,
     "DistributionElsewhere": _SERVER,
     "FileHasReaders": f"{_MERGE}_obstacles.py::test_readers_of_a_file_without_wal_are_named",
-    "FormatOutdated": "live/test_upgrading.py::test_a_store_of_format_1_goes_on_in_a_build_of_format_2",
+    "FormatOutdated": "live/upgrading/test_upgrading.py::test_a_store_of_format_1_goes_on_in_a_build_of_format_2",
     "GenerationRefused": f"{_MERGE}_hostile_files.py::test_a_clock_that_went_back_is_refused",
     "IdentityLost": _SERVER,
     "IndexInvalid": _SERVER,

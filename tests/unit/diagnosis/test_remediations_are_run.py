@@ -15,7 +15,7 @@ BUILDERS = {"Sql", "ShellCommand", "shell", "as_superuser", "set_and_reload", "s
 """What makes a mend of statements or commands."""
 RUNNERS = {"run_mend", "run_line", "run_statements", "run_until", "mend", "_mend_articles"}
 """What runs one as it is printed."""
-CHECK, HEALTH = "live/check/test_check", "live/health/test"
+CHECK, HEALTH = "live/diagnosis/test_check", "live/diagnosis/test"
 _SETTINGS = f"{CHECK}_server.py::test_settings_are_mended_by_the_printed_statements"
 _LEFT_OPEN = f"{CHECK}_server.py::test_what_is_left_open_is_named_and_ended_by_what_is_printed"
 _STANDBYS = f"{CHECK}_server.py::test_printed_statements_make_capture_wait_for_live_standbys"
@@ -27,7 +27,7 @@ _TRACKED_READER = f"{CHECK}_purposes.py::test_a_reader_of_tracked_tables_needs_t
 _NODE = f"{CHECK}_purposes.py::test_a_nodes_role_owns_its_tables"
 _MEMBERS = f"{CHECK}_members.py::test"
 _TRACKING = f"{CHECK}_tracking.py::test"
-_SQLITE = "integration/check/test_check_sqlite.py::test"
+_SQLITE = "integration/diagnosis/test_check_sqlite.py::test"
 _CAPTURE_LATE = f"{HEALTH}_mends.py::test_a_late_capture_catches_up_by_what_is_printed"
 _DELIVERY_LATE = f"{HEALTH}_mends.py::test_a_late_delivery_catches_up_by_what_is_printed"
 _IDENTITIES = f"{HEALTH}_mends.py::test_published_identities_are_mended_by_what_is_printed"
@@ -36,7 +36,9 @@ _LOST_KEY = f"{HEALTH}_mends.py::test_a_lost_key_is_mended_by_what_is_printed"
 _NOT_RUN = "not run: it opens a folder to a group, in which the user of the tests would have to be, and no superuser"
 
 RUN_BY: dict[str, tuple[str, ...]] = {
-    "diagnosis/places.py:_check_mode": ("integration/test_access.py::test_check_warns_of_places_that_everybody_reads",),
+    "diagnosis/places.py:_check_mode": (
+        "integration/databases/test_access.py::test_check_warns_of_places_that_everybody_reads",
+    ),
     "diagnosis/postgres/access.py:check_monitor": (
         f"{CHECK}_purposes.py::test_a_monitor_without_pg_monitor_is_told_so",
     ),
@@ -127,7 +129,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/delivery.py:_describe": (_DELIVERY_LATE,),
     "diagnosis/delivery.py:_of_one": (f"{HEALTH}_health.py::test_a_deactivated_subscription_fails",),
     "diagnosis/merge.py:_command": (
-        "conformance/test_merge_health.py::test_subscription_not_synchronised_for_long_has_expired",
+        "conformance/merge/test_health.py::test_subscription_not_synchronised_for_long_has_expired",
     ),
     "diagnosis/delivery.py:check_articles": (_IDENTITIES, _IDENTITIES),
 }

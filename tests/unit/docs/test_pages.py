@@ -106,7 +106,7 @@ def test_every_page_is_reached_from_the_index() -> None:
 def test_the_index_lists_each_decision() -> None:
     listed = [target for target, _ in find_links(INDEX) if target.parent.name == "decisions"]
 
-    assert listed == DECISIONS
+    assert sorted(listed) == DECISIONS
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)

@@ -11,7 +11,7 @@ from rowtide.core.values import frozen
 
 
 @frozen
-class AnotherSnapshot:
+class RepeatedSnapshot:
     """A captured table that is copied again."""
 
     name: Annotated[str, Argument(metavar="TABLE", help="schema.table, or a capture instance")]

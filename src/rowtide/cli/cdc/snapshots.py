@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 
 from rowtide.cdc.enabling.requests import RowsPerSecond
-from rowtide.cdc.snapshots.requests import AnotherSnapshot
+from rowtide.cdc.snapshots.requests import RepeatedSnapshot
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -31,7 +31,7 @@ Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or c
 
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
-def resnapshot(db: Db, wanted: AnotherSnapshot) -> None:
+def resnapshot(db: Db, wanted: RepeatedSnapshot) -> None:
     """Copy a captured table again: after a gap, after DDL that changed values, or to repair some rows.
 
     `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.

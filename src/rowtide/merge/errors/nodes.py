@@ -88,9 +88,9 @@ class MetadataMalformed(RowtideError, number=8141):
 class RowguidMalformed(MetadataMalformed, number=8163):
     """A row has a rowguid that is no UUID: a program gave it one, or changed it."""
 
-    fact = "a row of {table} has a rowguid that cannot go to other databases: {reason}"
-    hint = """Nothing of this database was taken since the last batch. Delete the row in it, and insert it again without
-        a rowguid: it gets one. Programs that write the column have to write UUIDs in lower case."""
+    fact = "the row of {table} with the rowguid {row} cannot go to other databases: {reason}"
+    hint = """Nothing from this database was accepted since the last batch. Delete the row in it, and insert it again
+        without a rowguid: it gets one. Programs that write the column have to write UUIDs in lower case."""
 
 
 class GenerationRefused(DataLoss, number=8142):

@@ -32,7 +32,7 @@ def test_role_without_event_triggers_is_noted_before_enabling() -> None:
     plain = RoleFacts("app", may_replicate=True, may_create=True, is_superuser=False)
     result = only(database(role=plain))
     assert result.state is State.HEALTHY
-    assert "no superuser" in result.message
+    assert "not a superuser" in result.message
     assert "`rowtide cdc enable-db --lake PATH`" in str(result.remediation)
     assert "`rowtide replication add-publication`" in str(result.remediation)
     assert list(check_role(database(role=plain, capture=capture()))) == []
