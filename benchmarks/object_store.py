@@ -31,7 +31,7 @@ from benchmarks.thread import read_log
 from benchmarks.workloads import WORKLOADS
 from builders.faults.faulty_proxy import FaultyProxy, Request
 from builders.servers.object_servers import Bucket, create_bucket, drop_bucket, running_object_server
-from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.scans.pace import REQUESTS_A_CYCLE, REQUESTS_A_SECOND, REQUESTS_A_TABLE, USUAL_LATENCY_S
 from rowtide.delta.replay import LOG, LogFiles, read_commit
 from rowtide.lake.small_tables import SmallTable

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from benchmarks.children import environment
 from benchmarks.cpu import tree_cpu_seconds
 from benchmarks.source import Source
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.core.lsn import parse_log_position
 from rowtide.delta.replay import LOG
 from rowtide.lake.stores import open_folder

@@ -23,7 +23,7 @@ from benchmarks.made_lake import (
 )
 from benchmarks.table import Sizes, Table
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import build_session, for_reading

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pyspark.sql import SparkSession
 
 from benchmarks.segment_times import SegmentTimes, Times
-from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.cdc.published import change_table_path, system_table_path
 from rowtide.lake import tables
 
 

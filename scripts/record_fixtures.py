@@ -60,10 +60,10 @@ from rowtide.delta.writing.alteration import set_properties
 from rowtide.handle import connect
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.stores import locate
-from rowtide.lake.table_upkeep import Compacted, compact
+from rowtide.lake.tables import Compacted, compact
 from rowtide.log import reader as log_reader
 from rowtide.log.opening import open_log_reader
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 from rowtide.tracking import ChangeTracking, Storage
 
 OLDEST_SERVER: ServerVersion = 16

@@ -16,7 +16,7 @@ from benchmarks.latency import TABLES, TRANSACTIONS_PER_S, WARM_UP_S, initialize
 from benchmarks.running_capture import AGENT, run_capture
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
 

@@ -19,7 +19,7 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 PUBLICATION = "measured"
 _SETTINGS = {

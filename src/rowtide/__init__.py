@@ -9,7 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.adoption.found import Adoption
     from rowtide.cdc.consumers.consuming import Window
-    from rowtide.cdc.queries.published_lake import ValidityInterval
+    from rowtide.cdc.queries.windows import ValidityInterval
     from rowtide.core.anchors import Anchor
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
@@ -73,7 +73,7 @@ _HOMES = {
     "Retryable": "rowtide.core.errors",
     "RowtideError": "rowtide.core.errors",
     "State": "rowtide.diagnosis",
-    "ValidityInterval": "rowtide.cdc.queries.published_lake",
+    "ValidityInterval": "rowtide.cdc.queries.windows",
     "Window": "rowtide.cdc.consumers.consuming",
     "build_session": "rowtide.lake.session",
     "connect": "rowtide.handle",

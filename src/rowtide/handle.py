@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rowtide.catalogs.kinds import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.capture.options import CaptureOptions
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.scans.pace import CaptureOptions
     from rowtide.diagnosis import CheckResult, Purpose
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation.copying import Copied, CopyProgress
@@ -55,7 +55,7 @@ class Database:
         and connection errors.
         """
         from rowtide.tracking import ChangeTracking
-        from rowtide.tracking.connecting import connect as connect_for_tracking
+        from rowtide.tracking.api import connect as connect_for_tracking
 
         connection = connect_for_tracking(self.url)
         self._opened.callback(connection.close)
@@ -105,9 +105,9 @@ class Database:
         logged and raised. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
-            from rowtide.cdc.capture.options import USUAL
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
+            from rowtide.cdc.scans.pace import USUAL
             from rowtide.targets.running import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
         context = CaptureContext(
@@ -203,7 +203,7 @@ class Database:
         `target_log_store` is given. Raises as `copy_lake`, `LeaseHeld` while a process captures or reads the log,
         `LakeElsewhere`, `DatabaseNotEnabled`, `NotOwner`.
         """
-        from rowtide.relocation.places import LakePlace
+        from rowtide.relocation.survey import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.connect import open_engine
@@ -265,7 +265,7 @@ class DatabaseRehearsal:
         target_log_store: str | None = None,
     ) -> Copied | None:
         """Return what would be copied. Raises as `Database.switch_lake`, but `LeaseHeld`."""
-        from rowtide.relocation.places import LakePlace
+        from rowtide.relocation.survey import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.alterations import rehearsing
@@ -290,7 +290,7 @@ def register_source(spark: SparkSession) -> None:
     reached by the environment's variables of now. The permissions of the lake's files decide who may read it.
     """
     with naming_extras():
-        from rowtide.cdc.spark_source.registration import register_source as register
+        from rowtide.cdc.spark_source.sources import register_source as register
 
     register(spark)
 
@@ -311,7 +311,7 @@ def copy_lake(
     `CopyOvertaken`, `CopyReadFailed`, `CopyWriteFailed`, `LakeNotWritable`, `LogStoreNotWritable`.
     """
     from rowtide.relocation.copying import copy_lake as copy
-    from rowtide.relocation.places import LakePlace
+    from rowtide.relocation.survey import LakePlace
 
     return copy(
         LakePlace.of(source, source_log_store),

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from queue import Full, Queue
 
 from rowtide.agents.log_reader_process import BEAT_S
-from rowtide.agents.loop import log, run_agent
+from rowtide.agents.runs import log, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import hide_pandas
 from rowtide.core.selectable_event import SelectableEvent

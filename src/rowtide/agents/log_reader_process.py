@@ -25,7 +25,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
-from rowtide.agents.loop import OnRetry, log, report_retry
+from rowtide.agents.runs import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy, Retryable
 from rowtide.log.batches import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten

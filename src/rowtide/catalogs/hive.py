@@ -22,7 +22,7 @@ from rowtide.catalogs.errors import (
 )
 from rowtide.lake.paths import local_folder
 from rowtide.lake.session import spark_watched
-from rowtide.lake.spark.failures import describe
+from rowtide.lake.spark.jars import describe
 from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:

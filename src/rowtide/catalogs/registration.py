@@ -1,18 +1,19 @@
-"""Registers a database's tables in a catalogue: adds new ones, corrects changed ones, removes what is gone.
+"""Registers a database's tables in a catalogue: which they are, and what is added, corrected and removed.
 
 In an Iceberg catalogue a target has its tables already: they are described there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
-from rowtide.catalogs.contents import OmittedTable, list_contents
 from rowtide.catalogs.entries import (
     Catalogue,
     CatalogueEntry,
+    EntryColumn,
     RegistrationAction,
     RegistrationStep,
     Resident,
@@ -22,12 +23,183 @@ from rowtide.catalogs.errors import NothingForCatalogue
 from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
 from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cdc.access import own_source
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.published import RecordedInstance, base_table_path, change_table_path
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
-from rowtide.targets.definitions import list_targets
+from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.sql_text import column_types
+from rowtide.lake.stores import locate
+from rowtide.targets.columns import TargetColumns, shape_table
+from rowtide.targets.definitions import Target, list_targets
+from rowtide.targets.errors import TargetInvalid
+from rowtide.targets.options import HISTORY, TargetFormat
+from rowtide.targets.sets import SetTable
+
+# Which tables a database has in its lake and its targets, as they are to be registered. What tables and their columns
+# mean, in the words that catalogues show.
+
+_CHANGE_COLUMNS = {
+    "__$start_lsn": "commit LSN of the transaction: with __$seqval and __$operation the order of changes",
+    "__$end_lsn": "always null",
+    "__$seqval": "number of the change in its transaction, from 1; both rows of an update share it",
+    "__$operation": "1 delete, 2 insert, 3 update (row before), 4 update (row after), 6 truncate",
+    "__$update_mask": "bits of the columns that changed; ordinal 1 is the lowest bit of the last byte",
+    "__$absent_mask": "bits of the columns whose value the log did not carry; null: all are carried",
+    "__$exact": "exact texts, by ordinal, of values that their column's type cannot hold",
+}
+_BASE_COLUMNS = {
+    **_CHANGE_COLUMNS,
+    "__$start_lsn": "LSN of the snapshot that the row is of; of a row that cleanup kept, its own commit LSN",
+    "__$seqval": "0 for a row of a snapshot",
+    "__$operation": "2 for a row of a snapshot; else as in the change table",
+}
+_HISTORY_COLUMNS = {
+    "valid_from_lsn": "LSN from which on the row was so",
+    "valid_from_time": "time of that transaction",
+    "valid_to_lsn": "LSN at which the row was so no longer; null: it still is",
+    "valid_to_time": "time of that transaction",
+    "is_current": "true: the row is so now",
+}
+
+
+def describe_change_table(instance: Instance) -> str:
+    """Return a change table's comment."""
+    return (
+        f"Changes of {_source(instance)}, by rowtide: read __$start_lsn up to the last published LSN "
+        "(docs/how-to/read-a-lake.md)"
+    )
+
+
+def describe_base_table(instance: Instance) -> str:
+    """Return a base table's comment."""
+    return f"Rows of {_source(instance)} below its changes, by rowtide: the table as of an LSN is made of both"
+
+
+def describe_target(target: str, kind: str, instance: Instance | None, capture_instance: str) -> str:
+    """Return the comment of a target's table; `instance` is None if it is no longer captured."""
+    rows = "History" if kind == HISTORY else "Current rows"
+    source = _source(instance) if instance is not None else capture_instance
+    return f"{rows} of {source}, by rowtide's target {target}: written by it alone"
+
+
+def change_column_comments(instance: Instance) -> dict[str, str]:
+    """Return the comments of a change table's columns."""
+    return {**_captured(instance), **_CHANGE_COLUMNS}
+
+
+def base_column_comments(instance: Instance) -> dict[str, str]:
+    """Return the comments of a base table's columns."""
+    return {**_captured(instance), **_BASE_COLUMNS}
+
+
+def target_column_comments(instance: Instance, shape: TargetColumns, kind: str) -> Mapping[str, str]:
+    """Return the comments of the columns of a target's table."""
+    found = dict(_HISTORY_COLUMNS) if kind == HISTORY else {}
+    if shape.soft_delete is not None:
+        found[shape.soft_delete] = "true: the row is deleted at the source"
+    for column in shape.columns:
+        # An expression may have a secret in it.
+        found[column.name] = (
+            _column(instance, column.sources[0]) if column.sources else f"computed of {_source(instance)}"
+        )
+    return found
+
+
+def _captured(instance: Instance) -> dict[str, str]:
+    return {column.lake_name: _column(instance, ordinal) for ordinal, column in enumerate(instance.columns, 1)}
+
+
+def _column(instance: Instance, ordinal: int) -> str:
+    column = instance.columns[ordinal - 1]
+    key = ", key" if column.index_ordinal is not None else ""
+    return f"column {column.name} of {_source(instance)}, {column.type_text}, ordinal {ordinal}{key}"
+
+
+def _source(instance: Instance) -> str:
+    return f"{instance.source_schema}.{instance.source_table}"
+
+
+@frozen
+class OmittedTable:
+    """A table that is not registered, and why."""
+
+    table: str
+    reason: str
+
+
+def list_contents(
+    lake: str, instances: Iterable[RecordedInstance], targets: Iterable[Target]
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
+    """Yield the tables that there are, and those that no catalogue can be given. Raises `LakeReadFailed`."""
+    recorded = {one.instance.capture_instance: one.instance for one in instances}
+    for name, instance in recorded.items():
+        tables = (
+            ("change", "CT", change_table_path(lake, name), describe_change_table(instance)),
+            ("base", "base", base_table_path(lake, name), describe_base_table(instance)),
+        )
+        for kind, suffix, path, comment in tables:
+            meanings = change_column_comments if kind == "change" else base_column_comments
+            entry = _delta_entry(f"{kind} {name}", f"{name}_{suffix}", path, comment, meanings(instance))
+            if entry is not None:
+                yield entry
+    for target in targets:
+        yield from _list_target(lake, target, recorded)
+
+
+def _list_target(
+    lake: str, target: Target, recorded: Mapping[str, Instance]
+) -> Iterator[CatalogueEntry | Resident | OmittedTable]:
+    options, made = target.options, SetTable(lake, target).read().tables
+    if target.is_custom:
+        yield OmittedTable(f"target {target.name}", "rowtide does not know the tables of a class of yours")
+        return
+    is_iceberg = options.format is TargetFormat.ICEBERG
+    if options.path is None and not is_iceberg:
+        yield OmittedTable(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
+        return
+    if options.path is not None and is_iceberg:
+        yield OmittedTable(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
+        return
+    names = [consumed.name for consumed in target.consumer.instances]
+    for name in sorted(names):
+        table, instance = options.table_of(name), recorded.get(name)
+        key, wanted = f"target {target.target_id} {table}", f"{target.name}_{table}"
+        comment = describe_target(target.name, target.kind, instance, name)
+        meanings = _meanings(target, instance, names)
+        if options.catalog is not None:
+            yield Resident(wanted, target.target_id, options.catalog, table, comment, meanings)
+        elif name in made:
+            entry = _delta_entry(key, wanted, options.path_of(name) or "", comment, meanings)
+            if entry is not None:
+                yield entry
+
+
+def _meanings(target: Target, instance: Instance | None, names: Iterable[str]) -> Mapping[str, str]:
+    if instance is None:
+        return {}
+    try:
+        shape = shape_table(target, instance, names)
+    except TargetInvalid:
+        # Its table has stopped, and is as it was.
+        return {}
+    return target_column_comments(instance, shape, target.kind)
+
+
+def _delta_entry(key: str, name: str, path: str, comment: str, meanings: Mapping[str, str]) -> CatalogueEntry | None:
+    snapshot = open_snapshot(locate(path))
+    if snapshot is None:
+        return None
+    try:
+        types = column_types(snapshot.metadata.schema_text)
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise LakeReadFailed(path, f"its schema is damaged: {error}") from error
+    columns = tuple(EntryColumn(column, kind, meanings.get(column, "")) for column, kind in types.items())
+    return CatalogueEntry(key, name, path, comment, columns)
 
 
 @frozen

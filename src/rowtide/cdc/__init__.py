@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
     from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.capture.capture import CycleReport
-    from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.consumers.consumers import ListedConsumer
@@ -33,19 +32,20 @@ if TYPE_CHECKING:
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.jobs.administration import ListedJob
-    from rowtide.cdc.jobs.history import HistoricRun
+    from rowtide.cdc.jobs.definitions import HistoricRun
     from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
     from rowtide.cdc.lake_readers.lake import Lake
-    from rowtide.cdc.mending.tables import MendedTable
+    from rowtide.cdc.mending.requests import MendedTable
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
-    from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
+    from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
     from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.snapshots.administration import ListedSnapshot
-    from rowtide.cdc.snapshots.progress import SnapshotProgress
+    from rowtide.cdc.snapshots.copies import SnapshotProgress
     from rowtide.cdc.snapshots.requests import RepeatedSnapshot
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
@@ -131,7 +131,7 @@ _HOMES = {
     "Bound": "rowtide.cdc.queries.lsn_times",
     "BridgedGap": "rowtide.cdc.bridging.bridges",
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
-    "CaptureOptions": "rowtide.cdc.capture.options",
+    "CaptureOptions": "rowtide.cdc.scans.pace",
     "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
@@ -144,9 +144,9 @@ _HOMES = {
     "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.sessions",
-    "EngineSetting": "rowtide.cdc.capture.options",
+    "EngineSetting": "rowtide.cdc.scans.pace",
     "Gap": "rowtide.cdc.bridging.bridges",
-    "HistoricRun": "rowtide.cdc.jobs.history",
+    "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
     "InstanceRequest": "rowtide.cdc.enabling.requests",
@@ -160,14 +160,14 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
-    "MendedTable": "rowtide.cdc.mending.tables",
+    "MendedTable": "rowtide.cdc.mending.requests",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.consumers.requests",
     "NewInstance": "rowtide.cdc.enabling.requests",
     "NewJob": "rowtide.cdc.jobs.parameters",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
-    "PublishedLake": "rowtide.cdc.queries.published_lake",
+    "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.snapshots.requests",
     "Rounds": "rowtide.databases.postgres.rounds",
@@ -177,7 +177,7 @@ _HOMES = {
     "ScanFigures": "rowtide.cdc.scans.sessions",
     "ScanSession": "rowtide.cdc.scans.sessions",
     "SeenColumn": "rowtide.cdc.instances",
-    "SnapshotProgress": "rowtide.cdc.snapshots.progress",
+    "SnapshotProgress": "rowtide.cdc.snapshots.copies",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",
@@ -186,7 +186,7 @@ _HOMES = {
     "TablesToEnable": "rowtide.cdc.enabling.requests",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
-    "ValidityInterval": "rowtide.cdc.queries.published_lake",
+    "ValidityInterval": "rowtide.cdc.queries.windows",
     "Watchers": "rowtide.cdc.running.context",
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",

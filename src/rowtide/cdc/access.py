@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.cdc import rights
 from rowtide.cdc.definitions import read_source
-from rowtide.cdc.errors.access import NotOwner, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
+from rowtide.cdc.errors.enabling import NotOwner, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
 from rowtide.cdc.rights import RoleAccess
 from rowtide.databases.postgres.catalogue import running_through
 from rowtide.databases.postgres.quoting import quote, statement

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
-from rowtide.cdc.snapshot_functions import SnapshotFunctions
+from rowtide.cdc.job_functions import SnapshotFunctions
+from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
-    from rowtide.cdc.mending.tables import MendedTable
+    from rowtide.cdc.mending.requests import MendedTable
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing

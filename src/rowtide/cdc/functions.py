@@ -17,7 +17,7 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core import mask

@@ -14,11 +14,11 @@ from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
-from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.types.details import describe_type
+from rowtide.databases.postgres.types.widening import describe_type
 from rowtide.log.catalogue import members_table, present_name, present_schema
 
 

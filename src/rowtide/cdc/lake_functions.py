@@ -14,7 +14,7 @@ from rowtide.cdc.errors.querying import InstanceNotReadable
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
+from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn

@@ -14,8 +14,7 @@ from typing import Final
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
-from rowtide.delta.writing.commit_race import hold
-from rowtide.delta.writing.fencing import fence_all
+from rowtide.delta.writing.commit_race import fence_all, hold
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder, end_sessions
 from rowtide.log.store.manifest import Manifest

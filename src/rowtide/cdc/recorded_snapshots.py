@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from rowtide.cdc.lake_tables import SNAPSHOTS, arrow_schema, system_table_path
+from rowtide.cdc.published import SNAPSHOTS, arrow_schema, system_table_path
 from rowtide.copying.chunks import Key
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn

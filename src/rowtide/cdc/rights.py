@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowtide.cdc.errors.access import ReadingDenied
+from rowtide.cdc.errors.enabling import ReadingDenied
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified

@@ -15,16 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance, encode_instance
-from rowtide.cdc.lake_tables import (
+from rowtide.cdc.published import (
     CYCLES,
     DDL_HISTORY,
     INSTANCES,
     LSN_TIME_MAPPING,
+    Publication,
+    RecordedInstance,
+    apply_event,
     arrow_schema,
     change_table_path,
+    read_instances,
+    read_publication,
     system_table_path,
 )
-from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
@@ -33,7 +37,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.small_tables import SmallTable, append_small
-from rowtide.lake.table_upkeep import Compacted, is_compaction_due
+from rowtide.lake.tables import Compacted, is_compaction_due
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

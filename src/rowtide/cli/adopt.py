@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun
-from rowtide.cli.output.rows import notes, print_wait
-from rowtide.cli.output.statements import printed
+from rowtide.cli.options import Db, DryRun, Reason, Yes, confirm_loss
+from rowtide.cli.output.rows import notes, print_wait, printed
 from rowtide.core.options import Option
 from rowtide.handle import connect
 

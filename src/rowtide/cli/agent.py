@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.cdc.capture.options import USUAL, CaptureOptions, EngineSetting
+from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, HideKeys
+from rowtide.cli.options import Db, HideKeys, Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
-from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 

@@ -11,13 +11,11 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
-from rowtide.cli.output.progress import progress
-from rowtide.cli.output.rows import notes
-from rowtide.cli.output.statements import printed
-from rowtide.cli.output.watching import describe_mended, describe_mended_target
+from rowtide.cli.output.rows import notes, printed
+from rowtide.cli.output.watching import describe_mended, describe_mended_target, progress
 from rowtide.core.options import Argument, ForGroup, Option
 from rowtide.core.values import frozen
-from rowtide.diagnosis.quantities import format_bytes, format_duration
+from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ class _Places:
 
 def _copy(places: _Places, *, for_group: bool, dry_run: bool) -> None:
     from rowtide.relocation.copying import copy_lake, plan_copy
-    from rowtide.relocation.places import LakePlace
+    from rowtide.relocation.survey import LakePlace
 
     old, new = (
         LakePlace.of(places.source, places.source_log_store),

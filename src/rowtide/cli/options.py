@@ -1,12 +1,22 @@
-"""Arguments and options shared by many commands."""
+"""Arguments and options shared by many commands, and what they ask before they lose data."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from rowtide.cli.output.rows import OutputFormat
+import click
+
+from rowtide.cli.output.rows import OutputFormat, notes
+from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.databases.urls import lasting
+from rowtide.lake.errors import SparkSettingInvalid
+from rowtide.lake.spark.settings import SparkRequest, parse_setting
+
+if TYPE_CHECKING:
+    from rowtide.cdc.lake_functions import LakeFunctions
+
 
 Db = Annotated[
     str,
@@ -33,3 +43,82 @@ HideKeys = Annotated[
 ]
 """Read before the command line is parsed: see `run_command`."""
 Wide = Annotated[bool, Option("--wide", help="Show all columns of a table.")]
+
+
+def open_lake_of(db: str) -> LakeFunctions:
+    """Return the functions that a database's lake answers: a part of `rowtide.connect(db).cdc` that starts faster."""
+    from rowtide.cdc.lake_functions import LakeFunctions
+
+    return LakeFunctions(db)
+
+
+Reason = Annotated[str, Option(help="Recorded with the gap.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask.")]
+
+
+class LossNotConfirmed(RowtideError, number=1016):
+    """The user has not confirmed that something is lost."""
+
+    fact = "nothing was done: what would be lost was not confirmed"
+    hint = "Run the command again and answer y, or run it with --yes."
+
+
+def confirm_loss(lost: object, *, yes: bool) -> None:
+    """Report what is lost; unless `yes` is set, ask. Raises `LossNotConfirmed`, also where nobody answers."""
+    notes.print(f"Lost: {lost}.", soft_wrap=True)
+    if not (yes or _is_confirmed()):
+        raise LossNotConfirmed
+
+
+def _is_confirmed() -> bool:
+    try:
+        return click.confirm("Continue?", err=True)
+    except click.Abort:
+        # It has left its line unfinished.
+        notes.print("")
+        return False
+
+
+Master = Annotated[
+    str | None,
+    Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: spark://host:7077, yarn, k8s://...; default: what Spark is given, or local[*].",
+        show_default=False,
+    ),
+]
+
+
+def parsed(settings: list[str]) -> list[str]:
+    """Refuse what is no setting of Spark's."""
+    try:
+        for setting in settings:
+            parse_setting(setting)
+    except SparkSettingInvalid as error:
+        raise ValueError(error.filled_fact) from error
+    return settings
+
+
+SparkConf = Annotated[
+    list[str],
+    Option(
+        "--spark-conf",
+        metavar="K=V",
+        help="A setting of Spark; may be repeated.",
+        show_default=False,
+        check=parsed,
+    ),
+]
+SharedStorage = Annotated[
+    bool,
+    Option("--shared-storage", help="Spark's workers have this machine's lake and log store, at the same paths."),
+]
+
+
+def spark_request(master: str | None, conf: Sequence[str], *, shared_storage: bool) -> SparkRequest:
+    """Return what the options ask of Spark."""
+    return SparkRequest(master, dict(map(parse_setting, conf)), shared_storage)
+
+
+SomePublication = Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")]

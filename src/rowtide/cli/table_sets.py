@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed
+from rowtide.cli.output.watching import progress
 from rowtide.core.errors import FileNotReadable
 
 if TYPE_CHECKING:

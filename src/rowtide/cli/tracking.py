@@ -18,14 +18,12 @@ import click
 
 from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
-from rowtide.cli.output.rows import OutputFormat, notes, print_rows
-from rowtide.cli.output.statements import printed, report
+from rowtide.cli.output.rows import OutputFormat, notes, print_rows, printed, report
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.core.options import MOST_DAYS, Argument, Option
 from rowtide.tracking import Change, PurgeType, TrackingOptions
-from rowtide.tracking.api import TrackingEnabling
-from rowtide.tracking.connecting import open_tracking
+from rowtide.tracking.api import TrackingEnabling, open_tracking
 from rowtide.tracking.options import TrackingRequest
 
 app = CommandTable()

@@ -1,8 +1,9 @@
-"""How values are read from a command line, by the type that they get."""
+"""How values are read from a command line: LSNs and times, and others by the type that they get."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import Enum, Flag
 from functools import reduce
 from operator import or_
@@ -12,8 +13,10 @@ from uuid import UUID
 
 import click
 
-from rowtide.core.column_lists import parse_column_list
+from rowtide.cdc.errors.querying import InvalidBound
+from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.names import parse_column_list
 from rowtide.core.options import Argument, Option
 
 
@@ -128,3 +131,30 @@ def metavar_of(kind: click.ParamType[Any]) -> str | None:
     """Return what the help shows for a value; None: what its type says."""
     names = {"text": "str", "integer": "int", "boolean": "bool"}
     return None if isinstance(kind, Choice) else f"<{names.get(kind.name, kind.name)}>"
+
+
+def parse_bound(text: str) -> CommitLsn | datetime:
+    """Parse an LSN, else a time in ISO 8601. Raises `InvalidBound`."""
+    try:
+        return CommitLsn.parse(text)
+    except InvalidLsn:
+        time = _parse_iso(text)
+        if time is None:
+            raise InvalidBound(text, "an LSN or a time") from None
+        return time
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time in ISO 8601, in UTC if it has no zone. Raises `InvalidBound`."""
+    time = _parse_iso(text)
+    if time is None:
+        raise InvalidBound(text, "a time")
+    return time
+
+
+def _parse_iso(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

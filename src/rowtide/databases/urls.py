@@ -1,4 +1,4 @@
-"""Database URLs: parsed in one place, shown without secrets.
+"""Database URLs, parsed in one place and shown without secrets, and the kinds of databases that they name.
 
 Accepted are SQLAlchemy's URLs (also `postgresql+psycopg://...`), libpq's (`postgres://`, several hosts), libpq's
 keyword strings (`host=... dbname=...`) and `sqlite:///path`. Pure, and without a driver.
@@ -9,14 +9,52 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from enum import StrEnum
+from importlib import import_module
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, unquote
 
 from rowtide.core.errors import Invalid, RowtideError
+from rowtide.core.extras import naming_extras
 from rowtide.core.secrets import MASK, SECRET_PARAMETERS
 from rowtide.core.values import frozen
-from rowtide.databases.kinds import DatabaseKind, find_kind
+
+# The kinds of databases: their URL schemes and drivers, and where a package has its code for each. A package that
+# depends on the kind has one folder per kind, `postgres` and `sqlite`, with modules of the same names.
+
+
+class DatabaseKind(StrEnum):
+    """A kind of database; its value is the URL scheme that rowtide writes."""
+
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether such a database is a file: reachable only on its machine, and valid if empty."""
+        return self in _FILES
+
+    def load_part(self, package: str, module: str) -> Any:
+        """Import a package's module of that name for this kind. Raises `ExtraMissing`."""
+        with naming_extras():
+            return import_module(f"{package}.{_FOLDERS[self]}.{module}")
+
+
+_FILES = frozenset({DatabaseKind.SQLITE})
+_FOLDERS = {DatabaseKind.POSTGRESQL: "postgres", DatabaseKind.SQLITE: "sqlite"}
+_SCHEMES = {"postgres": DatabaseKind.POSTGRESQL} | {kind.value: kind for kind in DatabaseKind}
+_DRIVERS = {"psycopg": DatabaseKind.POSTGRESQL, "sqlite3": DatabaseKind.SQLITE}
+
+
+def find_kind(scheme: str) -> DatabaseKind | None:
+    """Return the kind of a URL scheme; None if it is unknown."""
+    return _SCHEMES.get(scheme.lower())
+
+
+def find_kind_of_driver(driver: str) -> DatabaseKind | None:
+    """Return the kind of database of a driver, given its package name; None if it is unknown."""
+    return _DRIVERS.get(driver)
 
 
 class UrlNotRead(Invalid, number=1020):

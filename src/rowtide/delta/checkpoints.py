@@ -22,9 +22,8 @@ from rowtide.core.errors import Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, read_commit, version_of
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
-from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.object_urls import is_object_url
-from rowtide.storage.store import Missing, delete_all
+from rowtide.storage.store import KEPT_FOR, Missing, delete_all
 
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
 _DURATION = re.compile(rf"\s*(?:interval\s+)?(?:{_PART.pattern}\s*)+", re.IGNORECASE)

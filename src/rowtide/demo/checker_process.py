@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from rowtide.demo.figures import Span, read_figures
+from rowtide.demo.checker import Span, read_figures
 from rowtide.demo.proof import ConsistentReader, TargetVersion, compare_tables, compare_targets
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None

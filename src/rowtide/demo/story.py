@@ -1,4 +1,4 @@
-"""The demo's steps, from first to last.
+"""The demo's steps, from first to last: the workload, the checks meanwhile, and what is shown of them.
 
 Orderly ending: SIGTERM and a closed terminal act like Ctrl-C, and nothing interrupts the ending.
 """
@@ -8,26 +8,179 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.demo.checker import Checker
-from rowtide.demo.errors import ProcessSilent
-from rowtide.demo.figures import Figures
+from rowtide.demo.checker import Checker, Figures, Span
+from rowtide.demo.errors import ProcessSilent, TooFewReads
 from rowtide.demo.processes import SHORT_LIVED_JAVA, Child, Directory, open_directory
-from rowtide.demo.progress import DemoProgress
-from rowtide.demo.proof import Read, TableProof, TargetVersion, instance_of, require_consistent, require_equal
-from rowtide.demo.run import PATIENCE_S, DemoRun, watch_run
+from rowtide.demo.proof import (
+    NEEDED_READS,
+    Read,
+    TableProof,
+    TargetVersion,
+    instance_of,
+    require_consistent,
+    require_equal,
+)
 from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.spark.jvm import require_java
 from rowtide.targets import Targets
+
+_LINE_EVERY_S = 5.0
+
+
+class DemoProgress:
+    """Shows one step after the other."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started_at = time.monotonic()
+        self._next_line_at = 0.0
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show a step while it lasts; yields a function that shows its progress."""
+        begun_at = time.monotonic()
+        if not self._console.is_terminal:
+            self._print_line(text)
+            yield self._print_now_and_then
+            return
+        with self._console.status(text) as status:
+            yield lambda state: status.update(f"{text}: {state}")
+        self._console.print(f"[green]✓[/green] {text} [dim]{time.monotonic() - begun_at:.1f} s[/dim]")
+
+    def _print_now_and_then(self, state: str) -> None:
+        if time.monotonic() >= self._next_line_at:
+            self._next_line_at = time.monotonic() + _LINE_EVERY_S
+            self._print_line(f"  {state}")
+
+    def _print_line(self, text: str) -> None:
+        self._console.print(f"{time.monotonic() - self._started_at:6.1f} s  {text}", soft_wrap=True)
+
+
+@dataclass(slots=True)
+class Lag:
+    """The age of the newest transaction that a reader saw, from samples of the source's transaction count."""
+
+    _times: list[float] = field(default_factory=list)
+    _transactions: list[int] = field(default_factory=list)
+
+    def sample(self, at_s: float, transactions: int) -> None:
+        """Record the source's transaction count, in order of time."""
+        self._times.append(at_s)
+        self._transactions.append(transactions)
+
+    def seconds(self, at_s: float, seen: int) -> float:
+        """Return how long ago the source had only the transactions that were seen."""
+        place = bisect_left(self._transactions, seen + 1)
+        return max(0.0, at_s - self._times[place]) if place < len(self._times) else 0.0
+
+
+def describe_run(transactions: int, last: Read | None, lag_s: float, reads: int) -> str:
+    """Return one line about the run."""
+    if last is None or not last.transactions:
+        return f"{transactions:,} transactions, nothing published yet"
+    return (
+        f"{transactions:,} transactions, {last.transactions:,} read up to LSN {CommitLsn(last.lsn)}, "
+        f"{lag_s:.1f} s behind; {reads} consistent reads"
+    )
+
+
+PATIENCE_S = 3.0
+"""How long a read waits for a new maximum LSN."""
+
+_LONGEST_OVERTIME_S = 400
+"""A busy machine needs longer for the reads; pgbench continues for this long."""
+
+
+@frozen
+class DemoRun:
+    """Results of the run: `reads` are those that count, `span` pgbench's transactions."""
+
+    seconds: float
+    transactions: int
+    reads: Sequence[Read]
+    span: Span
+
+
+def watch_run(
+    workload: Workload, checker: Checker, seconds: int, is_followed: Callable[[Read], bool], show: Callable[[str], None]
+) -> DemoRun:
+    """Run pgbench for at least `seconds`, until enough consistent reads are done, and the last of them is followed.
+
+    Raises `BalancesDisagree`, `MaximumWentBack`, `TooFewReads`, and `ProcessEnded` if a process ends.
+    """
+    before = workload.state()
+    watch_capture = checker.on_tick
+    with workload.start(seconds=2 * (seconds + _LONGEST_OVERTIME_S)) as pgbench:
+        watch = _Watch(workload, pgbench, before.transactions, watch_capture, show)
+        checker.on_tick = watch.tick
+        begun_at = time.monotonic()
+        while (
+            (elapsed_s := time.monotonic() - begun_at) < seconds
+            or len(watch.reads) < NEEDED_READS
+            or not is_followed(watch.reads[-1])
+        ):
+            if elapsed_s > seconds + _LONGEST_OVERTIME_S:
+                raise TooFewReads(len(watch.reads), NEEDED_READS, int(elapsed_s))
+            watch.take(checker.read(patience_s=PATIENCE_S))
+        ran_s = time.monotonic() - begun_at
+        checker.on_tick = watch_capture
+    workload.await_end_of_sessions()
+    after = workload.state()
+    transactions = after.transactions - before.transactions
+    return DemoRun(ran_s, transactions, watch.reads, Span(before.log_position, after.log_position))
+
+
+class _Watch:
+    """State while pgbench runs."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        pgbench: Child,
+        before: int,
+        watch_capture: Callable[[], None],
+        show: Callable[[str], None],
+    ) -> None:
+        self.last: Read | None = None
+        self.reads: list[Read] = []
+        self._workload = workload
+        self._pgbench = pgbench
+        self._before = before
+        self._watch_capture = watch_capture
+        self._show = show
+        self._lag = Lag()
+
+    def take(self, read: Read | None) -> None:
+        """Check a read. Raises `BalancesDisagree`, `MaximumWentBack`."""
+        if read is None:
+            return
+        require_consistent(read, self.last)
+        self.last = read
+        if read.is_counted:
+            self.reads.append(read)
+
+    def tick(self) -> None:
+        """Check that all processes run, and show their progress. Raises `ProcessEnded`."""
+        self._watch_capture()
+        self._pgbench.require_alive()
+        now, transactions = time.monotonic(), self._workload.state().transactions
+        self._lag.sample(now, transactions)
+        lag_s = self._lag.seconds(now, self.last.transactions) if self.last is not None else 0.0
+        self._show(describe_run(transactions - self._before, self.last, lag_s, len(self.reads)))
+
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _ALL = (signal.SIGINT, *_ENDING)

@@ -14,8 +14,20 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, ShellCommand, counts, failing, healthy, shell, sizes, times, warning
+from rowtide.diagnosis.result import (
+    CheckResult,
+    ShellCommand,
+    counts,
+    failing,
+    format_bytes,
+    format_duration,
+    format_names,
+    healthy,
+    shell,
+    sizes,
+    times,
+    warning,
+)
 from rowtide.log.postgres.backlog import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget

@@ -7,8 +7,19 @@ from dataclasses import replace
 
 from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import AS_OWNER, CheckResult, ShellCommand, Sql, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import (
+    AS_OWNER,
+    CheckResult,
+    ShellCommand,
+    Sql,
+    failing,
+    format_duration,
+    format_names,
+    healthy,
+    shell,
+    times,
+    warning,
+)
 from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_duration, format_names
-from rowtide.diagnosis.result import CheckResult, Measure, ShellCommand, counts, failing, healthy, shell, times, warning
+from rowtide.diagnosis.result import (
+    CheckResult,
+    Measure,
+    ShellCommand,
+    counts,
+    failing,
+    format_duration,
+    format_names,
+    healthy,
+    shell,
+    times,
+    warning,
+)
 
 if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Node

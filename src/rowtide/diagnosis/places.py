@@ -15,7 +15,6 @@ from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_bytes
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
@@ -23,6 +22,7 @@ from rowtide.diagnosis.result import (
     ShellCommand,
     State,
     failing,
+    format_bytes,
     healthy,
     of_error,
     or_healthy,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.quantities import format_duration
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
@@ -16,6 +15,7 @@ from rowtide.diagnosis.result import (
     State,
     counts,
     failing,
+    format_duration,
     healthy,
     of_error,
     one_after_another,

@@ -12,7 +12,14 @@ from rowtide.core.errors import ExtraMissing
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.paths import local_folder
 from rowtide.lake.spark.jars import Library
-from rowtide.lake.spark.jvm import require_java
+from rowtide.lake.spark.jvm import (
+    find_spark_home,
+    read_asked,
+    read_given,
+    require_java,
+    start_application,
+    storage_settings,
+)
 from rowtide.lake.spark.settings import (
     HADOOP,
     MASTER,
@@ -26,8 +33,6 @@ from rowtide.lake.spark.settings import (
     is_local,
     is_true,
 )
-from rowtide.lake.spark.starting import start_application, storage_settings
-from rowtide.lake.spark.surroundings import find_spark_home, read_asked, read_given
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

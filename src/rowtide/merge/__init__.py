@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rowtide.merge.conflicts.records import KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
     from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome, Unreachable
-    from rowtide.merge.inspection.explaining import RowReplica
     from rowtide.merge.inspection.listings import (
         DocumentedTable,
         MergeArticle,
@@ -40,11 +39,10 @@ if TYPE_CHECKING:
         MergeSession,
     )
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
-    from rowtide.merge.inspection.validating import ArticleValidation
-    from rowtide.merge.nodes.node_tables import UnsentColumn
-    from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
+    from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
+    from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
     from rowtide.merge.nodes.roles.writing import Refusal
-    from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.nodes.table_changes import Omission, Part, PartKind
     from rowtide.merge.publishing.exchange_requests import (
         DroppedSubscription,
         MergeValidation,
@@ -70,8 +68,7 @@ if TYPE_CHECKING:
     from rowtide.merge.publishing.snapshots import FileKind, PartitionSnapshot, SnapshotFile, SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
-    from rowtide.merge.session.pending import PendingChanges, PendingRow
-    from rowtide.merge.session.unsent import Unsent
+    from rowtide.merge.session.pending import PendingChanges, PendingRow, Unsent
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
 
@@ -186,9 +183,9 @@ _HOMES = {
     "NewMergeArticle": "rowtide.merge.publishing.requests",
     "NewMergePublication": "rowtide.merge.publishing.requests",
     "NewMergeSubscription": "rowtide.merge.publishing.requests",
-    "Omission": "rowtide.merge.nodes.table_parts",
-    "Part": "rowtide.merge.nodes.table_parts",
-    "PartKind": "rowtide.merge.nodes.table_parts",
+    "Omission": "rowtide.merge.nodes.table_changes",
+    "Part": "rowtide.merge.nodes.table_changes",
+    "PartKind": "rowtide.merge.nodes.table_changes",
     "Partition": "rowtide.merge.articles",
     "PartitionChange": "rowtide.merge.publishing.exchange_requests",
     "PartitionOptions": "rowtide.merge.articles",
@@ -203,11 +200,11 @@ _HOMES = {
     "Refused": "rowtide.merge.session.exchange",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
-    "RewritingTrigger": "rowtide.merge.nodes.rewriting_triggers",
+    "RewritingTrigger": "rowtide.merge.nodes.node_tables",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.procedures",
-    "RowReplica": "rowtide.merge.inspection.explaining",
+    "RowReplica": "rowtide.merge.inspection.validating",
     "RunAs": "rowtide.databases.run_as",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",
@@ -222,7 +219,7 @@ _HOMES = {
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out.synchronising",
     "UnseenChildren": "rowtide.merge.articles",
-    "Unsent": "rowtide.merge.session.unsent",
+    "Unsent": "rowtide.merge.session.pending",
     "UnsentColumn": "rowtide.merge.nodes.node_tables",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",

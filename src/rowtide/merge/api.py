@@ -17,8 +17,8 @@ from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.records import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
-from rowtide.merge.errors.inspection import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.publishing import ArticleTableNotFound
+from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,
@@ -45,7 +45,7 @@ from rowtide.merge.publishing.exchange_requests import (
     RepeatedDownload,
     Synchronisation,
 )
-from rowtide.merge.publishing.following import move, require_partition
+from rowtide.merge.publishing.following import move, prepare_again, require_partition, synchronise_following, upload_all
 from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
 from rowtide.merge.publishing.requests import (
@@ -69,13 +69,10 @@ from rowtide.merge.publishing.subscriptions import (
     drop_subscription,
     reinitialize,
 )
-from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following, upload_all
-from rowtide.merge.session.history import Summary
+from rowtide.merge.session.history import Summary, purge
 from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.pending import PendingChanges
-from rowtide.merge.session.purging import purge
+from rowtide.merge.session.pending import PendingChanges, Unsent, list_unsent
 from rowtide.merge.session.synchronisation import synchronise
-from rowtide.merge.session.unsent import Unsent, list_unsent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from rowtide.merge.definitions import (
     schema_changes,
     subscriptions,
 )
+from rowtide.merge.errors.nodes import read_count, reading
 from rowtide.merge.errors.publishing import MergeArticleUnknown, MergePublicationUnknown
-from rowtide.merge.errors.reading import read_count, reading
 
 
 def read_nickname(connection: Connection) -> int:

@@ -19,8 +19,7 @@ from rowtide.merge.definitions import (
     retries,
     subscriptions,
 )
-from rowtide.merge.errors.nodes import SessionReplaced
-from rowtide.merge.errors.reading import read_count, reading
+from rowtide.merge.errors.nodes import SessionReplaced, read_count, reading
 
 
 def as_utc(read: datetime) -> datetime:

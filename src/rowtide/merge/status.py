@@ -12,9 +12,9 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import conflicts_info, retries, subscriptions
-from rowtide.merge.nodes.roles.schema import MergedTables
+from rowtide.merge.nodes.node import MergedTables
 from rowtide.merge.progress import list_subscriptions, read_last_sync
-from rowtide.merge.session.purging import expiry
+from rowtide.merge.session.history import expiry
 
 SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
 """How a synchronisation stands, by its `runstatus`."""

@@ -16,11 +16,21 @@ from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.log.store.location import probe_store
+from rowtide.log.store.ownership import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
-from rowtide.relocation.places import LakePlace, is_same, require_apart
 from rowtide.relocation.planning import CopyStep, Portion, Steps, plan_portion
-from rowtide.relocation.survey import LOG_STORE, PUBLISHING, files_of, find_existing, in_parallel, open_files, survey
+from rowtide.relocation.survey import (
+    LOG_STORE,
+    PUBLISHING,
+    LakePlace,
+    files_of,
+    find_existing,
+    in_parallel,
+    is_same,
+    open_files,
+    require_apart,
+    survey,
+)
 from rowtide.relocation.transfer import FileTransfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
 

@@ -48,13 +48,14 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
-    from rowtide.replication.subscribing.pausing import recover
-    from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-    from rowtide.replication.sync_types import (
+    from rowtide.replication.subscribing.readers import recover
+    from rowtide.replication.subscription_settings import (
         Constraints,
         IfExists,
         RequestedSubscription,
+        SettingsChanges,
         SubscriptionRequest,
+        SubscriptionSettings,
         SyncType,
     )
     from rowtide.replication.targets.subscriber_kind import KeptConflict, RecoveredTransaction, SyncedSequence
@@ -136,7 +137,7 @@ _HOMES = {
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
-    "Constraints": "rowtide.replication.sync_types",
+    "Constraints": "rowtide.replication.subscription_settings",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
     "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
@@ -144,7 +145,7 @@ _HOMES = {
     "DroppedTable": "rowtide.replication.distribution.watchers",
     "HistoricError": "rowtide.replication.distributor.history",
     "HistoricState": "rowtide.replication.distributor.history",
-    "IfExists": "rowtide.replication.sync_types",
+    "IfExists": "rowtide.replication.subscription_settings",
     "KeptConflict": "rowtide.replication.targets.subscriber_kind",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
@@ -161,7 +162,7 @@ _HOMES = {
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.distributor.repair_records",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
-    "RequestedSubscription": "rowtide.replication.sync_types",
+    "RequestedSubscription": "rowtide.replication.subscription_settings",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
     "RowPlace": "rowtide.replication.inspection.row_places",
@@ -174,11 +175,11 @@ _HOMES = {
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.distributor.subscription_records",
-    "SubscriptionRequest": "rowtide.replication.sync_types",
+    "SubscriptionRequest": "rowtide.replication.subscription_settings",
     "SubscriptionSettings": "rowtide.replication.subscription_settings",
     "SubscriptionState": "rowtide.replication.distributor.definitions",
     "SubscriptionStatus": "rowtide.replication.status",
-    "SyncType": "rowtide.replication.sync_types",
+    "SyncType": "rowtide.replication.subscription_settings",
     "SyncedSequence": "rowtide.replication.targets.subscriber_kind",
     "Thresholds": "rowtide.replication.distributor.publication_records",
     "TracerArrival": "rowtide.replication.distributor.tracers",
@@ -186,7 +187,7 @@ _HOMES = {
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",
     "Watchers": "rowtide.replication.distribution.watchers",
-    "recover": "rowtide.replication.subscribing.pausing",
+    "recover": "rowtide.replication.subscribing.readers",
 }
 
 if not TYPE_CHECKING:

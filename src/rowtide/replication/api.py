@@ -31,8 +31,12 @@ from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
-from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, RequestedSubscription
+from rowtide.replication.subscription_settings import (
+    IfExists,
+    RequestedSubscription,
+    SettingsChanges,
+    SubscriptionSettings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,18 +273,18 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Undelivered changes are kept within the retention.
         """
-        from rowtide.replication.subscribing import pausing
+        from rowtide.replication.subscribing import readers
 
-        pausing.pause(self._engine, self._url, publication, subscriber)
+        readers.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Resume delivery to one subscriber of a publication, or to all, also after an error.
 
         Raises `SubscriptionDeactivated`.
         """
-        from rowtide.replication.subscribing import pausing
+        from rowtide.replication.subscribing import readers
 
-        pausing.resume(self._engine, self._url, publication, subscriber)
+        readers.resume(self._engine, self._url, publication, subscriber)
 
     def change_distribution(self, *, max_retention_hours: int) -> None:
         """Set how many hours undelivered changes are kept (SQL Server: sp_changedistributiondb).
@@ -363,8 +367,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.replication.distribution.context import DeliveryContext
-        from rowtide.replication.distribution.watchers import Watchers
+        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)

@@ -32,7 +32,6 @@ from rowtide.replication.distributor.repair_records import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all, open_publisher
-from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
     DifferingRow,
     as_json,
@@ -42,8 +41,8 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.moving import NotComparable
-from rowtide.replication.subscribing.other_databases import Ends
+from rowtide.replication.inspection.moving import Counterflow, NotComparable
+from rowtide.replication.subscribing.resolvers import Ends
 from rowtide.replication.targets.compared_rows import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import RepairRecord, RepairTransaction, RowCorrection

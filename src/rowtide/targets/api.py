@@ -17,7 +17,7 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshots.administration import choose_instances
 from rowtide.core.formats import StoreFormat
@@ -36,10 +36,16 @@ from rowtide.targets.columns import require_fitting
 from rowtide.targets.custom import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
-from rowtide.targets.hand_over import find_hand_overs, translate
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
-from rowtide.targets.new_columns import NewColumns, end_superseded, find_new_columns, make_instances
+from rowtide.targets.new_columns import (
+    NewColumns,
+    end_superseded,
+    find_hand_overs,
+    find_new_columns,
+    make_instances,
+    translate,
+)
 from rowtide.targets.options import PYTHON, NewTarget, TargetFormat
 from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.table import Verify, without_lease

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint

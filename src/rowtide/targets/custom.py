@@ -12,7 +12,7 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint

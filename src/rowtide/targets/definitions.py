@@ -16,8 +16,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.consumers.requests import NewConsumer
+from rowtide.cdc.consumers.requests import LIMIT_HOURS, NewConsumer
 from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn

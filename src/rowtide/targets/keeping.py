@@ -10,8 +10,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.published import RecordedInstance, change_table_path
 from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.rows.change_columns import TRUNCATE, column_type
 from rowtide.cdc.spark_changes import Changes

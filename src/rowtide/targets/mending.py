@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.mending.tables import MendedTable
+from rowtide.cdc.mending.requests import MendedTable
 from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.formats import OWNER

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.mask_expressions import mark_condition
+from rowtide.cdc.queries.table_functions import mark_condition
 from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote

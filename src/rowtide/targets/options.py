@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Annotated
 
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.consumers.requests import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option, values_of
 from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead

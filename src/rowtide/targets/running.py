@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rowtide.agents.loop import OnRetry, ignore, run_agent
-from rowtide.agents.runs import JobRun, RunOutcome
+from rowtide.agents.runs import JobRun, OnRetry, RunOutcome, ignore, run_agent
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.core.errors import RowtideError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_tables import arrow_schema, system_table_path
+from rowtide.cdc.published import arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.errors import AppendNotFound
@@ -20,7 +20,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable, append_small
-from rowtide.lake.table_upkeep import COMPACTION_INTERVAL, Compacted, compact, delete_rows
+from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, compact, delete_rows
 from rowtide.targets.definitions import TableState, Target
 
 COLUMNS = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -12,15 +12,10 @@ from rowtide.core.anchors import Anchor
 from rowtide.core.options import takes
 from rowtide.core.words import member_of
 from rowtide.databases.format_views import removing
-from rowtide.databases.kinds import find_kind_of_driver
+from rowtide.databases.urls import DatabaseUrl, find_kind_of_driver, parse_url
 from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
-from rowtide.tracking.options import (
-    PurgeType,
-    TrackedTable,
-    TrackingOptions,
-    TrackingRequest,
-)
+from rowtide.tracking.options import PurgeType, TrackedTable, TrackingOptions, TrackingRequest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -205,3 +200,20 @@ def _named(table: str) -> str:
 def _all_named(tables: Sequence[str] | str) -> tuple[str, ...]:
     named = (tables,) if isinstance(tables, str) or not isinstance(tables, Iterable) else tables
     return tuple(map(_named, named))
+
+
+@contextmanager
+def open_tracking(url: str | DatabaseUrl) -> Iterator[ChangeTracking]:
+    """Yield tracking on its own connection, which is closed at the end. Raises as `connect`."""
+    with closing(connect(url)) as connection:
+        yield ChangeTracking(connection)
+
+
+def connect(url: str | DatabaseUrl) -> Connection:
+    """Open a connection for `ChangeTracking`.
+
+    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors.
+    """
+    parsed = parse_url(url)
+    connection: Connection = parsed.kind.load_part("rowtide.databases", "connect").open_url(parsed)
+    return connection

@@ -17,7 +17,7 @@ from builders.capture.capture_processes import CAPTURE, LOG_READER, CaptureProce
 from builders.capture.captured_databases import FINDS_EVERYTHING, LoggedDatabase
 from builders.faults.faulty_proxy import FaultyProxy
 from builders.workloads import COLUMNS, ChangeRow, History, read_history
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.handle import open_lake

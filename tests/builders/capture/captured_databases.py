@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from rowtide.agents.loop import ignore
+from rowtide.agents.runs import ignore
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
-from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits
-from rowtide.cdc.snapshots.progress import SnapshotProgress
+from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
+from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits, SnapshotProgress
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
@@ -37,8 +36,8 @@ from rowtide.log.errors import LeaseLost
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_store
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store

@@ -17,8 +17,8 @@ from builders.capture.captured_databases import DEADLINE_S, LoggedDatabase
 from builders.commands.command_lines import rowtide
 from builders.servers.http_servers import serving
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.capture.options import CaptureOptions
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.postgres.lease import AdvisoryLease

@@ -28,15 +28,19 @@ from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.errors.capturing import CleanupIncomplete, LowWaterMarkUnknown
-from rowtide.cdc.errors.consuming import ConsumersBehind
-from rowtide.cdc.errors.querying import InstanceUnknown, KeyLost
-from rowtide.cdc.lake_tables import system_table_path
-from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
-from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
+from rowtide.cdc.errors.capturing import CleanupIncomplete, LowWaterMarkUnknown, SnapshotNotOpen, SnapshotOpen
+from rowtide.cdc.errors.jobs import ConsumersBehind
+from rowtide.cdc.errors.querying import (
+    BeforeSnapshot,
+    InstanceUnknown,
+    KeyLost,
+    NeverCopied,
+    OutsideInterval,
+    RewrittenSinceSnapshot,
+)
+from rowtide.cdc.published import RecordedInstance, read_instances, read_publication, system_table_path
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.copies import CopyLimits
-from rowtide.cdc.snapshots.errors import SnapshotNotOpen, SnapshotOpen
 from rowtide.core import failpoints
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import Widened

@@ -10,7 +10,7 @@ from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.places import PlaceFacts
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, SlotFacts
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import ReplicationSlot, RoleFacts, ServerFacts, Settings, StandbySettings
 from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts

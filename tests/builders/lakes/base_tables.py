@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
-from rowtide.cdc.published import read_instances, read_publication
+from rowtide.cdc.published import (
+    base_table_path,
+    change_table_path,
+    read_instances,
+    read_publication,
+    system_table_path,
+)
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, excluded_begins, find_base, read_snapshots
-from rowtide.copying.visibility import parse_snapshot
+from rowtide.copying.chunks import parse_snapshot
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate

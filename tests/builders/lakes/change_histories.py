@@ -8,7 +8,7 @@ from typing import Any
 
 from builders.capture.captured_databases import FINDS_EVERYTHING, CapturedDatabase
 from builders.workloads import COLUMNS, ChangeRow, History
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 

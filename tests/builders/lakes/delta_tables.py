@@ -19,9 +19,8 @@ from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.delta.writing.creation import create_table
-from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.local import LocalFolder
-from rowtide.storage.store import StoreErrors
+from rowtide.storage.store import KEPT_FOR, StoreErrors
 
 ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
 SCHEMA: dict[str, Any] = {

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import (
+from rowtide.cdc.published import (
     DDL_HISTORY,
+    ENABLED,
     INSTANCES,
     LSN_TIME_MAPPING,
     SNAPSHOTS,
@@ -23,7 +24,6 @@ from rowtide.cdc.lake_tables import (
     change_table_path,
     system_table_path,
 )
-from rowtide.cdc.published import ENABLED
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.conversion import change_schema

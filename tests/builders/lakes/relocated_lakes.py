@@ -10,16 +10,15 @@ import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
 from builders.log.log_stores import append_records, open_manifest
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import change_table_path
 from rowtide.core.lsn import Position
 from rowtide.delta.checkpoints import forget_versions
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate
 from rowtide.log.store.entries import LeaseTaken
-from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.relocation.places import LakePlace
-from rowtide.relocation.survey import survey
+from rowtide.log.store.ownership import LocalStore
+from rowtide.relocation.survey import LakePlace, survey
 
 ITEM = instance(table=source_table([("id", "integer"), ("name", "text")]))
 NAME = ITEM.capture_instance

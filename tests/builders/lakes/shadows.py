@@ -13,12 +13,11 @@ import pyarrow as pa
 from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.cleanup.rolling import Base
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED
+from rowtide.cdc.published import ENABLED, change_table_path
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.writing.deletion import Below
-from rowtide.lake.table_upkeep import delete_rows
+from rowtide.lake.tables import delete_rows
 
 BEGIN = 100
 AGAIN = 0.15

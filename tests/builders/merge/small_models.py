@@ -28,11 +28,10 @@ from builders.merge.small_worlds import (
     first_world,
 )
 from rowtide.merge.articles import Article
-from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
-from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.conflicts.resolvers import Answered, find_resolver
 from rowtide.merge.session.exchange import accepted
-from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import (
     Accept,

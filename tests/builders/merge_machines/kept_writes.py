@@ -21,9 +21,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import read_nickname
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors.inspection import ChangedSince, ConflictOfSubscriber, ParentInInbox, StillReferenced
 from rowtide.merge.errors.nodes import NodeRestored
-from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.errors.rows import ChangedSince, ConflictOfSubscriber, ParentInInbox, RowsRefused, StillReferenced
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.session.history import Summary
 

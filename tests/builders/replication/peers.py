@@ -8,7 +8,7 @@ from typing import Any
 from builders.capture.captured_databases import LoggedDatabase
 from builders.replication.replicated_databases import deliver_all
 from rowtide.handle import connect
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 PUBLICATION = "peers"
 

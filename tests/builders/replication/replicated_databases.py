@@ -20,15 +20,13 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import OmittedColumn
 from rowtide.replication.distribution.calls.batches import BatchLimits
-from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.publishing.log_source import advance_placeholder
-from rowtide.replication.running.joining_agent import JoiningAgent
+from rowtide.replication.publishing.restarting import advance_placeholder
 from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
-from rowtide.replication.subscription_settings import SettingsChanges
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.running.subscription_runs import JoiningAgent
+from rowtide.replication.subscription_settings import SettingsChanges, SyncType
 
 PUBLICATION = "shop"
 _ROUNDS = 6

@@ -32,8 +32,7 @@ from builders.replication.subscriber_looks import COMMITS, At, Looks
 from builders.replication.subscriber_users import users_at_work
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings, SyncType
 
 _PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS, *STREAM_FAILPOINTS)
 _MOST_STREAMS = 8

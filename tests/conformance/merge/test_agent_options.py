@@ -12,7 +12,7 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Mer
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType
-from rowtide.merge.errors.inspection import NeverValidated
+from rowtide.merge.errors.rows import NeverValidated
 from rowtide.merge.errors.subscribing import SubscriptionExpired
 
 ITEM = "create table item (id integer primary key, name varchar(20))"

@@ -20,19 +20,18 @@ from builders.merge.merged_databases import (
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors.inspection import ConflictUnknown
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
 from rowtide.merge.errors.publishing import (
     ArticleTableNotFound,
     MergeArticleExists,
+    MergedTableAltered,
     MergePublicationUnknown,
     ResolverUnknown,
     RowguidUnfit,
     SubscriptionsLeft,
     UnsupportedColumnType,
 )
-from rowtide.merge.errors.rows import CopiedRowRefused
-from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.rows import ConflictUnknown, CopiedRowRefused
 from rowtide.merge.errors.subscribing import (
     AddressTaken,
     MergeSubscriptionExists,

@@ -9,8 +9,8 @@ import pytest
 from builders.merge.merged_databases import Member, Merge
 from builders.merge_machines.merge_machine_base import require_foreign_keys
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors.inspection import ParentInInbox
 from rowtide.merge.errors.publishing import KeyNotNumbered
+from rowtide.merge.errors.rows import ParentInInbox
 
 ORDERS = "create table orders (id integer primary key, customer text)"
 LINE = "create table line (id text primary key, order_id integer references orders (id), item text)"

@@ -16,9 +16,8 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
-from rowtide.merge.errors.inspection import ConflictOfSubscriber, ConflictUnknown
 from rowtide.merge.errors.nodes import NodeRestored
-from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.errors.rows import ConflictOfSubscriber, ConflictUnknown, RowsRefused
 from rowtide.merge.errors.subscribing import ChangesNotUploaded, SubscriptionExpired, UploadNotComparable
 from rowtide.merge.nodes.connecting import address, open_node
 

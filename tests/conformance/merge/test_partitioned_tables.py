@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from builders.merge.merged_databases import Merge
-from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.publishing import MergedTableAltered
 
 pytestmark = [
     pytest.mark.live,

@@ -6,7 +6,7 @@ import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import FilterType, Partition
-from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.nodes.connecting import address
 from rowtide.merge.session.pending import PendingChanges
 

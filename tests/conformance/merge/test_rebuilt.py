@@ -6,7 +6,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
-from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.publishing.exchange_requests import Recovered
 

@@ -11,7 +11,7 @@ from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType, KeptConflict
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors.inspection import ChangedSince, StillReferenced
+from rowtide.merge.errors.rows import ChangedSince, StillReferenced
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer, note varchar(20))"
 COLUMNS = "id, name, qty, note"

@@ -12,7 +12,7 @@ from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember
 from rowtide.core.words import WordUnknown
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.definitions import schema_changes
-from rowtide.merge.errors.schema_changes import (
+from rowtide.merge.errors.publishing import (
     ColumnNeeded,
     ColumnsCollide,
     DefinitionsDiffer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture.event_rows import event_rows, lsn
-from rowtide.cdc.errors.consuming import EventsNotWritten
+from rowtide.cdc.errors.jobs import EventsNotWritten
 from rowtide.cdc.following.sinks import Filing, Rotation
 
 LARGE, LONG = 1 << 30, 3600.0

@@ -20,11 +20,11 @@ from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing import commit_race
 from rowtide.delta.writing.commits import Committer
-from rowtide.lake import table_upkeep
-from rowtide.lake.table_upkeep import Compacted
+from rowtide.lake import tables
+from rowtide.lake.tables import Compacted
 from rowtide.log.errors import LeaseLost
-from rowtide.log.store.location import LocalStore, open_store
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import LocalStore, open_store
 from rowtide.log.store.state import ManifestState
 
 
@@ -49,7 +49,7 @@ def fill(path: Path, **properties: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_upkeep, "COMPACTION_INTERVAL", 4)
+    monkeypatch.setattr(tables, "COMPACTION_INTERVAL", 4)
 
 
 def count_files(path: Path) -> int:
@@ -103,7 +103,7 @@ def test_the_end_of_a_run_ends_a_compaction(tmp_path: Path, monkeypatch: pytest.
             assert upkeep._changed.wait_for(lambda: upkeep._is_over, 60)
         return locate(Path(found))
 
-    monkeypatch.setattr(table_upkeep, "locate", locate_late)
+    monkeypatch.setattr(tables, "locate", locate_late)
     with upkeep.running():
         upkeep.compact(Compacted(str(path), "id"))
         assert began.wait(60)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture.publications import transactions
-from rowtide.cdc.cleanup.low_water_marks import LowWaterMarks
-from rowtide.cdc.cleanup.retention import LowWaterMark
+from rowtide.cdc.cleanup.retention import LowWaterMark, LowWaterMarks
 from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position

@@ -13,17 +13,16 @@ import pytest
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.as_of import latest_rows
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.queries.as_of.errors import (
+from rowtide.cdc.errors.querying import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
     ColumnNotCaptured,
     NeverCopied,
     OutsideInterval,
 )
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.as_of import latest_rows
+from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.spark_changes import Changes
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn

@@ -11,12 +11,18 @@ import pyarrow as pa
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import NOW, records
 from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
+from rowtide.cdc.capture.segment_reader import (
+    TRANSACTION,
+    SegmentReader,
+    count_changes,
+    find_end,
+    list_transactions,
+    read_captured,
+)
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.location import LocalStore
+from rowtide.log.store.ownership import LocalStore
 from rowtide.log.store.segments import write_segment
 
 TABLE = source_table()

@@ -41,7 +41,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, delete_below, vacuum
-from rowtide.storage import freshness
+from rowtide.storage import store
 from rowtide.storage.local import LocalFolder
 
 DAY_S = 24 * 3600
@@ -323,7 +323,7 @@ def test_files_read_at_once_stay_in_order(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freshness, "FRESH_FOR_S", -1.0)
+    monkeypatch.setattr(store, "FRESH_FOR_S", -1.0)
     path = create(tmp_path / "table")
     fill(path, [1, 2])
 
@@ -589,7 +589,7 @@ def test_appends_race_other_changes_and_none_vanishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cycles: int
 ) -> None:
     """Two threads append, one compacts, one deletes all but the last rows, and the log is cut all the time."""
-    monkeypatch.setattr(freshness, "FRESH_FOR_S", 0.1)
+    monkeypatch.setattr(store, "FRESH_FOR_S", 0.1)
     monkeypatch.setattr(checkpoints, "KEPT_FOR", timedelta(seconds=1))
     short = {
         "delta.logRetentionDuration": "interval 1 second",

@@ -25,8 +25,8 @@ from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.delta.writing.mending import is_marked, mend
-from rowtide.lake.column_types import column_types, schema_text
 from rowtide.lake.session import pinned
+from rowtide.lake.sql_text import column_types, schema_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

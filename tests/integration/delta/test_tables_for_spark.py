@@ -15,8 +15,8 @@ from builders.lakes.delta_values import VALUES, require_same
 from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.creation import create_table
-from rowtide.lake.column_types import schema_text
 from rowtide.lake.session import pinned
+from rowtide.lake.sql_text import schema_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
-from rowtide.lake.table_upkeep import delete_rows, vacuum
+from rowtide.lake.tables import delete_rows, vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.writing.commits import Committer
-from rowtide.lake import table_upkeep, tables
+from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable, append_small
-from rowtide.lake.table_upkeep import Compacted, compact
+from rowtide.lake.tables import Compacted, compact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +40,11 @@ def test_a_log_of_many_files_is_kept_for_hours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, oldest: int
 ) -> None:
     monkeypatch.setitem(tables._PROPERTIES, "delta.checkpointInterval", "3")
-    monkeypatch.setattr(table_upkeep, "MOST_LOG_FILES", most)
+    monkeypatch.setattr(tables, "MOST_LOG_FILES", most)
     path = tmp_path / "table"
     append_cycles(path, range(1, 11))
     log = path / "_delta_log"
-    age_versions(log, 8, table_upkeep.BUSY_VERSIONS * 2)
+    age_versions(log, 8, tables.BUSY_VERSIONS * 2)
 
     compact(Compacted(str(path), "cycle"))
     assert min(int(file.stem) for file in log.glob("*.json")) == oldest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rowtide.lake.spark.jars import DELTA
-from rowtide.lake.spark.surroundings import find_spark_home
+from rowtide.lake.spark.jvm import find_spark_home
 
 _TELLS_SETTINGS = """
 import json, sys

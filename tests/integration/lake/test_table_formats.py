@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builders.formats import forget_format
-from rowtide.cdc.lake_tables import CYCLES, arrow_schema, system_table_path
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.published import CYCLES, arrow_schema, system_table_path
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.formats import FormatNewer, FormatUnnumbered
 from rowtide.core.lsn import Position

@@ -16,7 +16,7 @@ from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, Merge
 from builders.merge_machines.merge_machine_base import open_files
 from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, StoredFormat, StoreFormat
-from rowtide.databases.sqlite.formats import raise_format
+from rowtide.databases.sqlite.guarding import raise_format
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
 from rowtide.tracking.sqlite import system_tables as tracking
@@ -37,7 +37,7 @@ TESTS = str(Path(__file__).parents[2])
 def be_of_format(number: int) -> None:
     """Make this process a build whose metadata in files have a format, with the steps to it."""
     for known in (FORMAT, tracking.FORMAT):
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
             object.__setattr__(known, name, number)
     MIGRATIONS[FORMAT.store, 1] = migrate
     MIGRATIONS[tracking.FORMAT.store, 1] = migrate_tracking

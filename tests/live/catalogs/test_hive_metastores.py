@@ -18,7 +18,7 @@ from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide
 from builders.servers.hive_metastores import Metastore, running_metastore
 from rowtide.catalogs.errors import CatalogueNamespaceUnknown, CatalogueNameTaken, CatalogueUnreachable
-from rowtide.cdc.errors.access import NotOwner
+from rowtide.cdc.errors.enabling import NotOwner
 from rowtide.handle import connect
 from rowtide.targets import TargetFormat
 

@@ -9,7 +9,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.errors.access import NotOwner, ReadingDenied, RoleNotCreated
+from rowtide.cdc.errors.enabling import NotOwner, ReadingDenied, RoleNotCreated
 from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.handle import connect
 

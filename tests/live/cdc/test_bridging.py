@@ -16,13 +16,13 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.standbys import standby_of
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
 from fixtures.servers import SETTINGS
-from rowtide.cdc.bridging.errors import DifferenceImpossible
+from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect, open_lake
 from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotInvalidated, SlotMissing
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

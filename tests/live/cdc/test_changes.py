@@ -14,7 +14,7 @@ from psycopg import sql
 from builders.capture.captured_databases import CapturedDatabase, pick
 from builders.lakes.base_tables import read_rows
 from rowtide.cdc.lake_readers.presentation import present
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import change_table_path
 from rowtide.core.tables import BeforeImages
 
 TABLES = {

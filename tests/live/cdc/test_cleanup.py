@@ -16,7 +16,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import CLEANUP_FAILPOINTS
-from rowtide.cdc.cleanup import cleanup as cleanup_module, low_water_marks, retention
+from rowtide.cdc.cleanup import cleanup as cleanup_module, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.errors.capturing import (
@@ -34,7 +34,7 @@ from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.writing.deletion import Below
 from rowtide.handle import register
 from rowtide.lake import tables
-from rowtide.lake.table_upkeep import delete_rows
+from rowtide.lake.tables import delete_rows
 from rowtide.log.postgres.lease import AdvisoryLease
 
 pytestmark = pytest.mark.usefixtures("vacuumed")
@@ -227,7 +227,7 @@ def test_a_cleanup_that_was_cut_is_completed_by_the_next(
     for number, (place, mark) in enumerate(zip(CLEANUP_FAILPOINTS, marks, strict=True), 2):
         with monkeypatch.context() as patched, opened(written) as cleanup:
             patched.setattr(cleanup_module, "failpoint", cut_at(place))
-            patched.setattr(low_water_marks, "failpoint", cut_at(place))
+            patched.setattr(retention, "failpoint", cut_at(place))
             with pytest.raises(Cut):
                 _work_off(cleanup, CleanupOrder("public_item", mark))
         assert ids(written) in (list(range(number - 1, 8)), list(range(number, 8)))

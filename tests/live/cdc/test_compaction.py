@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.lake import table_upkeep, tables
+from rowtide.lake import tables
 
 CYCLES = 8
 
@@ -18,7 +18,7 @@ def count_files(captured: CapturedDatabase, name: str) -> int:
 def test_tables_are_compacted_in_turn_beside_cycles_and_readers(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_upkeep, "COMPACTION_INTERVAL", 4)
+    monkeypatch.setattr(tables, "COMPACTION_INTERVAL", 4)
     captured.execute('create table item (id int primary key, "a, b" text)')
     captured.enable("item")
     captured.capture()

@@ -11,8 +11,8 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
 from rowtide.cdc.consumers import consumers
-from rowtide.cdc.errors.access import NotOwner
-from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerUnknown
+from rowtide.cdc.errors.enabling import NotOwner
+from rowtide.cdc.errors.jobs import ConsumerExists, ConsumerInvalid, ConsumerUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

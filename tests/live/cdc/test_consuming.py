@@ -16,7 +16,7 @@ from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.consumers.consuming import Window
-from rowtide.cdc.errors.consuming import (
+from rowtide.cdc.errors.jobs import (
     AcknowledgementRefused,
     ConsumedInstanceEnded,
     ConsumerContended,

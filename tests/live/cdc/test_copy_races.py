@@ -21,7 +21,7 @@ from fixtures.servers import fresh_database
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.lake_tables import BASE_SUFFIX
+from rowtide.cdc.published import BASE_SUFFIX
 from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.copies import CopyLimits, TableCopy
 from rowtide.cdc.snapshots.runner import SnapshotRunner

@@ -9,7 +9,7 @@ import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.capture import planning
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.log.errors import LeaseLost

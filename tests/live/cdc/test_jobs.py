@@ -12,10 +12,10 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import Ended, rowtide
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc.errors.access import NotOwner
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
+from rowtide.cdc.errors.enabling import NotOwner
 from rowtide.cdc.errors.jobs import JobExists, JobMissing
-from rowtide.cdc.jobs.history import KEPT_RUNS, record_end, record_lost, record_start
+from rowtide.cdc.jobs.definitions import KEPT_RUNS, record_end, record_lost, record_start
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

@@ -8,7 +8,7 @@ from psycopg.errors import FeatureNotSupported
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.checks import matching, only, run_mend
 from rowtide.cdc.errors.enabling import PartitionCapturedToo, PartitionNotCapturable
-from rowtide.cdc.queries.as_of.errors import RewrittenSinceSnapshot
+from rowtide.cdc.errors.querying import RewrittenSinceSnapshot
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.diagnosis.result import State

@@ -9,7 +9,7 @@ import pytest
 from builders.capture.captured_databases import CapturedDatabase, pick
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
-from rowtide.cdc.queries.published_lake import ValidityInterval
+from rowtide.cdc.queries.windows import ValidityInterval
 from rowtide.core.lsn import CommitLsn
 
 

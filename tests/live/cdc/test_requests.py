@@ -18,8 +18,8 @@ from rowtide.handle import connect
 
 TABLES, CYCLES, STEADY = 6, 4, 200
 OLD = """
-from rowtide.storage import freshness
-freshness.FRESH_FOR_S = 0.2
+from rowtide.storage import store
+store.FRESH_FOR_S = 0.2
 from rowtide.cli.main import main
 main()
 """

@@ -18,8 +18,8 @@ from rowtide.cdc.cleanup import cleanup as cleanup_module, rolling
 from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.queries.as_of.errors import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
+from rowtide.cdc.errors.querying import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
+from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed

@@ -32,7 +32,7 @@ from builders.values.typed_tables import (
 )
 from fixtures.captured import open_captured
 from rowtide.cdc.lake_readers.presentation import present, write_parquet
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cli.output.rows import OutputFormat, print_rows
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.values import lake_type

@@ -17,7 +17,7 @@ from rowtide.cdc.running.lake_upkeep import THREAD, LakeUpkeep
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.writing import commit_race
-from rowtide.lake import table_upkeep
+from rowtide.lake import tables
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, find_holder
 
@@ -58,7 +58,7 @@ def test_cycles_complete_while_a_compaction_is_held(
             assert may_go_on.wait(DEADLINE_S)
 
     monkeypatch.setattr(commit_race, "failpoint", hold)
-    monkeypatch.setattr(table_upkeep, "COMPACTION_INTERVAL", 1)
+    monkeypatch.setattr(tables, "COMPACTION_INTERVAL", 1)
     captured.execute("create table item (id int primary key)")
     captured.enable("item")
     captured.capture()

@@ -33,7 +33,7 @@ from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import PostgresNeeded, UrlNotRead, parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.tracking.connecting import open_tracking
+from rowtide.tracking.api import open_tracking
 
 
 def network_parameters(url: str) -> dict[str, str]:

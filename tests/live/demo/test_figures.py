@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.demo.figures import Span, read_figures
+from rowtide.demo.checker import Span, read_figures
 from rowtide.demo.workload import ACCOUNT, KEYS
 
 

@@ -11,7 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 SWAP = (

@@ -18,7 +18,7 @@ from rowtide.replication.errors.publishing import (
 )
 from rowtide.replication.publishing import publications
 from rowtide.replication.publishing.publications import drop_article
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 from rowtide.replication.targets.postgres import subscriber as targets
 
 ITEMS = "create table items (id int primary key)"

@@ -11,8 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_l
 from builders.replication.replicated_files import ReplicatedFile
 from builders.servers.ddl import forget_triggers
 from rowtide.log import reader
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 TABLES = ("orders", "lines", "notes", "parts")
 DEFINITIONS = (

@@ -10,7 +10,7 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
-from rowtide.replication.targets.postgres.delivery import modes
+from rowtide.replication.targets.postgres.delivery import delivery
 
 LOOSE = "create table loose (id int primary key, v int)"
 ODD_TEXTS = ("", "NULL", "null", '"', "\\", '\\"', "{}", "{1,2}", ",", " a ", "\n", "ä€😀", "'", "$1", None)
@@ -109,7 +109,7 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
 def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inserts of a few rows by COPY."""
     monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
-    monkeypatch.setattr(modes, "FEWEST_AS_COPY", 2)
+    monkeypatch.setattr(delivery, "FEWEST_AS_COPY", 2)
 
 
 @pytest.mark.usefixtures("small_copies")

@@ -9,8 +9,7 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.spark.backlogs import DeliveredBacklog, deliver_backlogs
-from rowtide.replication.subscription_settings import SettingsChanges
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SettingsChanges, SyncType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

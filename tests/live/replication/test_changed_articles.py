@@ -14,7 +14,7 @@ from rowtide.replication.errors.publishing import (
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
 )
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ITEMS = "create table items (id int primary key, qty int not null, note text)"
 OTHERS = "create table others (id int primary key)"

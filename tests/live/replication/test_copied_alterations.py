@@ -19,7 +19,7 @@ from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import ArticleCopiedAgain, SubscriptionsFailed
 from rowtide.replication.errors.publishing import PublishedTableAltered
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ITEMS = "create table items (id int primary key, qty int not null, note text unique)"
 OTHERS = "create table others (id int primary key, item_id int references items)"

@@ -10,7 +10,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.publishing import KeyCheckedLate
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 PLACES = "create table places (id int primary key, place int not null unique deferrable initially deferred)"
 SEATS = "create table seats (id int primary key, place int not null unique deferrable initially immediate)"

@@ -30,7 +30,7 @@ from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import agents
 from rowtide.replication.distributor.location import distributor, is_elsewhere, noticing_moves
-from rowtide.replication.errors.distribution import (
+from rowtide.replication.errors.delivery import (
     DistributionElsewhere,
     DistributionMissing,
     DistributionMoved,
@@ -38,13 +38,13 @@ from rowtide.replication.errors.distribution import (
 )
 from rowtide.replication.errors.publishing import ArticleExists
 from rowtide.replication.errors.subscribing import PasswordGiven
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"
 COMMAND = """
 import json, sys
 from rowtide.handle import connect
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 method, arguments = sys.argv[2], json.loads(sys.argv[3])
 if "sync_type" in arguments[1]:
     arguments[1]["sync_type"] = SyncType(arguments[1]["sync_type"])

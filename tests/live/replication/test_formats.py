@@ -10,7 +10,7 @@ from builders.formats import NEWER, NEWER_READABLE, forgetting, recording
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, deliver_all
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.formats import FormatNewer, FormatUnnumbered
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ORDERS = "create table orders (id int primary key, note text)"
 PUBLISHER, DISTRIBUTION = "rowtide.rowtide_format", "distribution.rowtide_format"

@@ -10,7 +10,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.diagnosis.result import State
 from rowtide.handle import connect
 from rowtide.replication.errors.publishing import VirtualColumnPublished
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 SUMS = "create table sums (id int primary key, a int, b int, twice int generated always as (a * 2) stored)"
 ALTERED = {

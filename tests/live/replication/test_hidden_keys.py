@@ -12,8 +12,7 @@ from builders.replication.said import KEY, VALUE, deliver, said_by
 from rowtide.core.row_values import are_hidden
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyRefused, RowNotFound
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SubscriptionSettings, SyncType
 
 TABLE = "create table accounts (id text primary key, note text, n int)"
 INSERT = f"insert into accounts values ('{KEY}', '{VALUE}', 1)"

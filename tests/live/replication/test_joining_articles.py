@@ -15,7 +15,7 @@ from builders.replication.replication_runs import running, wait_rows
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import JoiningRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"
 ORDERS = "create table orders (id int primary key, customer_id int references customers, qty int)"

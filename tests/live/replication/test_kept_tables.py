@@ -11,7 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_s
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.subscribers import SubscriberTableBusy, SubscriberTablesUnfit
 from rowtide.replication.errors.subscribing import SubscriberNotCleared
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 SHOP = (
     "create type mood as enum ('sad', 'glad')",

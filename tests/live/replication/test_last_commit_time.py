@@ -14,8 +14,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 ITEMS = "create table items (id int primary key, n int, code text unique)"
 LAST = SubscriptionSettings(conflicts=Resolver.LAST_COMMIT_TIME)

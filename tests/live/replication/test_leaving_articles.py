@@ -9,7 +9,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, Subscr
 from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.replication_runs import running, wait_rows
 from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"
 ORDERS = "create table orders (id int primary key, customer_id int references customers, qty int)"

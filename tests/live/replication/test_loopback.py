@@ -21,8 +21,7 @@ from rowtide.replication.errors.conflicts import (
     TableDeliveredTwice,
     TriggersUnsent,
 )
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
 DISJOINT = SubscriptionSettings(conflicts=Resolver.NONE)

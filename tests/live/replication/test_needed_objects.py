@@ -6,7 +6,7 @@ import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.replication.errors.subscribers import SubscriberLacks
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 TYPES = (
     "create schema kinds",

@@ -20,8 +20,8 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions as list_all
 from rowtide.replication.errors.conflicts import TableDeliveredAlready, TableDeliveredBack
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise, SubscriptionExists
-from rowtide.replication.subscribing.other_databases import Ends, plan_originators
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscribing.resolvers import Ends, plan_originators
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
 

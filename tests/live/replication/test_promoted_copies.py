@@ -20,7 +20,7 @@ from fixtures.servers import SETTINGS
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.replication.errors.subscribing import LsnNotKept, NotAPromotedCopy, SubscriberIsPublisher
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ORDERS = "create table orders (id int generated always as identity primary key, qty int)"
 LINES = "create table lines (id int primary key, of int references orders)"

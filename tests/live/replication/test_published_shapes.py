@@ -12,7 +12,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 from rowtide.replication.errors.publishing import ImagesLackKey, PublishedTableAltered
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
 

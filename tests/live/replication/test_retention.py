@@ -19,11 +19,12 @@ from rowtide.handle import connect
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.publication_records import Thresholds
 from rowtide.replication.distributor.retention import deactivate_expired
-from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated
-from rowtide.replication.errors.distribution import (
+from rowtide.replication.errors.delivery import (
+    CommandRefused,
     DistributionRetentionInvalid,
     NotADistributor,
     PublicationThresholdInvalid,
+    SubscriptionDeactivated,
 )
 
 ORDERS = "create table orders (id int primary key, qty int)"

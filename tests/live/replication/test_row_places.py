@@ -9,10 +9,10 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.errors.comparing import RowKeyInvalid
+from rowtide.replication.errors.conflicts import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.row_places import RowPlace
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ORDERS = "create table orders (id int, line text, qty int, primary key (id, line))"
 

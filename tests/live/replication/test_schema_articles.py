@@ -16,7 +16,7 @@ from rowtide.replication.errors.publishing import (
     UpdatableCallRefused,
 )
 from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberTableExists
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ORDERS = (
     "create table orders (id int primary key, qty int, price numeric)",

@@ -20,8 +20,7 @@ from rowtide.replication.articles.articles import OmittedColumn, decode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 REPORTED = {
     **CHANGES,

@@ -11,8 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_s
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribing import SettingOutOfRange, SkipErrorsInvalid
-from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.subscription_settings import IfExists, SettingsChanges, SubscriptionSettings
 
 ORDERS = "create table orders (id int primary key, qty int not null)"
 

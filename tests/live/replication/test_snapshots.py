@@ -30,7 +30,7 @@ from rowtide.replication.errors.subscribers import ArticleTableMissing, Procedur
 from rowtide.replication.errors.subscribing import LsnNotGiven, LsnNotKept
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 from rowtide.replication.targets.kinds import kind_of
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text)"

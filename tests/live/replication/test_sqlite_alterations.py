@@ -6,7 +6,7 @@ import pytest
 
 from builders.replication.replicated_databases import PUBLICATION
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 TABLE = """
 create table t (

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.calls.batches import BatchLimits, ProcedureCall
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
-from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 from rowtide.tracking import ChangeTracking, Storage
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"

@@ -10,7 +10,7 @@ from builders.replication.replicated_databases import open_only_agent
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text unique)"
 FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from generate_series(1, 2000) i"

@@ -38,8 +38,8 @@ from rowtide.replication.errors.subscribers import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriptionExists, SubscriptionUnknown
-from rowtide.replication.sync_types import SyncType
-from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
+from rowtide.replication.subscription_settings import SyncType
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SCHEMA = "select type, name, sql from sqlite_schema order by name"

@@ -10,12 +10,12 @@ import pytest
 from builders.replication.replicated_files import ReplicatedFile, as_printed, declare, is_real
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.types import Affinity, stored_type
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribers import ColumnAlters
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}

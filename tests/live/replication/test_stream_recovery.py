@@ -11,8 +11,7 @@ from builders.faults.failpoints import STREAM_FAILPOINTS, STREAM_RECOVERY_FAILPO
 from builders.faults.killed_programs import KILLED, run_program
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.replication import recover
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SubscriptionSettings, SyncType
 
 ACCOUNTS = "create table accounts (id int primary key, balance int not null)"
 FILLED = "insert into accounts select i, 0 from generate_series(1, 200) i"
@@ -22,7 +21,7 @@ _DELIVERS = """
 import sys
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 url = sys.argv[1]
 engine = open_engine(url)

@@ -14,7 +14,7 @@ from builders.replication.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.errors.delivery import BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribers import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 PARENTS = "create table parents (id int primary key, name text)"
 CHILDREN = "create table children (id int primary key, of int references parents on delete cascade)"

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.errors import (
     TransactionAborted,
     WritesRefused,
 )
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"
 OUTAGES: list[tuple[str, type[RowtideError]]] = [

@@ -17,15 +17,14 @@ from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.errors.rights import (
+from rowtide.replication.errors.subscribers import (
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,
     TableOwnerNotHeld,
 )
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings, SyncType
 
 
 def require_level(agent: SubscriptionAgent) -> None:

@@ -10,8 +10,7 @@ from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.repairing import Repair
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SubscriptionSettings, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
 

@@ -9,12 +9,12 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.types.codes import SAME_IN_BINARY
+from rowtide.databases.postgres.types.widening import SAME_IN_BINARY
 from rowtide.replication.articles.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.sync_types import SyncType
-from rowtide.replication.targets.postgres.delivery import modes
+from rowtide.replication.subscription_settings import SyncType
+from rowtide.replication.targets.postgres.delivery import delivery
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -57,7 +57,7 @@ def test_rows_written_many_at_a_time_are_the_same_to_the_byte(
     replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch, listed: Sequence[str]
 ) -> None:
     monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
-    monkeypatch.setattr(modes, "FEWEST_AS_COPY", 2)
+    monkeypatch.setattr(delivery, "FEWEST_AS_COPY", 2)
     for side in (replicated.publisher, replicated.subscriber):
         create_typed_table(side.session)
     replicated.begin(**{TABLE: {"columns": ("id", *listed), "commands": CALLED}})

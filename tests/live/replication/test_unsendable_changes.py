@@ -17,7 +17,7 @@ from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from builders.servers.unsendable_changes import TABLES, open_western, write_around
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 Delivered = ReplicatedDatabase | ReplicatedFile
 

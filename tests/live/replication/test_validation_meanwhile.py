@@ -11,7 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
 from builders.threads import in_thread
 from rowtide.replication.inspection.comparing import ArticleValidation
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ORDERS = "create table orders (id int primary key, qty int, note text, ratio float8)"
 CHANGES = (

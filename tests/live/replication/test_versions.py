@@ -12,7 +12,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 TABLES = (
     (

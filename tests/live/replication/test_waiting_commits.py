@@ -15,7 +15,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 
 @pytest.fixture

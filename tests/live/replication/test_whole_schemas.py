@@ -8,7 +8,7 @@ from builders.commands.command_lines import rowtide
 from builders.merge_machines.rentals import CHANGED, FILLED, SCHEMA, TABLES
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.replication.errors.publishing import SchemaEmpty
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 KINDS = """
 select c.relname, replace(c.relkind::text, 'p', 'r'), a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull

@@ -40,9 +40,9 @@ from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.replication.errors.delivery import ChangesLost
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog, PublicationExists
 from rowtide.replication.errors.subscribing import LsnNotKept
-from rowtide.replication.publishing.log_source import advance_placeholder
+from rowtide.replication.publishing.restarting import advance_placeholder
 from rowtide.replication.subscribing.readers import keeping, remove_lost_readers
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SCHEMAS = "select nspname from pg_namespace where nspname in ('cdc', 'distribution', 'rowtide') order by 1"

@@ -20,11 +20,11 @@ from builders.faults.killed_programs import KILLED, run_program
 from builders.formats import forgetting
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, deliver_all
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, Migration, StoredFormat, StoreFormat
-from rowtide.databases.postgres import formats
-from rowtide.databases.sqlite import formats as file_formats
+from rowtide.databases.postgres import functions
+from rowtide.databases.sqlite import guarding as file_formats
 from rowtide.delta.formats import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.alteration import raise_format, set_properties
@@ -66,7 +66,7 @@ STORES = ("publisher's metadata", "log store", *["lake table"] * 4)
 def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     """Make this process a build whose stores have format 2, with the steps to it."""
     for known in KNOWN:
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
             object.__setattr__(known, name, 2)
     steps: dict[tuple[str, int], Migration] = {
         **{(own.store, 1): partial(raise_schema, schema) for schema, own in SCHEMAS.items()},
@@ -83,7 +83,7 @@ def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
 
 def raise_schema(schema: str, transaction: Callable[[], AbstractContextManager[Connection]]) -> None:
     with transaction() as connection:
-        formats.raise_format(connection, schema, SECOND)
+        functions.raise_format(connection, schema, SECOND)
 
 
 def raise_file(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
@@ -101,7 +101,7 @@ def raise_table(location: Location) -> None:
 
 def be_of_format_1() -> None:
     for known in KNOWN:
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store"}:
+        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
             object.__setattr__(known, name, 1)
 
 

@@ -16,14 +16,13 @@ from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
 from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
 from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.capture.transactions import read_captured
+from rowtide.cdc.capture.segment_reader import SegmentReader, read_captured
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.location import LocalStore
+from rowtide.log.store.ownership import LocalStore
 from rowtide.log.store.segments import write_segment
 from rowtide.storage.store import Store
 

@@ -12,7 +12,7 @@ from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.bridging.bridges import logged_shape
 from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
 from rowtide.cdc.lake_readers.grouping import open_engine
-from rowtide.cdc.rows.exact_values import EXACT
+from rowtide.cdc.rows.conversion import EXACT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableVersion

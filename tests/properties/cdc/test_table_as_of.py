@@ -11,9 +11,9 @@ import pytest
 
 from builders.lakes.shadow_bags import BAG, ShadowBag
 from builders.lakes.shadow_tables import UNKNOWN, ShadowTable, Shown
+from rowtide.cdc.errors.querying import BeforeSnapshot, NeverCopied
 from rowtide.cdc.lake_readers.as_of import moved_rows
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied
 from rowtide.cdc.queries.sql_functions import register
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes

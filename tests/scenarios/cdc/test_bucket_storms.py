@@ -15,8 +15,8 @@ from builders.faults.faulty_proxy import Fault, FaultyProxy
 from builders.servers.object_servers import Bucket
 from builders.workloads import TABLES, Workload, make_tables, read_history
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.capture.options import CaptureOptions
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound

@@ -24,7 +24,7 @@ from builders.faults.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS
 from builders.lakes.change_histories import read_instance, read_transactions
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
 from fixtures.captured import open_captured
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import change_table_path
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion

@@ -29,10 +29,10 @@ import rowtide
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cli.cdc.changes import show_change
 from rowtide.cli.output.changes import print_changes
-from rowtide.cli.output.rows import Format
+from rowtide.cli.output.rows import OutputFormat
 lake = rowtide.open_lake(sys.argv[1])
 ask = lake.get_net_changes if sys.argv[2] == "net" else lake.get_all_changes
-print_changes(present(ask("public_orders")), Format.JSONL, sys.stdout, show=show_change)
+print_changes(present(ask("public_orders")), OutputFormat.JSONL, sys.stdout, show=show_change)
 print(Path("/proc/self/status").read_text(), file=sys.stderr)
 """
 

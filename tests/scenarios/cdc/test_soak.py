@@ -17,7 +17,7 @@ from builders.capture.storms import INSTANCES, Storm
 from builders.lakes.change_histories import read_transactions
 from builders.workloads import History, Workload, make_tables, read_histories
 from fixtures.captured import open_captured
-from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.cdc.published import change_table_path, system_table_path
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.lake import tables
 

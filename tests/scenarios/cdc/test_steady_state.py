@@ -17,7 +17,7 @@ import pytest
 import rowtide
 from builders.capture.captured_databases import CapturedDatabase
 from builders.lakes.delta_tables import own
-from rowtide.lake.table_upkeep import COMPACTION_INTERVAL
+from rowtide.lake.tables import COMPACTION_INTERVAL
 from rowtide.log.opening import open_log_reader
 
 EARLY, LATE = 100, 10_000

@@ -60,8 +60,8 @@ HOLDS_LOG = HOLDS_LAKE.replace("objid = 2", "objid = 1")
 IMPATIENT = """
 from datetime import timedelta
 from rowtide.delta import checkpoints
-from rowtide.storage import freshness
-freshness.FRESH_FOR_S, checkpoints.KEPT_FOR = 0.3, timedelta(seconds=1)
+from rowtide.storage import store
+store.FRESH_FOR_S, checkpoints.KEPT_FOR = 0.3, timedelta(seconds=1)
 from rowtide.cli.main import main
 main()
 """

@@ -18,9 +18,9 @@ from fixtures.servers import fresh_database
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.store.segments import read_segment
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 from rowtide.tracking import Storage
-from rowtide.tracking.connecting import open_tracking
+from rowtide.tracking.api import open_tracking
 
 COLUMNS = "id int primary key, words text[], raw bytea, span interval, ratio float8, seen timestamptz"
 ROW = (

@@ -64,8 +64,8 @@ def test_workers_convert_a_range_of_the_log(logged: LoggedDatabase, spark_cluste
 
 _CAPTURES_LARGE_RANGES = f"""
 import sys, rowtide
-from rowtide.cdc.capture import engines
-engines.SPARK_ROWS = {SOME // 2}
+from rowtide.cdc.capture import appends
+appends.SPARK_ROWS = {SOME // 2}
 rowtide.connect(sys.argv[1]).cdc.run(once=True)
 print("null")
 """

@@ -16,7 +16,7 @@ from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member
 from fixtures.merged import KINDS, live_if_a_server
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.publishing.requests import Existing
 
 PROGRAM = """

@@ -20,7 +20,7 @@ from builders.faults.failpoints import (
 )
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 _COMMITS = tuple(f"{DELIVERY_FAILPOINTS[side]}@{hit}" for hit in range(1, 6) for side in (0, 1))
 _FILE_COMMITS = tuple(f"{name}@{hit}" for hit in range(1, 10) for name in SQLITE_DELIVERY_FAILPOINTS)

@@ -21,7 +21,7 @@ from builders.faults.failpoints import (
 )
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SyncType
 
 
 @pytest.mark.exhaustive

@@ -15,7 +15,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.publishing import PublicationUnknown
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 TABLE = "create table t (a int primary key, b text)"
 

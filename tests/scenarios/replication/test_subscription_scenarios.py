@@ -22,7 +22,7 @@ from rowtide.core.operations import Operation
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused, SchemaChanged
 from rowtide.replication.errors.publishing import TableNotPublishable
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 INSERTS_ALONE = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}
 

@@ -10,7 +10,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.capture.snapshot_machines import SnapshotMachine, opened
 from builders.capture.target_machines import TargetMachine
 from rowtide.cdc.cleanup import cleanup as cleanup_module
-from rowtide.lake import table_upkeep
+from rowtide.lake import tables
 from rowtide.targets import TargetFormat
 
 
@@ -18,7 +18,7 @@ from rowtide.targets import TargetFormat
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cleanup does not wait for readers here, and does not vacuum, which takes seconds."""
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(table_upkeep, "vacuum_files", lambda _location, _files: None)
+    monkeypatch.setattr(tables, "vacuum_files", lambda _location, _files: None)
 
 
 SHORT, MIDDLE, LONG = 12, 60, 100

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.cdc.access import require_role_name
-from rowtide.cdc.errors.access import RoleNameEmpty, RoleNameInvalid
+from rowtide.cdc.errors.enabling import RoleNameEmpty, RoleNameInvalid
 
 
 @pytest.mark.parametrize("name", ["readers", "Übung; drop", "r" * 63])

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowtide.cdc.lake_readers.value_texts import as_texts
+from rowtide.cdc.lake_readers.bits import as_texts
 
 MICROS = pa.timestamp("us")
 IN_UTC = pa.timestamp("us", tz="UTC")

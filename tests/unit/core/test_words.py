@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
-from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
+from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
 from rowtide.core.errors import Invalid
 from rowtide.core.words import WordUnknown, member_of
 from rowtide.handle import Database
@@ -22,8 +22,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.publishing.handle import ReplicationRehearsal
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import SubscriptionRequest, SyncType
+from rowtide.replication.subscription_settings import SubscriptionRequest, SubscriptionSettings, SyncType
 from rowtide.targets.api import Targets
 from rowtide.targets.options import ApplyEngine, NewTarget, TargetFormat
 from rowtide.tracking.api import ChangeTracking, TrackingRehearsal

@@ -10,8 +10,15 @@ from hypothesis import example, given, strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from rowtide.core.errors import RowtideError
-from rowtide.databases.kinds import DatabaseKind
-from rowtide.databases.urls import DatabaseKindUnknown, DatabaseUrl, UrlNotRead, parse_url
+from rowtide.databases.urls import (
+    DatabaseKind,
+    DatabaseKindUnknown,
+    DatabaseUrl,
+    UrlNotRead,
+    find_kind,
+    find_kind_of_driver,
+    parse_url,
+)
 
 SECRET = "s3cr3t"
 SERVERS = [
@@ -165,3 +172,39 @@ def test_any_text_is_read_or_refused_with_a_number(text: str) -> None:
     except RowtideError:
         return
     assert parse_url(parsed.reveal()) == parsed
+
+
+PARTS = [
+    ("rowtide.databases", "connect", "open_url"),
+    ("rowtide.merge.nodes", "node", "open_node"),
+    ("rowtide.diagnosis", "views", "check"),
+    ("rowtide.diagnosis", "views", "read_health"),
+    ("rowtide.tracking", "tracking", "open_tracking"),
+]
+"""Every part that is loaded by its kind, with the name that its package uses."""
+
+
+@pytest.mark.parametrize("kind", DatabaseKind)
+@pytest.mark.parametrize(("package", "module", "name"), PARTS)
+def test_a_package_has_its_part_for_each_kind(kind: DatabaseKind, package: str, module: str, name: str) -> None:
+    assert callable(getattr(kind.load_part(package, module), name))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind"),
+    [
+        ("postgresql", DatabaseKind.POSTGRESQL),
+        ("POSTGRES", DatabaseKind.POSTGRESQL),
+        ("sqlite", DatabaseKind.SQLITE),
+        ("mysql", None),
+    ],
+)
+def test_a_scheme_names_a_kind(scheme: str, kind: DatabaseKind | None) -> None:
+    assert find_kind(scheme) is kind
+
+
+@pytest.mark.parametrize(
+    ("driver", "kind"), [("psycopg", DatabaseKind.POSTGRESQL), ("sqlite3", DatabaseKind.SQLITE), ("pymysql", None)]
+)
+def test_a_driver_connects_to_a_kind(driver: str, kind: DatabaseKind | None) -> None:
+    assert find_kind_of_driver(driver) is kind

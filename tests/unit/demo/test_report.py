@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rowtide.demo.checker import Figures, Span
 from rowtide.demo.errors import RowsDiffer
-from rowtide.demo.figures import Figures, Span
 from rowtide.demo.processes import Directory
 from rowtide.demo.proof import Read, TableProof, require_equal
 from rowtide.demo.report import write_report
-from rowtide.demo.run import DemoRun
-from rowtide.demo.story import DemoOutcome
+from rowtide.demo.story import DemoOutcome, DemoRun
 
 READ = Read(lsn=1000, accounts=7, tellers=7, branches=7, history=7, transactions=3, delay_s=0.2, read_s=1.0)
 COLUMNS = ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid", "bid", "abalance", "filler"]

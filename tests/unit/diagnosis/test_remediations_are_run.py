@@ -110,8 +110,8 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/postgres/tracking.py:_check_rights": (
         f"{_TRACKING}_printed_statements_grant_the_rights_tracking_needs",
     ),
-    "diagnosis/sqlite/files.py:_check_mode": (f"{_SQLITE}_a_merge_subscriber_that_everybody_can_read_is_warned_of",),
-    "diagnosis/sqlite/files.py:_check_journal": (f"{_SQLITE}_writers_wait_for_enumerations_without_write_ahead_log",),
+    "diagnosis/sqlite/views.py:_check_mode": (f"{_SQLITE}_a_merge_subscriber_that_everybody_can_read_is_warned_of",),
+    "diagnosis/sqlite/views.py:_check_journal": (f"{_SQLITE}_writers_wait_for_enumerations_without_write_ahead_log",),
     "diagnosis/tracked_tables.py:resume": (f"{_TRACKING}_lost_tracking_is_found_and_resumed",),
     "diagnosis/tracked_tables.py:enable": (f"{_SQLITE}_what_is_recommended_before_enabling_does_what_it_says",),
     "diagnosis/tracked_tables.py:move_beside": (f"{_TRACKING}_stamps_are_kept_beside_rows_that_a_publication_sends",),

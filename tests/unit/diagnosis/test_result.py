@@ -1,3 +1,5 @@
+"""tests.unit.diagnosis.test_result."""
+
 from __future__ import annotations
 
 import shlex
@@ -6,7 +8,18 @@ import pytest
 
 from rowtide.databases.postgres.errors import RightMissing
 from rowtide.diagnosis import CheckResult, Code, State, exit_code, worst
-from rowtide.diagnosis.result import Sql, by_state, or_healthy, set_and_reload, shell, unread, without_notes
+from rowtide.diagnosis.result import (
+    Sql,
+    by_state,
+    format_bytes,
+    format_duration,
+    format_names,
+    or_healthy,
+    set_and_reload,
+    shell,
+    unread,
+    without_notes,
+)
 
 KEPT = CheckResult(Code.SLOT_KEEPS_WAL, State.HEALTHY, "slot s", "the server keeps 2 GiB")
 RESERVED = CheckResult(Code.SLOT_HEALTHY, State.HEALTHY, "slot s", "reserved")
@@ -64,3 +77,38 @@ def test_statements_print_on_one_line_with_note_as_comment() -> None:
 def test_a_command_is_read_by_the_shell_as_it_was_meant() -> None:
     words = ["rowtide", "cdc", "enable-table", '"it\'s"."a b"', "--columns", "$x,`y`"]
     assert shlex.split(str(shell(*words))) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (64 << 30, "64 GiB"),
+        (1 << 61, "2048 PiB"),
+    ],
+)
+def test_bytes_use_the_largest_unit_with_at_least_one(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.25, "0.2 s"),
+        (119, "119 s"),
+        (120, "2 minutes"),
+        (7199, "120 minutes"),
+        (9000, "2.5 hours"),
+        (259200, "3 days"),
+    ],
+)
+def test_durations_use_the_largest_unit_with_at_least_two(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_long_name_lists_are_cut_with_the_remaining_count() -> None:
+    assert format_names(("a", "b"), most=2) == "a, b"
+    assert format_names(("a", "b", "c", "d"), most=2) == "a, b and 2 more"

@@ -12,7 +12,6 @@ REACH_THE_JVM = {
     "catalogs/hive.py",
     "lake/session.py",
     "lake/spark/jvm.py",
-    "lake/spark/starting.py",
     "targets/formats/iceberg.py",
 }
 """To read a JVM's settings, to set up its local file system, to make an Iceberg branch, and to call Hive's client there

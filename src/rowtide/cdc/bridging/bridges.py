@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
-from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
-from rowtide.cdc.bridging.errors import DifferenceImpossible
-from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
+from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
 from rowtide.cdc.enabling.reinitialize import announce_instances
+from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
@@ -45,9 +44,8 @@ from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_bridgeable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
-from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.ownership import open_own_manifest, open_store
 from rowtide.log.store.segments import write_segment
 
 if TYPE_CHECKING:

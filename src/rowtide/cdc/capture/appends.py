@@ -26,12 +26,12 @@ from rowtide.cdc.capture.change_files import (
     select_records,
     write_change_rows,
 )
-from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted, ChangeTableLost
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import change_table_path
+from rowtide.cdc.scans.pace import EngineSetting
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError

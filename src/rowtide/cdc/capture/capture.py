@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
-from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     InstanceLifetime,
@@ -29,8 +28,8 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
-from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.capture.transactions import (
+from rowtide.cdc.capture.segment_reader import (
+    SegmentReader,
     count_changes,
     dummy_transaction,
     find_end,
@@ -45,10 +44,10 @@ from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.conversion import find_most_row_bytes
+from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
@@ -57,7 +56,7 @@ from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.lake import tables
-from rowtide.lake.table_upkeep import Compacted, compact
+from rowtide.lake.tables import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.object_urls import is_object_url

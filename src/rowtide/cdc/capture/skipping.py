@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
-from rowtide.agents.loop import Agent, run_agent
+from rowtide.agents.runs import Agent, run_agent
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source

@@ -15,18 +15,22 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.low_water_marks import CleanupsTable, LowWaterMarks, RecordedCleanup
 from rowtide.cdc.cleanup.orders import CleanupOrder
-from rowtide.cdc.cleanup.retention import ConsumerLimit, LowWaterMark, MarkReference
+from rowtide.cdc.cleanup.retention import (
+    CleanupsTable,
+    ConsumerLimit,
+    LowWaterMark,
+    LowWaterMarks,
+    MarkReference,
+    RecordedCleanup,
+)
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
-from rowtide.cdc.errors.consuming import ConsumersBehind
-from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed
+from rowtide.cdc.errors.jobs import ConsumersBehind
+from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed, TypesDiffer
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import change_table_path, system_table_path
-from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries.as_of.errors import TypesDiffer
+from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
 from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
@@ -35,7 +39,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.delta.writing.deletion import Below
-from rowtide.lake.table_upkeep import delete_rows, vacuum
+from rowtide.lake.tables import delete_rows, vacuum
 
 READER_GRACE_S = 10.0
 """From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by

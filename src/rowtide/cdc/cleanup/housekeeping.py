@@ -25,13 +25,12 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.table_upkeep import vacuum
+from rowtide.lake.tables import vacuum
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.location import open_store
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.ownership import open_own_manifest, open_store
 
 _POLL_S = 1.0
 _PAUSE_S = 0.2

@@ -24,7 +24,7 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.definitions import READER, read_source
-from rowtide.cdc.errors.consuming import (
+from rowtide.cdc.errors.jobs import (
     AcknowledgementDenied,
     AcknowledgementRefused,
     ConsumedInstanceEnded,
@@ -37,7 +37,7 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.lsn_times import LsnTimes
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn

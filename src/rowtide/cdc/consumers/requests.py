@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated
 
-from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.core.values import frozen
+
+LIMIT_HOURS = 168
+AT_RISK = 4
+"""A consumer with less than this part of its limit left is at risk."""
+
 
 ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
 _LIMIT = Option(help="How long cleanup waits for what it has not acknowledged.", max=MOST_HOURS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
+from rowtide.cdc.published import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.lake.small_tables import SmallTable

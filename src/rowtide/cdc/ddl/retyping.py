@@ -22,17 +22,23 @@ import pyarrow as pa
 
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import BASE_SUFFIX, base_table_path, change_table_path
+from rowtide.cdc.published import BASE_SUFFIX, base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type
-from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
-from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
+from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues, change_schema, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType, can_widen, parse_decimal
-from rowtide.databases.lake_values.arrow_types import arrow_type
-from rowtide.databases.lake_values.casting import Cast, Column, Texts, kernels, where
-from rowtide.databases.lake_values.numbers import decimals, whole_numbers
+from rowtide.databases.lake_values.casting import (
+    Cast,
+    Column,
+    Texts,
+    arrow_type,
+    decimals,
+    kernels,
+    where,
+    whole_numbers,
+)
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
 from rowtide.databases.postgres.types.typed_values import typed_values
 from rowtide.delta.errors import LakeWriteFailed
@@ -41,7 +47,7 @@ from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
 from rowtide.delta.writing.mending import is_marked, mend
 from rowtide.lake import tables
-from rowtide.lake.column_types import column_types
+from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate
 
 _NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")

@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.types import codes
+from rowtide.databases.postgres.types import widening
 from rowtide.databases.postgres.types.widening import is_wider_number
 from rowtide.log.announcements import Alteration, AlteredColumn
 
@@ -41,7 +41,7 @@ def _is_as_it_was(instance: Instance, old: CapturedColumn, new: CapturedColumn) 
     return is_wider((old.type_code, old.value_type_text), (new.type_code, new.value_type_text))
 
 
-_TYPES_BY_CODE = {"postgres": codes.describe_code}
+_TYPES_BY_CODE = {"postgres": widening.describe_code}
 
 
 @frozen

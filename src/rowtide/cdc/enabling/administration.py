@@ -11,11 +11,11 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE, READER
-from rowtide.cdc.enabling import joining_triggers, postgres, truncation
+from rowtide.cdc.enabling import joining_triggers, postgres
 from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
-from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
+from rowtide.cdc.published import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
@@ -42,8 +42,8 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
-from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_store
 
 
 @frozen
@@ -225,7 +225,7 @@ def register_reader(manifest: Manifest) -> None:
 def _complete_definitions(connection: Connection) -> None:
     """Create the tables, functions and grants of CDC that were dropped."""
     job_definitions.complete(connection)
-    for step in (truncation.REFUSE, truncation.CLOSE, *access.READER_GRANTS):
+    for step in (postgres.REFUSE, postgres.CLOSE, *access.READER_GRANTS):
         connection.execute(step)
 
 

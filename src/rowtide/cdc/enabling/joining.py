@@ -1,4 +1,4 @@
-"""Enabling new tables of rules from the process that captures: those that the event trigger does not enable.
+"""Enabling new tables of rules from the process that captures, beside capture.
 
 These are all tables where the role may not create event triggers, and otherwise those that need a wait or a decision,
 or that cannot be enabled.
@@ -6,8 +6,12 @@ or that cannot be enabled.
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, text
@@ -16,10 +20,13 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.cdc import access
 from rowtide.cdc.definitions import ruled_tables
 from rowtide.cdc.enabling.joining_triggers import MATCHING_RULE
+from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.enabling.table_rules import ENABLED, FAILED, PRESENT, TableRule, list_rules
 from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome, enable_planned, plan_each
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.source_table import SourceTable
 
 log = logging.getLogger("rowtide.cdc")
@@ -131,3 +138,42 @@ where c.relkind in ('r', 'p') and c.relpersistence = 'p'
 order by c.oid
 """  # noqa: S608 - of constants
 """A partition is enabled, or excluded, with the table above it."""
+
+
+POLL_S = 2.0
+_POLLS_PER_KEYS = 5
+_THREAD = "rowtide-joining"
+
+
+@contextmanager
+def joining(engine: Engine, database: str) -> Iterator[None]:
+    """Look for new tables of rules every `POLL_S` seconds during the block, and for lost keys every ten seconds.
+
+    The first look is `POLL_S` seconds later: a run that ends by itself has looked before.
+    """
+    ended = threading.Event()
+    with ThreadPoolExecutor(1, _THREAD) as pool:
+        thread = pool.submit(_run, engine, database, ended)
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.result()
+
+
+def _run(engine: Engine, database: str, ended: threading.Event) -> None:
+    reported, keys = "", LostKeys(engine, database)
+    for poll in itertools.count():
+        if ended.wait(POLL_S):
+            return
+        try:
+            with keeping_sessions():
+                join_new_tables(engine, database)
+                if poll % _POLLS_PER_KEYS == 0:
+                    keys.announce()
+            reported = ""
+        except RowtideError as error:
+            # Capture continues: what is enabled already does not depend on it.
+            if str(error) != reported:
+                log.warning("joining_failed: %s", error)
+            reported = str(error)

@@ -1,4 +1,4 @@
-"""CDC's statements on PostgreSQL: what enabling and disabling run, in the order that the log requires."""
+"""CDC's statements on PostgreSQL: what enabling and disabling run, and how truncates are refused."""
 
 from __future__ import annotations
 
@@ -16,28 +16,75 @@ from rowtide.cdc.definitions import (
     record_steps,
     require_complete,
 )
-from rowtide.cdc.enabling.followed_instances import list_followed, mark_steps
 from rowtide.cdc.enabling.instances import (
     as_member,
     define_instance,
+    list_followed,
+    mark_steps,
     require_distinct_names,
     require_room,
     require_same_key,
 )
 from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
-from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.snapshot_requests import has_snapshot, request_step
 from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
+from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.postgres import membership
+from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+
+# Truncates that are refused, on PostgreSQL: those that an instance does not want (SQL Server: 4711), and those of a
+# partition by itself, which the server does not publish for a partitioned table.
+
+REFUSE = statement("""
+create or replace function cdc.refuse_truncate() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    raise exception using
+        errcode = 'feature_not_supported',
+        message = format('RT-4711: table %I.%I is enabled for change data capture and cannot be truncated',
+            tg_table_schema, tg_table_name),
+        hint = format('Delete its rows, or disable capture instance %s first.', tg_argv[0]);
+end $$
+""")
+"""The function that the trigger of a table calls."""
+CLOSE = statement(close_function("cdc.refuse_truncate()"))
+
+
+def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
+    """Refuse truncates for one instance."""
+    refusing = []
+    if instance.refuses_truncate:
+        refusing.append(
+            statement(
+                f"create trigger {quote(_trigger_name(instance.member_id, 'before'))} before truncate on "
+                f"{quote_qualified(table.schema, table.name)} for each statement "
+                f"execute function cdc.refuse_truncate({quote_literal(instance.capture_instance)})"
+            )
+        )
+    way_out = f"disable capture instance {instance.capture_instance}"
+    return [*refusing, *partition_truncates.refuse_steps(table, instance.member_id, way_out)]
+
+
+def allowance_steps(connection: Connection, enabled: EnabledTable) -> list[Executable]:
+    """Undo `refusal_steps`, also those of a build that had all its triggers in schema cdc."""
+    names = [_trigger_name(enabled.member_id, when) for when in ("before", "after")]
+    return [
+        *partition_truncates.drop_trigger_steps(connection, names),
+        *partition_truncates.allow_steps(connection, enabled.member_id),
+    ]
+
+
+def _trigger_name(member_id: str, when: str) -> str:
+    return f"rowtide_{when}_truncate_{member_id[:8]}"
 
 
 def plan_enable_table(

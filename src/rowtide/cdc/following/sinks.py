@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from rowtide.agents.loop import OnRetry, pauses_s
-from rowtide.cdc.errors.consuming import EventsNotWritten, EventsRefused, ReceiverFails, ReceiverUntrusted
+from rowtide.agents.runs import OnRetry, pauses_s
+from rowtide.cdc.errors.jobs import EventsNotWritten, EventsRefused, ReceiverFails, ReceiverUntrusted
 from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat
+from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.presentation import joined
-from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 

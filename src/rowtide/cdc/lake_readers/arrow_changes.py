@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.bits import Bits
+from rowtide.cdc.lake_readers.bits import EXACT, Bits
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.value_texts import EXACT
-from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN
 from rowtide.cdc.rows.change_columns import shown_columns
-from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE, as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.conversion import EXACT as EXACT_TYPE, as_binary, empty_masks, set_bits
 from rowtide.core.extras import naming_extras
 from rowtide.core.values import frozen
-from rowtide.databases.lake_values.arrow_types import arrow_schema
+from rowtide.databases.lake_values.casting import arrow_schema
 
 if TYPE_CHECKING:
     import duckdb

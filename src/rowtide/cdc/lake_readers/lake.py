@@ -15,10 +15,15 @@ from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
-from rowtide.cdc.queries.published_lake import PublishedLake
-from rowtide.cdc.queries.table_changes import share_out, unite
-from rowtide.cdc.queries.windows import InstanceWindow, RequestedRange, choose_option, open_window, require_net_changes
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, share_out, unite
+from rowtide.cdc.queries.windows import (
+    InstanceWindow,
+    PublishedLake,
+    RequestedRange,
+    choose_option,
+    open_window,
+    require_net_changes,
+)
 from rowtide.cdc.rows.change_columns import ROW_FILTERS, shown_columns
 from rowtide.core.lsn import CommitLsn
 

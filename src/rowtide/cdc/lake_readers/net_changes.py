@@ -30,10 +30,10 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.queries.net_changes import MERGE, WITH_MASK, WITH_MERGE, net_columns
 from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
-from rowtide.cdc.rows.exact_values import as_binary
+from rowtide.cdc.rows.conversion import as_binary
 from rowtide.core.mask import mask_length
 from rowtide.core.values import frozen
-from rowtide.databases.lake_values.arrow_types import arrow_schema
+from rowtide.databases.lake_values.casting import arrow_schema
 
 Flags = npt.NDArray[np.bool_]
 

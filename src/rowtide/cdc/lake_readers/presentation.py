@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.bits import EXACT, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
-from rowtide.cdc.lake_readers.value_texts import EXACT, ExactTexts, as_texts, kernels, read_exact_texts
-from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import CALENDAR
 

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import TimeOutOfRange, UnknownTimeOperator
-from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
-from rowtide.cdc.published import CLOCK_MARGIN, past
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.published import CLOCK_MARGIN, LSN_TIME_MAPPING, arrow_schema, past, system_table_path
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable

@@ -17,18 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
-from rowtide.cdc.published import SKIPPED
+from rowtide.cdc.published import SKIPPED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.as_of.function import table_as_of
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
-from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.rows.change_columns import ROW_FILTERS, shown_columns
 from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.session import require_reachable
-from rowtide.lake.spark.failures import lack_named
+from rowtide.lake.spark.jars import lack_named
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import host_name

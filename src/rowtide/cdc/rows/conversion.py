@@ -1,4 +1,4 @@
-"""Converts log records into rows of change tables, in Arrow.
+"""Converts log records into rows of change tables, in Arrow: values, masks and exact texts.
 
 An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it;
 a truncate is one row, 6, without values.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,92 @@ from rowtide.cdc.rows.change_columns import (
     column_type,
 )
 from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes
-from rowtide.cdc.rows.exact_values import ExactValues, Masks, as_binary, empty_masks, full_masks, set_bits
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
+from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.core.values import frozen
-from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
-from rowtide.databases.lake_values.casting import Column, kernels
+from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels
 from rowtide.databases.postgres.types.typed_values import typed_values as postgres_values
+
+EXACT = pa.map_(pa.int32(), pa.string())
+
+
+@dataclass(slots=True)
+class ExactValues:
+    """Collects the misfits of a number of rows, column by column in the order of ordinals."""
+
+    rows: int
+    _found: list[tuple[npt.NDArray[np.int64], int, Texts]] = field(default_factory=list)
+
+    def add(self, ordinal: int, texts: Texts, typed: Column) -> None:
+        """Add the texts of a column whose typed values are null."""
+        if typed.null_count == texts.null_count:
+            return
+        is_misfit = kernels.and_(texts.is_valid(), typed.is_null())
+        rows = np.flatnonzero(is_misfit.to_numpy(zero_copy_only=False))
+        self._found.append((rows, ordinal, texts.filter(is_misfit)))
+
+    def as_maps(self) -> Column:
+        """Return a map for each row, null if everything fits."""
+        if not self._found:
+            return pa.nulls(self.rows, EXACT)
+        rows = np.concatenate([rows for rows, _, _ in self._found])
+        ordinals = np.repeat([ordinal for _, ordinal, _ in self._found], [len(rows) for rows, _, _ in self._found])
+        texts = pa.concat_arrays([texts for _, _, texts in self._found])
+        by_row = np.argsort(rows, kind="stable")
+        counts = np.bincount(rows, minlength=self.rows)
+        offsets: Column = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+        keys: Column = pa.array(ordinals[by_row].astype(np.int32))
+        maps: Any = pa.MapArray
+        return maps.from_arrays(offsets, keys, texts.take(by_row), EXACT, mask=pa.array(counts == 0))
+
+
+def texts_by_ordinal(maps: Column) -> dict[int, Texts]:
+    """Return the texts that maps have, by ordinal, each with a place for every map; null where a map has none."""
+    if maps.null_count == len(maps):
+        return {}
+    whole = maps.take(pa.array(range(len(maps)))) if maps.offset else maps
+    offsets = whole.offsets.to_numpy()
+    lengths = np.where(whole.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
+    entries = np.flatnonzero(np.repeat(lengths > 0, np.diff(offsets))) + offsets[0]
+    rows = np.repeat(np.arange(len(whole)), lengths)
+    keys, items = whole.keys.to_numpy()[entries], whole.items.take(pa.array(entries))
+    return {int(ordinal): _spread(items, rows, keys == ordinal, len(whole)) for ordinal in np.unique(keys)}
+
+
+def _spread(items: Texts, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_], size: int) -> Texts:
+    places = np.full(size, -1)
+    places[rows[wanted]] = np.flatnonzero(wanted)
+    return items.take(pa.array(places, mask=places < 0))
+
+
+Masks = npt.NDArray[np.uint8]
+
+
+def empty_masks(rows: int, columns: int) -> Masks:
+    """Return masks without a bit."""
+    return np.zeros((rows, mask_length(columns)), np.uint8)
+
+
+def full_masks(rows: int, columns: int) -> Masks:
+    """Return masks with every column's bit."""
+    return np.tile(np.frombuffer(full_mask(columns), np.uint8), (rows, 1))
+
+
+def set_bits(masks: Masks, ordinal: int, is_set: npt.NDArray[np.bool_]) -> None:
+    """Set the bit of an ordinal in the masks of the rows that have it set."""
+    masks[:, -1 - (ordinal - 1) // 8] |= is_set.astype(np.uint8) << (ordinal - 1) % 8
+
+
+def as_binary(masks: Masks, is_null: npt.NDArray[np.bool_]) -> pa.Array[Any]:
+    """Return masks as an Arrow array, null for some rows."""
+    rows, length = masks.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(length)
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little").data) if is_null.any() else None
+    buffers = [valid, pa.py_buffer(offsets.data), pa.py_buffer(np.ascontiguousarray(masks).data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
 
 TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""

@@ -13,11 +13,11 @@ from functools import partial
 from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.loop import Agent, run_agent
+from rowtide.agents.runs import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import READER, list_enabled, read_source, require_complete
-from rowtide.cdc.enabling.joining import join_new_tables
+from rowtide.cdc.enabling.joining import join_new_tables, joining
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
@@ -29,7 +29,6 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
-from rowtide.cdc.running.table_joining import joining
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
@@ -50,8 +49,7 @@ from rowtide.log.postgres.control import mark_log, mark_target
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.location import open_store
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.ownership import open_own_manifest, open_store
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.traffic import read_traffic
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from rowtide.agents.loop import OnRetry, ignore
+from rowtide.agents.runs import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
-from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.ddl.retyping import WidenedTable
-from rowtide.cdc.mending.tables import MendedTable
-from rowtide.cdc.snapshots.progress import SnapshotProgress
+from rowtide.cdc.mending.requests import MendedTable
+from rowtide.cdc.scans.pace import USUAL, CaptureOptions
+from rowtide.cdc.snapshots.copies import SnapshotProgress
 from rowtide.core.values import frozen
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError
 from rowtide.delta.checkpoints import is_checkpoint_due, maintain_log
 from rowtide.delta.snapshot import Location, Tail
-from rowtide.lake.table_upkeep import Compacted, compact, vacuum
+from rowtide.lake.tables import Compacted, compact, vacuum
 from rowtide.log.errors import LeaseLost
 
 log = logging.getLogger("rowtide.lake")

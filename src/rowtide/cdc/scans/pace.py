@@ -1,4 +1,4 @@
-"""The pace of capture: limits of the capture job, and what follows from them after each scan. Pure.
+"""How capture works: its options, the limits of its job, and the pace that follows from them.
 
 A scan is one cycle of capture. Scans come in rounds, as SQL Server's do: a round ends when nothing is left to scan, or
 after `maxscans`. In a bucket each table that changed costs requests in every cycle: cycles rest as long as keeps the
@@ -7,7 +7,12 @@ requests below `REQUESTS_A_SECOND`, up to a longest latency.
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Final
+
+from rowtide.cdc.errors.capturing import MaxLatencyInvalid
 from rowtide.core.values import frozen
+from rowtide.core.words import read_words
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
@@ -107,3 +112,35 @@ class ScanPace:
 def saving_period_s(tables: int) -> float:
     """Return the seconds between cycles of so many tables that keep the requests to a bucket few."""
     return (REQUESTS_A_CYCLE + REQUESTS_A_TABLE * tables) / REQUESTS_A_SECOND
+
+
+LONGEST_LATENCY_S: Final = 3600.0
+"""What capture remembers of a lake's tables lasts no longer."""
+
+
+class EngineSetting(StrEnum):
+    """Which cycles Spark converts: `SPARK` all of them, `AUTO` those that are large."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+@frozen
+class CaptureOptions:
+    """The engine; with `rewrites_widened`, tables whose columns get wider types are rewritten, whatever the settings
+    say, and those that are marked with Delta's type widening, which few readers know, are mended.
+
+    `max_latency_s`: in a bucket cycles come later the more tables change, to save requests, but not by more.
+    """
+
+    engine: EngineSetting = EngineSetting.AUTO
+    rewrites_widened: bool = False
+    max_latency_s: float = USUAL_LATENCY_S
+
+    def __post_init__(self) -> None:
+        read_words(self)
+        if not 0 <= self.max_latency_s <= LONGEST_LATENCY_S:
+            raise MaxLatencyInvalid(self.max_latency_s)
+
+
+USUAL = CaptureOptions()

@@ -9,15 +9,15 @@ from sqlalchemy import Connection, Engine, text, update
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import EnabledTable, list_enabled, require_complete, snapshots
-from rowtide.cdc.errors.querying import InstanceUnknown
-from rowtide.cdc.snapshot_requests import OPEN, SnapshotRequest, list_requests, request_step
-from rowtide.cdc.snapshots.errors import (
+from rowtide.cdc.errors.capturing import (
     SnapshotConditionInvalid,
     SnapshotNeedsKey,
     SnapshotNotOpen,
     SnapshotOpen,
     SnapshotRateInvalid,
 )
+from rowtide.cdc.errors.querying import InstanceUnknown
+from rowtide.cdc.snapshot_requests import OPEN, SnapshotRequest, list_requests, request_step
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations

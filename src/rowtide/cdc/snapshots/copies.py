@@ -1,4 +1,4 @@
-"""The copy of one table that a runner works on: its chunks, how many at once and how fast, and how much is done."""
+"""The copy of one table that a runner works on: its chunks, and how far it is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,41 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from rowtide.agents.loop import pauses_s
+from rowtide.agents.runs import pauses_s
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import ChunkReport, CopiedSoFar
-from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.copying.present_tables import PresentTable
-from rowtide.copying.refused_rows import PartialRow
-from rowtide.copying.source import OpenTable
+from rowtide.copying.source import OpenTable, PartialRow
 from rowtide.core.values import frozen
+
+
+@frozen
+class SnapshotProgress:
+    """A report on a copy: chunks, rows and bytes so far, and the rate in rows a second.
+
+    `message` says what happened: it waits, begins again, has ended.
+    """
+
+    capture_instance: str
+    chunks: int
+    of_chunks: int | None
+    rows: int
+    estimated_rows: int | None
+    size: int
+    rows_a_second: int | None = None
+    message: str | None = None
+    is_finished: bool = False
+
+    @property
+    def remaining_s(self) -> int | None:
+        """The estimated seconds to the end, None if unknown."""
+        if self.is_finished or not self.rows_a_second or not self.estimated_rows:
+            return None
+        return max(self.estimated_rows - self.rows, 0) // self.rows_a_second
+
 
 _LONGEST_WAIT_S = 0.5
 _PIECE_S = 0.25

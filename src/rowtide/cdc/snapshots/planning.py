@@ -1,4 +1,4 @@
-"""How snapshots begin and end: the mark below them, what they wait for, their chunks; covered, void, or begun again."""
+"""How snapshots begin and end: what they wait for, their chunks, and what requests report."""
 
 from __future__ import annotations
 
@@ -11,25 +11,100 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from sqlalchemy import Connection, Engine, func
 
+from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState
-from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
+from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
 from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base, remove_void
-from rowtide.cdc.snapshots.copies import CopyLimits, TableCopy
-from rowtide.cdc.snapshots.errors import CopyBroken
-from rowtide.cdc.snapshots.progress import SnapshotProgress
-from rowtide.cdc.snapshots.request_reports import RequestReports
+from rowtide.cdc.snapshots.copies import CopyLimits, SnapshotProgress, TableCopy
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
-from rowtide.copying.chunks import Key
+from rowtide.copying.chunks import Key, TransactionSnapshot, format_snapshot
 from rowtide.copying.errors import CopiedTableDropped
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import PostgresCopySource
-from rowtide.copying.visibility import TransactionSnapshot, format_snapshot
 from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseLost
+
+
+class RequestReports:
+    """Reads and writes requests on one connection, which is opened when it is needed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    def list_open(self) -> Sequence[SnapshotRequest]:
+        """Return the requests that are still to be carried out."""
+        with translated():
+            return list_requests(self._connect(), only_open=True)
+
+    def note_planned(self, copy: TableCopy) -> None:
+        """Note that a copy has begun."""
+        self._note(copy, state=RequestState.COPYING.value, began_at=func.now())
+
+    def note_again(self, copy: TableCopy, outcome: str) -> None:
+        """Note that a copy begins again."""
+        state = RequestState.REQUESTED.value
+        self._note(copy, state=state, outcome=outcome, chunks=0, copied_rows=0, copied_bytes=0)
+
+    def note_progress(self, copy: TableCopy, report: SnapshotProgress) -> None:
+        """Note how far a copy is, and what it waits for."""
+        self._note(copy, **_progress_values(report), outcome=copy.message)
+
+    def finish(
+        self,
+        request: SnapshotRequest,
+        state: RequestState,
+        outcome: str | None = None,
+        report: SnapshotProgress | None = None,
+    ) -> None:
+        """Note that nothing is left to be done for a request."""
+        values = _progress_values(report) if report is not None else {}
+        values |= {"state": state.value, "outcome": outcome, "finished_at": func.now()}
+        failpoint("snapshot_request.before")
+        with translated():
+            note(self._connect(), request.request_id, **values)
+        failpoint("snapshot_request.after")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _note(self, copy: TableCopy, **values: object) -> None:
+        if copy.snapshot is not None:
+            definition = copy.snapshot.definition
+            values = {
+                "snapshot": copy.snapshot.number,
+                "of_chunks": definition.of_chunks,
+                "estimated_rows": definition.rows,
+                "estimated_bytes": definition.size,
+                **values,
+            }
+        with translated():
+            note(self._connect(), copy.request.request_id, **values)
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        return self._connection
+
+
+def _progress_values(report: SnapshotProgress) -> dict[str, object]:
+    return {
+        "chunks": report.chunks,
+        "copied_rows": report.rows,
+        "copied_bytes": report.size,
+        "rows_a_second": report.rows_a_second,
+    }
+
 
 log = logging.getLogger("rowtide.snapshots")
 

@@ -19,9 +19,9 @@ from functools import partial
 
 from sqlalchemy import Engine
 
+from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
-from rowtide.cdc.lake_tables import base_table_path
-from rowtide.cdc.published import ENABLED, RecordedInstance, read_instances, read_publication
+from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
     SnapshotDefinition,
@@ -40,15 +40,25 @@ from rowtide.cdc.snapshots.chunk_copies import (
     find_copied,
     remove_void,
 )
-from rowtide.cdc.snapshots.copies import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyInterrupted, CopyLimits, TableCopy
-from rowtide.cdc.snapshots.errors import CopyBroken
-from rowtide.cdc.snapshots.planning import Beginning, SnapshotEndings, SnapshotPlanner, describe, find_last
-from rowtide.cdc.snapshots.progress import SnapshotProgress
-from rowtide.cdc.snapshots.request_reports import RequestReports
+from rowtide.cdc.snapshots.copies import (
+    LOCK_TIMEOUT_S,
+    USUAL_LIMITS,
+    CopyInterrupted,
+    CopyLimits,
+    SnapshotProgress,
+    TableCopy,
+)
+from rowtide.cdc.snapshots.planning import (
+    Beginning,
+    RequestReports,
+    SnapshotEndings,
+    SnapshotPlanner,
+    describe,
+    find_last,
+)
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
-from rowtide.copying.refused_rows import RowNotCopied
-from rowtide.copying.source import PostgresCopySource
+from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.lake_lease import SharedLease
-from rowtide.cdc.lake_tables import SNAPSHOTS, system_table_path
+from rowtide.cdc.published import SNAPSHOTS, system_table_path
 from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, encode_definition
 from rowtide.cdc.system_tables import rows_of
 from rowtide.core.failpoints import failpoint

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
-from rowtide.agents.loop import pauses_s
+from rowtide.agents.runs import pauses_s
 from rowtide.cdc.snapshots.runner import POLL_S, SnapshotRunner
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn

@@ -1,4 +1,4 @@
-"""The data source `rowtide` of Spark: `spark.readStream.format("rowtide")` and `spark.read.format("rowtide")`.
+"""The data source `rowtide` of Spark, batch and stream, and its registration.
 
 Spark runs everything here in Python processes of its own, none of which has a session: planning on the driver's
 machine, one process for each streaming query, and reading in tasks. What these need comes pickled.
@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rowtide.cdc.lake_readers.net_changes import NetChanges
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_source.options import SourceOptions, parse_options
 from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, SourceShape, read_slices
 from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake.column_types import schema_text
+from rowtide.lake.sql_text import schema_text
 from rowtide.storage.object_urls import VARIABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class AllChanges(InputPartition):
@@ -155,3 +158,13 @@ def _as_struct(columns: Columns) -> StructType:
 
 def _as_columns(schema: StructType) -> Columns:
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
+
+
+def register_source(spark: SparkSession) -> None:
+    """Register the source for a session; it reaches object stores by this process's variables of now."""
+
+    class RegisteredSource(RowtideSource):
+        # Pickled by value, since it is of no module: so its variables reach Spark's processes.
+        environment = collect_variables()
+
+    spark.dataSource.register(RegisteredSource)

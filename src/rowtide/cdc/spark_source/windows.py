@@ -10,9 +10,8 @@ from typing import Any
 
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.published import ENABLED, RecordedInstance, change_table_path
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
 from rowtide.cdc.spark_source.options import SourceOptions
 from rowtide.cdc.spark_source.shapes import FileSelection, SourceShape, choose_shape

@@ -8,10 +8,9 @@ from sqlalchemy import JSON, Connection, cast, func, select
 
 from rowtide.agents.runs import PastError
 from rowtide.cdc.definitions import READER, change_tables, cleanup_requests, require_complete
-from rowtide.cdc.jobs.definitions import read_jobs
-from rowtide.cdc.jobs.history import find_failure
+from rowtide.cdc.jobs.administration import AGENT
+from rowtide.cdc.jobs.definitions import find_failure, read_jobs
 from rowtide.cdc.jobs.parameters import JobType
-from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.pace import saving_period_s
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.cdc.snapshot_requests import find_failed, list_visible
@@ -20,7 +19,7 @@ from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.commit_times import find_oldest_waiting
-from rowtide.log.store.location import open_store
+from rowtide.log.store.ownership import open_store
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.object_urls import is_object_url
 

@@ -7,14 +7,16 @@ from functools import cached_property
 
 from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.published import (
     DISABLED,
     ENABLED,
     Publication,
     RecordedInstance,
+    base_table_path,
+    change_table_path,
     read_instances,
     read_visible_publication,
+    system_table_path,
 )
 from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError

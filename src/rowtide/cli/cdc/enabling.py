@@ -1,4 +1,4 @@
-"""`rowtide cdc`: enable and disable databases and tables."""
+"""`rowtide cdc`: enable and disable databases and tables, and rules by which new tables are enabled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import click
 
 from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, ListingFormat
-from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_wait
-from rowtide.cli.output.statements import printed
+from rowtide.cli.options import Db, DryRun, ListingFormat, Wide, Yes, confirm_loss
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait, printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.core.tables import BeforeImages
@@ -23,6 +21,7 @@ from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
+
 
 app = CommandTable()
 
@@ -175,3 +174,53 @@ def disable_table(
         return
     cdc.disable_table(table, capture_instance=chosen)
     notes.print("Disabled. Capture removes the change rows once it has read that far.")
+
+
+_LISTED_RULE = {
+    "rule": "rule_name",
+    "except": "excluding",
+    "enabled": "enabled",
+    "failed": "failed",
+    "role": "role_name",
+    "before_images": "before_images",
+    "created": "created_at",
+}
+_LISTED_TABLE = {
+    "schema": "source_schema",
+    "table": "source_table",
+    "outcome": "outcome",
+    "reason": "reason",
+    "considered": "considered_at",
+}
+
+
+@app.command(
+    epilog="Examples: rowtide cdc table-rules --db postgresql://localhost/shop; "
+    "rowtide cdc table-rules 'public.*' --db postgresql://localhost/shop"
+)
+def table_rules(
+    db: Db,
+    rule: Annotated[str | None, Argument(metavar="RULE", help="Its tables; default: list the rules.")] = None,
+    form: ListingFormat = OutputFormat.TABLE,
+    *,
+    wide: Wide = False,
+) -> None:
+    """List the rules of `enable-table --with-new-tables`, or the tables that one has considered.
+
+    A table is enabled in the transaction that creates, renames or moves it; where event triggers may not be created,
+    and for tables that need a decision, by the process that captures, within seconds.
+    """
+    from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
+
+    cdc = connect(db).cdc
+    if rule is not None:
+        print_listed(RuledTable, cdc.list_ruled_tables(rule), form, _LISTED_TABLE, wide=wide)
+        return
+    print_listed(TableRule, cdc.list_table_rules(), form, _LISTED_RULE, wide=wide)
+
+
+@app.command(epilog="Example: rowtide cdc drop-table-rule 'public.*' --db postgresql://localhost/shop")
+def drop_table_rule(db: Db, rule: Annotated[str, Argument(metavar="RULE", help="Its name: the patterns.")]) -> None:
+    """Drop a rule: new tables are no longer enabled; those that it enabled stay enabled."""
+    connect(db).cdc.drop_table_rule(rule)
+    notes.print("Dropped.")

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from rowtide.cli.bounds import parse_bound
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import stopping
+from rowtide.cli.value_types import parse_bound
 from rowtide.core.options import Argument, Option
 
 if TYPE_CHECKING:
-    from rowtide.cdc.following.positions import StreamPosition
+    from rowtide.cdc.following.follower import StreamPosition
     from rowtide.cdc.following.sinks import Sink
     from rowtide.core.errors import RowtideError
 
@@ -75,7 +75,7 @@ def follow(
     with 2xx is acknowledged. Without, the stream begins at --from and its position is kept nowhere.
     """
     _require_usage(instances, consumer, start, post, out)
-    from rowtide.agents.loop import run_agent
+    from rowtide.agents.runs import run_agent
     from rowtide.cdc.following.follower import Follower
     from rowtide.cdc.following.formats import EventFormat
 
@@ -131,7 +131,7 @@ def _read_headers(given: list[str]) -> dict[str, str]:
 
 
 def _open_position(db: str, instances: list[str], consumer: str | None, start: str | None) -> StreamPosition:
-    from rowtide.cdc.following.positions import ConsumerPosition, OwnPosition
+    from rowtide.cdc.following.follower import ConsumerPosition, OwnPosition
     from rowtide.databases.postgres.connect import open_engine
 
     if consumer is not None:

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: the capture and cleanup jobs."""
+"""`rowtide cdc`: the capture and cleanup jobs, and the last scans with their errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def job_history(
     db: Db, job: Annotated[str | None, Argument(metavar="JOB", help="capture or cleanup; default: both")] = None
 ) -> Listed:
     """List the runs of jobs, newest first (SQL Server: sp_help_jobhistory)."""
-    from rowtide.cdc.jobs.history import HistoricRun
+    from rowtide.cdc.jobs.definitions import HistoricRun
 
     return HistoricRun, connect(db).cdc.list_job_history(job)
 
@@ -109,3 +109,31 @@ def _given(pairs: list[str] | None) -> dict[str, Any]:
     from rowtide.cdc.jobs.parameters import JobParameters, parse_parameters
 
     return values_of(JobParameters, parse_parameters(pairs or ()))
+
+
+@listing(
+    app,
+    epilog="Example: rowtide cdc sessions --format csv --db postgresql://localhost/shop",
+    columns="start_time, duration as seconds, tran_count as transactions, command_count as commands, "
+    "latency as latency_s, error_count as errors",
+)
+def sessions(db: Db) -> Listed:
+    """List the last 32 scans, newest first, after their total (SQL Server: sys.dm_cdc_log_scan_sessions).
+
+    Capture writes them at most every ten seconds.
+    """
+    from rowtide.cdc.scans.sessions import ScanSession
+
+    return ScanSession, connect(db).cdc.list_scan_sessions()
+
+
+@listing(
+    app,
+    epilog="Example: rowtide cdc errors --db postgresql://localhost/shop",
+    columns="session_id as session, entry_time, error_number as number, error_message as error",
+)
+def errors(db: Db) -> Listed:
+    """List the errors of the last 32 scans, newest first (SQL Server: sys.dm_cdc_errors)."""
+    from rowtide.cdc.scans.sessions import ScanError
+
+    return ScanError, connect(db).cdc.list_scan_errors()

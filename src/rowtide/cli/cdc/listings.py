@@ -1,4 +1,4 @@
-"""`rowtide cdc`: listings of instances, and scripts generated from them."""
+"""`rowtide cdc`: status, listings of instances, and scripts generated from them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import sys
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.health import print_unhealthy
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import Db, InstanceName
-from rowtide.cli.output.rows import OutputFormat, print_rows
-from rowtide.core.column_lists import parse_column_list
+from rowtide.cli.options import Db, InstanceName, ListingFormat
+from rowtide.cli.output.rows import OutputFormat, print_facts, print_rows
+from rowtide.core.names import parse_column_list
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
@@ -85,3 +86,21 @@ def generate_wrapper(
         print_rows(("function_name", "create_script"), rows, form)
         return
     sys.stdout.write("\n".join(f"{wrapper.create_script.rstrip()};\n" for wrapper in wrappers))
+
+
+@app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
+def status(db: Db, form: ListingFormat = OutputFormat.TABLE) -> None:
+    """Print the progress of reading and capture, and what the server retains for them: a line per fact, or one object.
+
+    Problems are printed on stderr with their remedies, as by `rowtide health`.
+    """
+    # Not by the handle: it imports what reads the lake's changes.
+    from rowtide.cdc.status import read_status
+    from rowtide.databases.postgres.connect import open_engine
+    from rowtide.databases.postgres.kept_sessions import reading_once
+    from rowtide.databases.urls import parse_url
+    from rowtide.diagnosis import Area, read_health
+
+    with reading_once():
+        print_facts(read_status(open_engine(db), parse_url(db).name), form)
+        print_unhealthy(read_health(db, [Area.LOG, Area.CAPTURE]))

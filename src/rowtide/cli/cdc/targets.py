@@ -1,4 +1,4 @@
-"""`rowtide cdc`: targets, tables that follow captured tables."""
+"""`rowtide cdc`: targets, tables that follow captured tables, and the catalogues in which they are registered."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import Db, HideKeys
-from rowtide.cli.output.rows import notes
+from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import stopping
-from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
@@ -20,6 +20,7 @@ from rowtide.targets.options import NewTarget
 
 if TYPE_CHECKING:
     from rowtide.targets.listing import ListedTarget
+
 
 app = CommandTable()
 
@@ -104,3 +105,46 @@ def _report_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
             notes.print(f"target {one.target}: {one.instance} has stopped: {one.note}", soft_wrap=True)
     if any(one.state == TableState.STOPPED for one in tables):
         raise click.exceptions.Exit(1)
+
+
+_LISTED = {"action": "action", "table": "table", "name": "name", "location": "location", "note": "note"}
+
+
+@app.command(
+    epilog="Examples: rowtide cdc register-catalog hive thrift://metastore:9083 lake --db postgresql://localhost/shop; "
+    "rowtide cdc register-catalog iceberg http://catalogue:8181 lake --db postgresql://localhost/shop"
+)
+def register_catalog(
+    db: Db,
+    catalogue_kind: Annotated[CatalogueKind, Argument(metavar="KIND", help="hive, or iceberg (REST).")],
+    place: Annotated[
+        str,
+        Argument(
+            metavar="PLACE",
+            help="Its address: thrift://host:9083, or the jdbc: URL of an embedded metastore; http://host:8181, or "
+            "http://host:8181#WAREHOUSE.",
+        ),
+    ],
+    namespace: Annotated[str, Argument(metavar="NAMESPACE", help="Its schema, which has to exist.")],
+    form: ListingFormat = OutputFormat.TABLE,
+    *,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    master: Master = None,
+    spark_conf: SparkConf,
+) -> None:
+    """Register change tables, base tables and targets in a catalogue, and correct what is registered already.
+
+    Run it again after tables are enabled, disabled or altered: what is gone is removed from the catalogue, and what
+    rowtide did not register stays as it is. Who may read rows, the files' permissions decide; names and comments are
+    seen by every reader of the catalogue.
+
+    A catalogue of Iceberg has tables of Iceberg only, those of targets that write to it (`add-target --catalog`), and
+    they get comments; the token for it is in ROWTIDE_CATALOG_TOKEN.
+    """
+    from rowtide.catalogs.registration import RegisteredTable
+
+    with requesting(spark_request(master, spark_conf, shared_storage=False)):
+        done = connect(db).register_catalog(catalogue_kind, place, namespace, dry_run=dry_run)
+    print_listed(RegisteredTable, done.tables, form, _LISTED)
+    if not dry_run:
+        notes.print(f"Registered: {done.namespace}.")

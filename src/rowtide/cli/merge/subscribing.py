@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HubDb
-from rowtide.cli.options import HideKeys, ListingFormat, Wide
+from rowtide.cli.options import HideKeys, ListingFormat, Wide, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
@@ -241,7 +240,7 @@ def validate(
         watched = replace(wanted, on_progress=lambda article: progress.update(f"Comparing {article} ..."))
         listed = connect(db).merge.validate(watched)
 
-    from rowtide.merge.errors.inspection import MergeValidationFailed
+    from rowtide.merge.errors.rows import MergeValidationFailed
     from rowtide.merge.inspection.validating import ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)

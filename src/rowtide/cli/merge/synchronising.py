@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.cli.bounds import parse_time
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
-from rowtide.cli.options import HideKeys, ListingFormat, Wide
-from rowtide.cli.output.progress import progress
+from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Wide, spark_request
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
-from rowtide.cli.spark_options import Master, SparkConf, spark_request
+from rowtide.cli.output.watching import progress
+from rowtide.cli.value_types import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 from rowtide.handle import connect

@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
+from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.presentation import JsonKind, PresentedChanges, PresentedColumn, as_json, joined, rows_of
-from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cli.output.rows import OutputFormat, print_rows, width_of
 from rowtide.cli.output.tables import SAMPLE, ColumnWidths, Show, lay_out, write_table
 

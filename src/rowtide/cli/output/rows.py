@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
@@ -26,6 +26,7 @@ from rowtide.core.secrets import redact
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
+
 
 _AS_TERMINAL = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Variables by which rich takes other streams for a terminal."""
@@ -237,3 +238,26 @@ def _as_csv(value: object) -> str:
 def width_of(out: TextIO) -> int | None:
     """Return the terminal's width; None for a pipe, where lines are not wrapped."""
     return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+class Rehearsal(Protocol):
+    """What a handle's `rehearsal` returns."""
+
+    statements: list[str]
+
+
+Rehearsed = TypeVar("Rehearsed", bound=Rehearsal)
+
+
+@contextmanager
+def printed(rehearsal: Rehearsed) -> Iterator[Rehearsed]:
+    """Yield a rehearsal, and print its statements as they would run."""
+    yield rehearsal
+    for each in rehearsal.statements:
+        sys.stdout.write(f"{each.strip()};\n")
+
+
+def report(what: str, *, dry_run: bool) -> None:
+    """Print what was done, unless nothing was."""
+    if not dry_run:
+        notes.print(what)

@@ -10,10 +10,9 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output.progress import counted
+from rowtide.cli.options import Db, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.cli.replication.options import SomePublication
+from rowtide.cli.output.watching import counted
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions, DeleteExtra, RowRepair, RowValidation
@@ -108,7 +107,7 @@ def validate(
             return
         listed = replication.validate(watched)
 
-    from rowtide.replication.errors.comparing import ValidationFailed
+    from rowtide.replication.errors.conflicts import ValidationFailed
     from rowtide.replication.inspection.comparing import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
@@ -123,7 +122,7 @@ def validate(
 
 def _print_differences(publication: str, found: Iterable[RowDifference], form: OutputFormat, *, wide: bool) -> None:
     """Print differences as they are found. Raises `SubscriberRowsDiffer`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors.comparing import SubscriberRowsDiffer
+    from rowtide.replication.errors.conflicts import SubscriberRowsDiffer
     from rowtide.replication.inspection.differences import RowDifference
 
     uncompared: list[RowDifference] = []
@@ -147,7 +146,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: O
 
 def _print_repairs(publication: str, done: Iterable[Repair], form: OutputFormat, *, wide: bool) -> None:
     """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors.comparing import RowsNotRepaired
+    from rowtide.replication.errors.conflicts import RowsNotRepaired
     from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
 
     counts = {LEFT: 0, REFUSED: 0}
@@ -168,7 +167,7 @@ def _print_repairs(publication: str, done: Iterable[Repair], form: OutputFormat,
 
 
 def _require_compared(publication: str, found: Iterable[ArticleValidation | RowDifference | Repair]) -> None:
-    from rowtide.replication.errors.comparing import ArticlesNotCompared
+    from rowtide.replication.errors.conflicts import ArticlesNotCompared
 
     reasons = [f"{one.article} at {one.subscriber}: {one.reason}" for one in found if one.reason is not None]
     if reasons:

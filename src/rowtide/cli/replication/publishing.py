@@ -1,21 +1,22 @@
-"""`rowtide replication`: publications and their articles."""
+"""`rowtide replication`: publications, their articles, and scripts that run at subscribers after schema changes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, ListingFormat, Wide
-from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait
-from rowtide.cli.output.statements import printed
+from rowtide.cli.options import Db, DryRun, ListingFormat, Wide, Yes, confirm_loss
+from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait, printed
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, TableName
+from rowtide.core.secrets import redact
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import ArticleType
-from rowtide.replication.articles.requests import NewArticle
+from rowtide.replication.articles.requests import ArticleChange, IfCopied, NewArticle
 from rowtide.replication.publishing.requests import NewPublication
-from rowtide.replication.sync_types import PublicationName
+from rowtide.replication.subscription_settings import PublicationName
 
 app = CommandTable()
 
@@ -166,3 +167,115 @@ def script_procedures(
     """Print the statements that create a subscriber's objects (SQL Server: sp_scriptpublicationcustomprocs)."""
     for statement in connect(db).replication.script_procedures(publication, subscriber):
         print(f"{statement.strip()};\n")
+
+
+_ColumnName = Annotated[str, Argument(metavar="COLUMN", help="a column's name")]
+
+
+@app.command(
+    epilog="""Example: rowtide replication change-article shop public.orders --where "status <> 'draft'\""""
+    " --db postgresql://localhost/shop"
+)
+def change_article(db: Db, change: ArticleChange, *, dry_run: DryRun = False) -> None:
+    """Change a published table's filter or commands (SQL Server: sp_changearticle, sp_articlefilter).
+
+    What is not given stays. With another filter, subscribers copy the table again, while everything else is delivered.
+    """
+    _change(db, change, dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide replication add-column shop public.orders note --db postgresql://localhost/shop")
+def add_column(
+    db: Db,
+    publication: PublicationName,
+    table: TableName,
+    column: _ColumnName,
+    if_exists: IfCopied = None,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Publish a column that is not published (SQL Server: sp_articlecolumn).
+
+    Subscribers copy the table again, while everything else is delivered.
+    """
+    _change(db, ArticleChange(publication, table, add_columns=(column,), if_exists=if_exists), dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide replication drop-column shop public.orders note --db postgresql://localhost/shop")
+def drop_column(
+    db: Db, publication: PublicationName, table: TableName, column: _ColumnName, *, dry_run: DryRun = False
+) -> None:
+    """Publish a column no longer (SQL Server: sp_articlecolumn).
+
+    Subscribers keep it with the values that it has; where it is not null, it allows nulls from then on.
+    """
+    _change(db, ArticleChange(publication, table, drop_columns=(column,)), dry_run=dry_run)
+
+
+def _change(db: str, change: ArticleChange, *, dry_run: bool) -> None:
+    replication = connect(db).replication
+    if dry_run:
+        with printed(replication.rehearsal()) as rehearsal:
+            rehearsal.change_article(change)
+        return
+    for subscriber in replication.find_copying(change):
+        notes.print(
+            f"Copies {change.table} again, while everything else is delivered: {redact(subscriber)}.", soft_wrap=True
+        )
+    replication.change_article(change)
+    notes.print("Changed; `rowtide replication run` applies it at the subscribers.")
+
+
+def existing_file(path: Path) -> Path:
+    """Refuse what is no file."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path
+
+
+@app.command(
+    epilog="Example: rowtide replication register-custom-scripting shop public.orders --sql apply_order.sql"
+    " --db postgresql://localhost/shop"
+)
+def register_custom_scripting(
+    db: Db,
+    publication: PublicationName,
+    table: TableName,
+    sql: Annotated[
+        Path | None,
+        Option(help="File with SQL statements; it is read now.", check=existing_file),
+    ] = None,
+    python: Annotated[
+        str | None,
+        Option(
+            help="Function of the agent's that returns SQL statements.", metavar="MODULE:FUNCTION", show_default=False
+        ),
+    ] = None,
+    from_lsn: Annotated[
+        str | None,
+        Option("--from", help="For schema changes from this LSN on; default: from now on.", metavar="LSN"),
+    ] = None,
+) -> None:
+    """Run statements at subscribers after each schema change of a table (SQL Server: sp_register_custom_scripting).
+
+    They run in the transaction of the change, after the generated procedures were made again: custom procedures follow
+    a changed signature. If they fail, delivery stops before the change (RT-7261).
+    """
+    connect(db).replication.register_custom_scripting(
+        publication,
+        table,
+        sql=sql.read_text() if sql is not None else None,
+        python=python,
+        name=str(sql) if sql is not None else None,
+        from_lsn=CommitLsn.parse(from_lsn) if from_lsn is not None else None,
+    )
+    notes.print("Registered.")
+
+
+@app.command(
+    epilog="Example: rowtide replication unregister-custom-scripting shop public.orders --db postgresql://localhost/shop"
+)
+def unregister_custom_scripting(db: Db, publication: PublicationName, table: TableName) -> None:
+    """Run nothing after later schema changes of a table (SQL Server: sp_unregister_custom_scripting)."""
+    connect(db).replication.unregister_custom_scripting(publication, table)
+    notes.print("Unregistered.")

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import Db, HideKeys
-from rowtide.cli.output.progress import progress
+from rowtide.cli.options import (
+    Db,
+    HideKeys,
+    Master,
+    Reason,
+    SharedStorage,
+    SomePublication,
+    SparkConf,
+    Yes,
+    confirm_loss,
+    spark_request,
+)
 from rowtide.cli.output.rows import notes, print_wait
-from rowtide.cli.output.watching import stopping
-from rowtide.cli.replication.options import SomePublication
-from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.output.watching import progress, stopping
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect

@@ -10,8 +10,8 @@ from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.publishing.requests import PublicationThresholds
-from rowtide.replication.subscription_settings import DeliveryOptions
-from rowtide.replication.sync_types import (
+from rowtide.replication.subscription_settings import (
+    DeliveryOptions,
     IfExists,
     PublicationName,
     RequestedSubscription,
@@ -161,7 +161,7 @@ def recover(
 
     Each batch is committed or rolled back as a whole. An agent does the same when it starts.
     """
-    from rowtide.replication.subscribing.pausing import recover
+    from rowtide.replication.subscribing.readers import recover
 
     recovered = recover(subscriber)
     for transaction in recovered:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import text_queries
 from rowtide.databases.postgres.errors import TableNotFound
-from rowtide.databases.postgres.search_path import USERS_SCHEMAS
+from rowtide.databases.postgres.functions import USERS_SCHEMAS
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 

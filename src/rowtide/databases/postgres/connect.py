@@ -16,12 +16,11 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
+from rowtide.databases.postgres.functions import PATH
 from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.search_path import PATH
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
-from rowtide.databases.urls import DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
+from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
 if TYPE_CHECKING:
@@ -349,7 +348,7 @@ def _watch(engine: Engine) -> None:
     """Give the answers to an engine's connections a deadline; within `reading_once` each query is run once."""
     from sqlalchemy import event
 
-    from rowtide.databases.postgres.read_once import choose_cursor
+    from rowtide.databases.postgres.kept_sessions import choose_cursor
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> WatchedConnection:
         return WatchedConnection.connect(*arguments, **options, cursor_factory=choose_cursor())

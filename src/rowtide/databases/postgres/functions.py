@@ -1,4 +1,4 @@
-"""What rowtide leaves in users' databases: whose schemas these are, whose names functions look up, who executes them.
+"""What rowtide leaves in users' databases: schemas, functions, search_path, and the formats of its schemas.
 
 Whoever owns a schema or table may give it code, which would run with the rights of the role that uses it.
 A function with its creator's rights (`security definer`) must not find what a session made: `pg_temp` is last in its
@@ -8,8 +8,15 @@ path, unnamed it would be first for tables and types.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
+from rowtide.core.formats import StoredFormat, StoreFormat
+from rowtide.databases.format_views import format_row
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 
 OF_OTHERS = "RT127"
 """The SQLSTATE of the guard of schemas: its message is what belongs to another role, its detail that role."""
@@ -38,7 +45,7 @@ def close_all(schema: str) -> str:
     """
     routines = f"""select p.oid::regprocedure as signature from pg_proc p join pg_namespace n on n.oid = p.pronamespace
         where n.nspname = {quote_literal(schema)} and p.prorettype <> 'trigger'::regtype
-        and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"""  # noqa: S608
+        and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"""
     revoking = "execute format('revoke all on routine %s from public', f.signature)"
     return f"do {quote_body(f'declare f record; begin for f in {routines} loop {revoking}; end loop; end')}"
 
@@ -56,8 +63,57 @@ def guard_schema(schema: str) -> str:
     held = f"""select 'schema ' || quote_ident(nspname) as what, nspowner as owner
         from pg_namespace where nspname = {name} union all
         select 'relation ' || c.oid::regclass, c.relowner from pg_class c join pg_namespace n on n.oid = c.relnamespace
-        where n.nspname = {name} and c.relkind <> 'i'"""  # noqa: S608 - quoted
+        where n.nspname = {name} and c.relkind <> 'i'"""
     first = f"""select h.what, r.rolname from ({held}) h join pg_roles r on r.oid = h.owner
-        where r.rolname <> current_user and not r.rolsuper limit 1"""  # noqa: S608 - of the above
+        where r.rolname <> current_user and not r.rolsuper limit 1"""
     raising = f"raise exception using errcode = '{OF_OTHERS}', message = f.what, detail = f.rolname"
     return f"do {quote_body(f'declare f record; begin for f in {first} loop {raising}; end loop; end')}"
+
+
+PATH = "pg_catalog, pg_temp"
+"""The search_path of all sessions: no other schema's functions, operators, types or tables hide the server's."""
+
+PIN_PATH = f"set search_path = {PATH}"
+"""The statement that sets the path of rowtide's sessions, under whatever path holds."""
+
+OWN_PATH = f"set local search_path = {PATH}"
+"""The statement that returns to the path of rowtide's sessions within a transaction."""
+
+USERS_PATH = "set local search_path to default"
+"""The statement that sets the role's own search_path for the rest of a transaction.
+
+It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
+Code that runs in the session cannot change the default, as it could a setting of rowtide's.
+Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
+"""
+
+USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"
+"""SQL expression of the schemas in the role's own search_path, in order; users' unqualified names are found in them."""
+
+
+VIEW = "rowtide_format"
+
+
+def format_creation(schema: str, own: StoreFormat) -> str:
+    """Return the statement that records the format of a schema that has none: of one that is made, or is required."""
+    view = quote_qualified(schema, VIEW)
+    creation = f"create view {view} as {format_row(own.recorded)}"
+    return f"do {quote_body(f'begin if not exists {_found(schema)} then {creation}; end if; end')}"
+
+
+def recorded_definition(schema: str) -> str:
+    """Return the expression for the definition of a schema's format; null without one."""
+    return f"(select pg_get_viewdef(oid) from {_found(schema)} f)"
+
+
+def raise_format(connection: Connection, schema: str, recorded: StoredFormat) -> None:
+    """Record a later format in the transaction of the migration's step."""
+    view = quote_qualified(schema, VIEW)
+    connection.exec_driver_sql(f"create or replace view {view} as {format_row(recorded)}")
+
+
+def _found(schema: str) -> str:
+    return (
+        "(select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind = 'v' "
+        f"and n.nspname = {quote_literal(schema)} and c.relname = '{VIEW}')"
+    )

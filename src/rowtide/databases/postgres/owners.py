@@ -1,4 +1,4 @@
-"""Functions that write into tables of other roles with the rights of the tables' owners.
+"""With whose rights code runs: functions that write into tables of other roles, and those that the planner runs.
 
 A table's triggers, defaults, checks, rules, policies and index expressions are its owner's code, which a statement runs
 with the rights of the executing role. `set role` does not protect the session: the code says `reset role`. A function
@@ -18,12 +18,12 @@ such a function. A transaction is therefore refused, before it commits, if the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.functions import own_schema
+from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own_schema
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
-from rowtide.databases.postgres.search_path import OWN_PATH, PATH, USERS_PATH
 from rowtide.databases.postgres.text_queries import Run
 
 SCHEMA = "rowtide_owners"
@@ -307,4 +307,91 @@ join pg_proc p on p.oid = t.tgfoid
 left join pg_index i on i.indexrelid = t.tgconstrindid
 where t.tgdeferrable and o.rolname <> current_user and not o.rolsuper
   and case when t.tgisinternal then i.indexprs is not null or i.indpred is not null else not p.prosecdef end
+"""
+
+
+# Functions that the planner runs: a query of a table runs them with the rights of the asking role. The planner
+# simplifies the expressions of a table's indexes, checks, statistics and partition keys: it calls immutable functions
+# whose arguments are constants, and puts the bodies of functions in SQL in their place, in which it does the same.
+# That is code of the table's owner, run for a mere `select`. Functions that are given a column run when rows are
+# written.
+
+_FIRST_OF_USERS = 16384
+"""The first oid of an object that the server did not bring."""
+_TOKEN = re.compile(r"\\.|\{(\w+)|(\})|:(funcid|opfuncid|opno) (\d+)", re.DOTALL)
+_VARIABLE = "VAR"
+
+
+def find_planned(run: Run, tables: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """Return the functions of roles that are not trusted which queries of tables, quoted names, would run, by table."""
+    called: dict[int, dict[str, bool]] = {}
+    for row in run(_EXPRESSIONS, names=list(tables)) if tables else ():
+        for oid, is_constant in read_calls(row.tree):
+            of_tables = called.setdefault(oid, {})
+            of_tables[row.name] = of_tables.get(row.name, False) or is_constant
+    found: dict[str, set[str]] = {}
+    for row in run(_FUNCTIONS, oids=list(called)) if called else ():
+        for table, is_constant in called[row.called].items():
+            if row.is_sql or is_constant:
+                found.setdefault(table, set()).add(row.name)
+    return {table: sorted(names) for table, names in found.items()}
+
+
+def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
+    """Yield the functions and operators of users in an expression as the catalogue has it, by oid.
+
+    With each: whether it is called without any column.
+    """
+    nodes: list[tuple[list[int], list[bool]]] = []
+    for match in _TOKEN.finditer(tree):
+        opened, closed, _, oid = match.groups()
+        if opened is not None:
+            nodes.append(([], [opened == _VARIABLE]))
+        elif closed is not None and nodes:
+            called, has_column = nodes.pop()
+            yield from ((each, not any(has_column)) for each in called)
+            if nodes:
+                nodes[-1][1].append(any(has_column))
+        elif oid is not None and nodes and int(oid) >= _FIRST_OF_USERS:
+            nodes[-1][0].append(int(oid))
+
+
+def effects_condition(tree: str) -> str:
+    """Return the SQL condition that an expression calls a function of the server's that may do more than compute.
+
+    `query_to_xml` and `ts_stat` execute statements, others set or read what their caller may: in a check or a default
+    that rowtide creates elsewhere, its author would have the rights of those who write rows there.
+    `tree` is the expression as the catalogue has it, null where there is none.
+    """
+    return f"""
+exists (select from regexp_matches({tree}::text, '[:](op)?funcid ([0-9]+)', 'g') called
+        join pg_proc f on f.oid = called[2]::oid
+        where f.provolatile = 'v' and f.pronamespace = 'pg_catalog'::regnamespace and f.proname not in ({_HARMLESS}))
+"""
+
+
+_HARMLESS = (
+    "'clock_timestamp', 'currval', 'gen_random_uuid', 'lastval', 'nextval', 'random', 'random_normal', 'timeofday', "
+    "'uuidv4', 'uuidv7'"
+)
+"""Volatile functions of the server's that applications use in defaults."""
+
+_EXPRESSIONS = """
+with recursive part (name, oid) as (
+    select given.name, to_regclass(given.name)::oid from unnest(cast(:names as text[])) given (name)
+    union select p.name, i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)
+select part.name, tree from part, lateral (
+    select format('%s %s', i.indexprs, i.indpred) from pg_index i where i.indrelid = part.oid
+    union all select format('%s', c.conbin) from pg_constraint c where c.conrelid = part.oid and c.contype = 'c'
+    union all select format('%s', s.stxexprs) from pg_statistic_ext s where s.stxrelid = part.oid
+    union all select format('%s', k.partexprs) from pg_partitioned_table k where k.partrelid = part.oid) e (tree)
+"""
+_FUNCTIONS = """
+select f.called, p.oid::regprocedure::text as name, l.lanname = 'sql' as is_sql
+from (select oid as called, oid as function from pg_proc where oid = any(cast(:oids as oid[]))
+      union all select oid, oprcode from pg_operator where oid = any(cast(:oids as oid[]))) f
+join pg_proc p on p.oid = f.function
+join pg_language l on l.oid = p.prolang
+join pg_roles o on o.oid = p.proowner
+where o.rolname <> current_user and not o.rolsuper
 """

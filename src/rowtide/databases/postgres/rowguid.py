@@ -15,9 +15,9 @@ from sqlalchemy import Connection, text
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Around, build_index
 from rowtide.databases.postgres.catalogue import read_table
+from rowtide.databases.postgres.functions import OWN_PATH
 from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
-from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind, TablePartition
 
 ROWGUID: Final = "rowguid"

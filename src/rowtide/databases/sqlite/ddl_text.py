@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.quoting import quote, unquote
+from rowtide.databases.sqlite.keys import quote, unquote
 
 TOKEN = re.compile(
     r"""

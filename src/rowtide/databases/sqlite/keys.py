@@ -1,4 +1,4 @@
-"""Keys of any columns as one text, which a trigger can write with SQLite's built-in functions, and which is lossless.
+"""SQLite's SQL as text: names, literals, and keys of any columns as one text.
 
 A value is written as by `quote()`; a text as `t` and its bytes in hexadecimal, since `quote()` ends a text at its first
 zero byte. No value's form contains a comma, the separator.
@@ -60,3 +60,19 @@ def _unpack_value(value: str, encoding: str) -> SqliteValue:
     if value.startswith("X'"):
         return bytes.fromhex(value[2:-1])
     return int(value) if _INTEGER.fullmatch(value) else float(value)
+
+
+def quote(name: str) -> str:
+    """Quote an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(value: str) -> str:
+    """Quote a string literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def unquote(word: str) -> str:
+    """Return the identifier that a word of SQLite's SQL is, quoted in any of its ways or not."""
+    closing = {'"': '"', "`": "`", "[": "]", "'": "'"}.get(word[:1])
+    return word if closing is None else word[1:-1].replace(closing * 2, closing)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.sqlite.quoting import quote_literal
+from rowtide.databases.sqlite.keys import SqliteValue, quote_literal
 from rowtide.databases.sqlite.types import stored_type
 
 _BOOLEANS = {0: "f", 1: "t"}

@@ -1,4 +1,4 @@
-"""PostgreSQL's values in SQLite: how each type is stored and declared, and which declarations would change values.
+"""PostgreSQL's values in SQLite: how each type is stored and declared, as text, and in which lake types.
 
 A column's declaration makes SQLite convert values (its affinity): in a column declared `numeric`, the text 1.10 becomes
 the floating point number 1.1, and a number of thirty digits loses half of them. So numeric is stored as text, in a
@@ -9,11 +9,13 @@ column declared `text`; the same holds for every type that is not listed. Source
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
+from rowtide.databases.sqlite.keys import SqliteValue, quote_literal
 
 
 class Affinity(Enum):
@@ -127,3 +129,118 @@ _PARTS = (
     (("blob",), Affinity.NONE),
     (("real", "floa", "doub"), Affinity.REAL),
 )
+
+
+# SQLite's text form of values, and the lake types that store them. SQLite accepts any value in any column; a
+# declaration is only a preference. So a value's text states its kind: it is a literal in SQLite's SQL. A lake type
+# stores the values of its kind, exactly or not at all.
+
+_INFINITY = "9e999"
+"""A number beyond the range: SQLite has no literal for infinity."""
+_EXACT_IN_DOUBLE = 2**53
+
+_DECIMAL = re.compile(r"(?:decimal|numeric|number|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_LENGTH = re.compile(r"\s*\(.*\)")
+
+
+def decode_text(data: bytes) -> str:
+    """Return a text from SQLite, which does not validate UTF-8; invalid bytes remain distinguishable."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def text_of(value: SqliteValue) -> str | None:
+    """Return a value as a literal that SQLite reads as the same value; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bytes():
+            return f"X'{value.hex()}'"
+        case str():
+            return _text_literal(value)
+        case float() if math.isinf(value):
+            return _INFINITY if value > 0 else f"-{_INFINITY}"
+        case _:
+            return repr(value)
+
+
+def _text_literal(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"cast(X'{text.encode('utf-8', 'surrogateescape').hex()}' as text)"
+    return quote_literal(text)
+
+
+_QUOTE = "chr(39)"
+_QUOTED = "substring({text}, 2, length({text}) - 2)"
+_DAY = "[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"
+_TIME = "[0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?"
+
+
+def _of_text(name: str, form: str) -> LakeType:
+    """Return the lake type that stores texts of one form, a regular expression.
+
+    Other forms might be read as the same value.
+    """
+    return LakeType(name, f"if({{text}} rlike '^.{form}.$', try_cast({_QUOTED} as {name}), null)")
+
+
+_BIGINT = tried("bigint")
+_STRING = LakeType(
+    "string",
+    f"if(startswith({{text}}, {_QUOTE}), replace({_QUOTED}, {_QUOTE} || {_QUOTE}, {_QUOTE}), null)",
+)
+_BINARY = LakeType("binary", "if(startswith({text}, 'X'), unhex(substring({text}, 3, length({text}) - 3)), null)")
+_DOUBLE = LakeType(
+    "double",
+    f"if(coalesce(try_cast({{text}} as bigint) between -{_EXACT_IN_DOUBLE} and {_EXACT_IN_DOUBLE}, true), "
+    "try_cast({text} as double), null)",
+)
+_TIMESTAMP = _of_text("timestamp_ntz", f"{_DAY}[ T]{_TIME}")
+_LAKE_BOOLEAN = LakeType("boolean", "case {text} when '0' then false when '1' then true end")
+
+_LAKE_TYPES = {
+    "bool": _LAKE_BOOLEAN,
+    "boolean": _LAKE_BOOLEAN,
+    "date": _of_text("date", _DAY),
+    "datetime": _TIMESTAMP,
+    "timestamp": _TIMESTAMP,
+    "timestamp without time zone": _TIMESTAMP,
+    "dec": _DOUBLE,
+    "decimal": _DOUBLE,
+    "num": _DOUBLE,
+    "number": _DOUBLE,
+    "numeric": _DOUBLE,
+}
+_BY_AFFINITY = (
+    (("int",), _BIGINT),
+    (("char", "clob", "text"), _STRING),
+    (("blob",), _BINARY),
+    (("real", "floa", "doub"), _DOUBLE),
+)
+"""Substrings of declarations, in SQLite's order of precedence, and what such columns prefer."""
+
+
+def lake_type(type_text: str) -> LakeType:
+    """Return the lake type for a declared column, by common type names, else by its affinity.
+
+    Without a declaration, or with one that gives no affinity, the type is text's.
+    """
+    declared = type_text.strip().lower()
+    decimal = _DECIMAL.fullmatch(declared)
+    if decimal is not None:
+        return _decimal(int(decimal[1]), int(decimal[2] or 0))
+    by_name = _LAKE_TYPES.get(_LENGTH.sub("", declared))
+    if by_name is not None:
+        return by_name
+    by_affinity = (held for words, held in _BY_AFFINITY if any(word in declared for word in words))
+    return next(by_affinity, _STRING)
+
+
+def _decimal(precision: int, scale: int) -> LakeType:
+    """Return the decimal for numbers of so many digits; for a real, by its shortest text, if no digit is lost."""
+    if not 0 < precision <= MAX_DECIMAL_PRECISION or scale > precision:
+        return _DOUBLE
+    name = f"decimal({precision},{scale})"
+    value = f"try_cast({{text}} as {name})"
+    return LakeType(name, f"if(cast({value} as double) = try_cast({{text}} as double), {value}, null)")

@@ -17,7 +17,7 @@ from rowtide.delta.errors import TableUnwritable
 from rowtide.delta.features import COLUMN_MAPPING, with_features
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.commit_race import Action, CommitEntry, CommitLost, Last, Passed, load_writable, put_commit
-from rowtide.storage.freshness import read_clock
+from rowtide.storage.store import read_clock
 
 _APPEND_ONLY = "delta.appendOnly"
 

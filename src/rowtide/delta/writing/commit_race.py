@@ -1,4 +1,4 @@
-"""The race for a table's next version: a commit is the log's next file, put if absent.
+"""The race for a table's next version, and the fences that keep a former holder of a lake's lease from it.
 
 The loser reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
 changes (`changes`) race alike.
@@ -11,18 +11,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.delta import formats
-from rowtide.delta.actions import format_commit
-from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnwritable
+from rowtide.delta.actions import commit_info, format_commit
+from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnreadable, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.replay import LOG, LogFiles, commit_path, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
-from rowtide.storage.freshness import Clock, is_fresh, read_clock
-from rowtide.storage.store import Missing
+from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
 FENCE = "rowtide.lease"
 """The application of Delta's `txn` actions that have a holder's number as their version."""
@@ -221,3 +222,76 @@ def _is_above_checkpoints(location: Location, number: int) -> bool:
     if hinted is not None:
         return hinted < number
     return not LogFiles.of(location.store.list(LOG, after=f"{LOG}{number:020d}")).checkpoints
+
+
+# Fences: commits that keep a former holder of a lake's lease from committing, whenever it wakes
+# (docs/decisions/0006). A process may be stopped between the moment when it verifies its lease and its next commit.
+# So who takes a lake from a holder that did not give it up commits its own number to each table, as a transaction's
+# version. A commit of a holder with a lower number either finds it in the version that it begins with, or loses the
+# race for the next one to it.
+
+
+def fence_all(
+    locations: Iterable[Location],
+    number: int,
+    *,
+    at_once: int,
+    pass_over: Callable[[str], object] | None = None,
+) -> int:
+    """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
+
+    It is above all that the tables have: whoever took them with a clock that was ahead is a former holder.
+    `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
+    Without it, raises `LakeReadFailed`, `TableUnreadable`.
+    """
+    listed = list(locations)
+    with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:
+        fences = list(pool.map(partial(_unless_unread, _read, pass_over), listed))
+        readable = [location for location, found in zip(listed, fences, strict=True) if found is not None]
+        number = max([number, *(found + 1 for found in fences if found is not None)])
+        list(pool.map(partial(_unless_unread, partial(_fence, number), pass_over), readable))
+    return number
+
+
+def _unless_unread(
+    act: Callable[[Location], int], pass_over: Callable[[str], object] | None, location: Location
+) -> int | None:
+    """Return what `act` does with a table; None if it cannot be read and is passed over."""
+    try:
+        return act(location)
+    except (LakeReadFailed, TableUnreadable) as error:
+        if pass_over is None:
+            raise
+        log.warning("table_not_fenced: %s", error)
+        pass_over(location.path)
+        return None
+
+
+def _read(location: Location) -> int:
+    return _fence_of(open_snapshot(location))
+
+
+def _fence_of(snapshot: Snapshot | None) -> int:
+    found = None if snapshot is None else snapshot.state.transactions.get(FENCE)
+    return -1 if found is None else found.version
+
+
+def _fence(number: int, location: Location) -> int:
+    while True:
+        begun = read_clock()
+        snapshot = open_snapshot(location)
+        if snapshot is None or _fence_of(snapshot) >= number:
+            return number
+        info = commit_info("WRITE", {"mode": "Append"})
+        transaction = {"appId": FENCE, "version": number, "lastUpdated": info["timestamp"]}
+        try:
+            put_commit(
+                location,
+                Last(snapshot.version, begun),
+                CommitEntry.of(info, [("txn", transaction)]),
+                pass_by=lambda _passed: None,
+                is_counted=lambda: _read(location) >= number,
+            )
+        except CommitLost:
+            continue
+        return number

@@ -31,9 +31,8 @@ from rowtide.delta.writing.commit_race import (
     require_unfenced,
     sum_up,
 )
-from rowtide.storage import freshness
-from rowtide.storage.freshness import Clock, is_fresh, read_clock
-from rowtide.storage.store import Missing
+from rowtide.storage import store
+from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
 HELD_FOR_S = 3600.0
 """So long at most the holder of a lake's lease builds on what it remembers of a table: less than any holder keeps."""
@@ -177,7 +176,7 @@ class Committer:
         if not self._holds_lease:
             return None
         kept_s = log_kept_for(state.metadata.properties).total_seconds()
-        return max(freshness.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
+        return max(store.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
 
     def _load(self, location: Location) -> _Known:
         begun = self._clock()

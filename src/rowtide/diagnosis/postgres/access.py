@@ -11,11 +11,10 @@ from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access_facts import MergedFacts, Names, NodeFacts, ReaderFacts, TableAccess
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
-from rowtide.diagnosis.quantities import format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     CheckResult,
@@ -25,13 +24,14 @@ from rowtide.diagnosis.result import (
     as_superuser,
     counts,
     failing,
+    format_names,
     note,
     of_error,
     quote_table,
     warning,
 )
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
-from rowtide.replication.errors.rights import TableOwnerNotHeld
+from rowtide.replication.errors.subscribers import TableOwnerNotHeld
 
 _AS_SCHEMAS_OWNER = "as the schema's owner"
 _BY_SUPERUSER = (

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.cdc import definitions
 from rowtide.cdc.access import read_role_access
-from rowtide.cdc.errors.access import ReadingDenied
+from rowtide.cdc.errors.enabling import ReadingDenied
 from rowtide.core.formats import StoreFormat
 from rowtide.core.places import local_path
 from rowtide.core.values import frozen

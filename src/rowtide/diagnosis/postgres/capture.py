@@ -17,11 +17,10 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts
 from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tables import check_members
-from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
@@ -32,6 +31,9 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     failing,
+    format_bytes,
+    format_duration,
+    format_names,
     note,
     of_error,
     quote_table,

@@ -29,18 +29,18 @@ from rowtide.diagnosis.postgres.capture import (
     without_forbidden,
 )
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
-from rowtide.diagnosis.postgres.facts import LakeFacts, LogFacts, PostgresWorkFacts
+from rowtide.diagnosis.postgres.reading import LakeFacts, LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.server_facts import ServerFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.postgres.tracking import check_losses, tracking_unreadable
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
-from rowtide.diagnosis.quantities import format_bytes
 from rowtide.diagnosis.result import (
     LOG,
     CheckResult,
     State,
     Unread,
     counts,
+    format_bytes,
     healthy,
     if_read,
     nothing_enabled,

@@ -1,48 +1,143 @@
-"""Reading a PostgreSQL database: each fact once, over one session, for whichever view asks."""
+"""What is known of a PostgreSQL database: each fact read once, over one session, for whichever view asks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.cdc.definitions import READER as CAPTURE_READER
-from rowtide.cdc.status import read_capture_status, read_cleanup_status
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.status import CaptureStatus, CleanupStatus, read_capture_status, read_cleanup_status
+from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.read_once import reading_once
+from rowtide.databases.postgres.kept_sessions import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
-from rowtide.diagnosis.codes import ALL_AREAS, Area
-from rowtide.diagnosis.merge import read_merge
+from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
+from rowtide.diagnosis.merge import MergeFacts, read_merge
+from rowtide.diagnosis.places import Place
+from rowtide.diagnosis.postgres.access_facts import MergedFacts
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, read_capture, read_places
-from rowtide.diagnosis.postgres.facts import NO_LAKE_FACTS, LakeFacts, LogFacts, PostgresWorkFacts
-from rowtide.diagnosis.postgres.server_facts import ServerFacts, is_merged, read_server
+from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts, is_merged, read_server
 from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts, read_table_facts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
+from rowtide.log.errors import DatabaseCopied
 from rowtide.log.postgres.backlog import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
+    ArticlesStatus,
+    DeliveryStatus,
     list_delivered_here,
     list_left_prepared,
     read_articles_status,
     read_delivery_status,
 )
 from rowtide.targets.definitions import list_targets
-from rowtide.targets.listing import list_tables
+from rowtide.targets.listing import ListedTarget, list_tables
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
-    from rowtide.cdc.instances import Instance
     from rowtide.cdc.status.lake import LakeStatus, RowsLeft
-    from rowtide.diagnosis.places import Place
     from rowtide.log.store.state import ManifestState
-    from rowtide.targets.listing import ListedTarget
+
+
+@frozen
+class DatabaseFacts:
+    """Everything that is checked; `capture` is None before enable-db.
+
+    `wants_capture` is false where tables are tracked, merged or delivered into, none is captured, and no lake was
+    named: nobody asked for it.
+
+    `taken_schemas` are schemas of our names that others made, `foreign_tables` are qualified names;
+    `place_blockers` are what is wrong with the folder that the log store would have. `copied` says that the metadata
+    is another database's; then nothing is said of capture. `unread` has why parts could not be read, by what is then
+    said of them.
+    """
+
+    server: ServerFacts
+    role: RoleFacts
+    tables: tuple[PostgresTableFacts, ...]
+    foreign_tables: tuple[str, ...]
+    taken_schemas: tuple[str, ...]
+    capture: CaptureFacts | None
+    wants_capture: bool
+    tracking: TrackingFacts
+    places: tuple[Place, ...]
+    place_blockers: tuple[RowtideError, ...]
+    copied: DatabaseCopied | None = None
+    merged: MergedFacts | None = None
+    unread: Mapping[Code, RowtideError] = field(default_factory=dict)
+
+
+@frozen
+class LakeFacts:
+    """What the lake says of capture instances, and the tables of targets that follow them.
+
+    `outdated` are statements that left no change rows of what they changed, `lost_keys` instances whose keys no longer
+    identify rows.
+    """
+
+    targets: tuple[ListedTarget, ...] | Unread = ()
+    outdated: tuple[ListedChange, ...] | Unread = ()
+    lost_keys: tuple[Instance, ...] | Unread = ()
+
+    def of(self, names: Collection[str]) -> LakeFacts:
+        """Return what is said of some instances."""
+        targets, outdated, lost = self.targets, self.outdated, self.lost_keys
+        return LakeFacts(
+            targets if isinstance(targets, Unread) else tuple(one for one in targets if one.instance in names),
+            outdated if isinstance(outdated, Unread) else tuple(x for x in outdated if x.capture_instance in names),
+            lost if isinstance(lost, Unread) else tuple(one for one in lost if one.capture_instance in names),
+        )
+
+
+NO_LAKE_FACTS = LakeFacts()
+
+
+@frozen
+class LogFacts:
+    """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
+
+    `tables` are the captured ones, `rows_left` the damaged tables of disabled instances.
+    """
+
+    capture: CaptureFacts
+    reading: ReadingFacts | Unread
+    tables: tuple[PostgresTableFacts, ...]
+    capturing: CaptureStatus | Unread | None
+    cleanup: CleanupStatus | Unread | None
+    delivery: DeliveryStatus | Unread | None
+    articles: ArticlesStatus | Unread | None
+    places: tuple[Place, ...]
+    lake: LakeFacts = NO_LAKE_FACTS
+    rows_left: tuple[RowsLeft, ...] | Unread = ()
+
+
+@frozen
+class PostgresWorkFacts:
+    """What rowtide does in a database; `log` is None where the log is read for nothing.
+
+    What nobody asked for is None or empty.
+
+    `delivered_here` are publications of other databases whose changes are delivered into this one; `left_prepared` the
+    transactions that their delivery prepared more than a minute ago.
+    """
+
+    server: ServerFacts
+    log: LogFacts | Unread | None
+    merge: MergeFacts | Unread | None
+    tracking: TrackingFacts | Unread | None
+    delivered_here: tuple[str, ...] | Unread
+    left_prepared: tuple[str, ...] | Unread = ()
 
 
 @contextmanager

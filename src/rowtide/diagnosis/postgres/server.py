@@ -10,7 +10,6 @@ from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts
 from rowtide.diagnosis.postgres.server_facts import ReplicationSlot, ServerFacts
-from rowtide.diagnosis.quantities import format_bytes, format_duration, format_names
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
@@ -20,6 +19,9 @@ from rowtide.diagnosis.result import (
     as_superuser,
     counts,
     failing,
+    format_bytes,
+    format_duration,
+    format_names,
     note,
     of_error,
     rates,

@@ -18,15 +18,14 @@ from rowtide.cdc.errors.enabling import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.instances import name_for_readers
-from rowtide.core.column_lists import write_column_list
 from rowtide.core.errors import RowtideError
+from rowtide.core.names import write_column_list
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.diagnosis.codes import Code
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, PostgresTableFacts
-from rowtide.diagnosis.quantities import format_bytes, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
@@ -36,6 +35,8 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     counts,
+    format_bytes,
+    format_names,
     note,
     of_error,
     quote_table,

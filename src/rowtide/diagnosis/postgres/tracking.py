@@ -9,7 +9,7 @@ from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceTable
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access import check_owners
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.tracking_facts import (
     CandidateFacts,
     Readers,
@@ -17,7 +17,6 @@ from rowtide.diagnosis.postgres.tracking_facts import (
     TrackedTableFacts,
     TrackingFacts,
 )
-from rowtide.diagnosis.quantities import format_bytes, format_names
 from rowtide.diagnosis.result import (
     AS_OWNER,
     Advice,
@@ -27,6 +26,8 @@ from rowtide.diagnosis.result import (
     Sql,
     State,
     failing,
+    format_bytes,
+    format_names,
     note,
     of_error,
     quote_table,

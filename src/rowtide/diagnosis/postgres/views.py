@@ -34,9 +34,8 @@ from rowtide.diagnosis.postgres.access_facts import (
 )
 from rowtide.diagnosis.postgres.capture import check_capture, without_forbidden
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, find_taken_log_store, read_capture, read_places
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
 from rowtide.diagnosis.postgres.health import check_lake, check_work
-from rowtide.diagnosis.postgres.reading import complete_work, connected, read_lake, read_work
+from rowtide.diagnosis.postgres.reading import DatabaseFacts, complete_work, connected, read_lake, read_work
 from rowtide.diagnosis.postgres.server import check_server
 from rowtide.diagnosis.postgres.server_facts import (
     is_used_otherwise,

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.sqlite.stamps import SqliteRowStamps
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, SqliteSubject

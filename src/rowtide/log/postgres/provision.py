@@ -24,7 +24,7 @@ from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.formats import format_creation
+from rowtide.databases.postgres.functions import format_creation
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
@@ -37,9 +37,8 @@ from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
 from rowtide.log.store.entries import Opened, StoredSource
-from rowtide.log.store.location import open_store, probe_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import require_own
+from rowtide.log.store.ownership import open_store, probe_store, require_own
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store, delete_all
 

@@ -33,8 +33,7 @@ from rowtide.log.store.entries import (
 )
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
-from rowtide.storage.freshness import Clock, is_fresh, read_clock
-from rowtide.storage.store import Missing, Store, delete_all, get_all
+from rowtide.storage.store import Clock, Missing, Store, delete_all, get_all, is_fresh, read_clock
 
 LOG_STORE = StoreFormat("log store")
 

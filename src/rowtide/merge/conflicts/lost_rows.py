@@ -12,8 +12,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import AnyPlace, Place, Reach, by_nickname, read_all
-from rowtide.merge.versions.changes import KnownVersion, Row
-from rowtide.merge.versions.references import reference_indexes
+from rowtide.merge.versions.changes import KnownVersion, Row, reference_indexes
 
 _NO_ARTICLE = 0
 """The nickname, in conflicts, of a table that is no article."""

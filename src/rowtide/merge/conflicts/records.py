@@ -19,7 +19,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications
 from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, retries
-from rowtide.merge.errors.inspection import ConflictUnknown
+from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc
 from rowtide.merge.versions.changes import Row, RowChange

@@ -9,7 +9,7 @@ Values of columns as resolvers compare and combine them, from their texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from functools import partial
 
@@ -26,7 +26,7 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
-from rowtide.merge.versions.changes import KnownVersion
+from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.comparison import NodeChange, changed_apart
 from rowtide.merge.versions.composition import add_up
 
@@ -386,3 +386,19 @@ _OF_COLUMN = {
     "averaging": _OfColumn(_averages, is_number, needs_tracking=True),
     "merge-text": _OfColumn(_merges_texts, is_text, needs_tracking=True, takes_option=True),
 }
+
+
+@frozen
+class Answered:
+    """The function's rows, by rowguid; rows that it was not asked about, or left open, go by priority."""
+
+    rows: Mapping[str, Row | None]
+
+    def resolve(self, contest: Contest) -> Verdict:
+        """Decide a conflict; the version that the row is not is the loser, by priority if it is neither."""
+        row = None if contest.is_of_keys else self.rows.get(contest.sent.rowguid)
+        if row is None:
+            return by_priority(contest)
+        if row == contest.subscriber_row:
+            return Winner.SUBSCRIBER
+        return Winner.PUBLISHER if row == contest.publisher_row else Custom(by_priority(contest), row)

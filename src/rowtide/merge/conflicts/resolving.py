@@ -29,7 +29,7 @@ from rowtide.merge.conflicts.records import (
 )
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.errors.inspection import (
+from rowtide.merge.errors.rows import (
     ChangedSince,
     ConflictNotAtHub,
     ConflictOfSubscriber,
@@ -37,8 +37,7 @@ from rowtide.merge.errors.inspection import (
     StillReferenced,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import read_known
-from rowtide.merge.nodes.roles.transactions import transact_at
+from rowtide.merge.nodes.roles.rows import read_known, transact_at
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.row_values import hiding_alike
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
-from rowtide.lake.spark.failures import lack_named
+from rowtide.lake.spark.jars import lack_named
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.fan_out.synchronising import FanOutTarget, SyncOutcome, synchronise_target
 

@@ -16,9 +16,9 @@ from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import article_history, identity_ranges, sessions, subscriptions
 from rowtide.merge.documented.dialect import STORED, view_names
-from rowtide.merge.errors.inspection import DocumentedTableUnknown
-from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.nodes.roles.transactions import TransactionalNode
+from rowtide.merge.errors.rows import DocumentedTableUnknown
+from rowtide.merge.nodes.node import MergedTables
+from rowtide.merge.nodes.roles.rows import TransactionalNode
 from rowtide.merge.progress import as_utc, list_subscriptions
 from rowtide.merge.status import SYNC_STATES
 

@@ -14,8 +14,7 @@ from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.inspection.listings import read_rows
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.sending import ChangeSource
+from rowtide.merge.nodes.node import ChangeSource, Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing

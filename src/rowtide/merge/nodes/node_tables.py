@@ -1,4 +1,4 @@
-"""The tables of a node: how they are described, examined, made and altered."""
+"""The tables of a node: how they are described, examined, made and altered, and the format of its metadata."""
 
 from __future__ import annotations
 
@@ -7,15 +7,58 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import Protocol
 
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
-from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.format_views import require
 from rowtide.databases.run_as import RunAs
+from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
-from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.nodes.table_parts import Omission, Part
+from rowtide.merge.nodes.table_changes import Omission, Part, TableChange
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
+
+
+class MetadataFormat:
+    """What a node's metadata record, once it was read."""
+
+    def __init__(self, own: StoreFormat) -> None:
+        self._own = own
+        self._found: tuple[str, StoredFormat | None] | None = None
+
+    def accept(self, place: str, stored: StoredFormat | None) -> None:
+        """Keep what was read. Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` if it may not be read."""
+        require(StoreFormat.require_readable, self._own, place, stored)
+        self._found = place, stored
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the format was read."""
+        return self._found is not None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the metadata that were read have this build's format."""
+        return self._found is not None and self._found[1] == self._own.recorded
+
+    def require_writable(self) -> None:
+        """Raise as `accept` if the metadata that were read may not be written; nothing where there were none."""
+        if self._found is not None:
+            require(StoreFormat.require_writable, self._own, *self._found)
+
+
+@frozen
+class RewritingTrigger:
+    """A trigger by which a row that arrives becomes another one; `exemption` is the condition that prevents it."""
+
+    name: str
+    table: str
+    exemption: str
+
+    def __str__(self) -> str:
+        return (
+            f"trigger {self.name} changes rows of {self.table} that arrive: they are uploaded again, and conflict, "
+            f"without end where several nodes do so. Let it leave the agent's writes out: when ({self.exemption})"
+        )
 
 
 @frozen

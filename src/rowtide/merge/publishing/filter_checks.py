@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.nodes.node import MergedTables
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
-from rowtide.merge.nodes.roles.schema import MergedTables
+from rowtide.merge.partitions.belonging import column_pairs
 from rowtide.merge.partitions.expressions import (
     ColumnExpression,
     Expression,
@@ -20,7 +21,6 @@ from rowtide.merge.partitions.expressions import (
     functions_of,
 )
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
-from rowtide.merge.partitions.links import column_pairs
 
 
 def check_filter(hub: MergedTables, article: Article) -> None:

@@ -1,4 +1,4 @@
-"""A subscriber follows the schema changes of its publisher, after it has uploaded what it changed before.
+"""A subscriber follows the schema changes of its publisher, after it has uploaded, before it synchronises.
 
 All is one transaction at the subscriber: its tables, the publisher's values of new columns, its definitions, and the
 version of the schema. Killed at any point, it has all of it or nothing, and the next synchronisation repeats it.
@@ -16,23 +16,24 @@ from sqlalchemy import delete, insert, select
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.merge.articles import Article, Partition
+from rowtide.merge.articles import Article, ExchangeType, Partition, Progress
 from rowtide.merge.catalogue import list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
-from rowtide.merge.errors.schema_changes import DefinitionsDiffer
+from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
 from rowtide.merge.nodes.sending import Enumeration
-from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
-from rowtide.merge.publishing.publications import drop_from
-from rowtide.merge.publishing.schema_changes import list_by_hand
+from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.publications import drop_from, finish_drops
+from rowtide.merge.publishing.recovering import recover
+from rowtide.merge.publishing.schema_changes import list_by_hand, notice
 from rowtide.merge.publishing.snapshots import SubscriberSnapshot, fill_articles, store_memberships
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
@@ -47,7 +48,9 @@ from rowtide.merge.row_hashes import (
     read_hashes,
     rowguid_of,
 )
-from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.pairing import Pairing, SchemaVersion, pair, require_known_schema, require_same_ends
+from rowtide.merge.session.synchronisation import synchronise, upload
 
 Parents = Mapping[str, str | None]
 """Rows of an article, each with its parent's rowguid."""
@@ -302,3 +305,106 @@ def _differing(change: TableChange, alteration: TableAlteration) -> str | None:
         else:
             return None
     return " or ".join(terms)
+
+
+_MOST_CHANGES = 5
+"""How often the schema may change while it is followed."""
+
+
+def synchronise_following(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
+) -> Summary:
+    """Synchronise; a subscriber whose publisher's schema was changed uploads and follows first.
+
+    Raises what `pair`, `synchronise`, `notice` and `follow` raise.
+    """
+    pairing = pair(hub, subscriber, publication, subscriber_name)
+    before: list[Summary] = []
+    omissions: list[Omission] = []
+    for _ in range(_MOST_CHANGES):
+        try:
+            summary = synchronise(hub, subscriber, pairing, on_progress, exchange)
+        except DefinitionsDiffer:
+            pairing = _upload_earlier(hub, subscriber, pairing, on_progress, before, omissions)
+        else:
+            for earlier in before:
+                summary.upload.add(earlier.upload)
+            summary.omissions = omissions
+            if pairing.leaving:
+                finish_drops(hub, pairing.publication)
+            return summary
+    return synchronise(hub, subscriber, pairing, on_progress, exchange)
+
+
+def _upload_earlier(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    on_progress: Progress,
+    uploaded: list[Summary],
+    omissions: list[Omission],
+) -> Pairing:
+    """Upload what the subscriber changed by its earlier definitions, let it follow, and return the new pairing."""
+    names = pairing.publication.name, pairing.at_hub.subscriber
+    notice(hub, pairing.publication)
+    pairing = pair(hub, subscriber, *names)
+    require_known_schema(hub, pairing)
+    uploaded.append(upload(hub, subscriber, pairing, on_progress))
+    hub.forget_tables()
+    follow(hub, subscriber, pair(hub, subscriber, *names), on_omission=omissions.append)
+    return pair(hub, subscriber, *names)
+
+
+def upload_all(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_upload: Progress,
+    on_recovered: Callable[[Recovered], None],
+    *,
+    absent_is_delete: bool = False,
+) -> Summary:
+    """Upload what a subscriber changed, tracked or not: see `recover`."""
+    names = publication, subscriber_name
+    pairing = pair(hub, subscriber, *names)
+    notice(hub, pairing.publication)
+    require_same_ends(hub, subscriber, pairing)
+    for recovered in recover(hub, subscriber, pairing, absent_is_delete=absent_is_delete):
+        on_recovered(recovered)
+    return upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
+
+
+def prepare_again(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_upload: Progress | None,
+    on_recovered: Callable[[Recovered], None],
+    *,
+    absent_is_delete: bool,
+) -> tuple[Summary | None, Pairing]:
+    """Bring a subscriber to the publisher's schema before its tables are filled again.
+
+    With `on_upload`, it uploads what it changed before, tracked or not: see `recover`. Return the result of that, and
+    the pairing.
+    """
+    names = publication, subscriber_name
+    summary = None
+    if on_upload is None:
+        notice(hub, pair(hub, subscriber, *names).publication)
+    else:
+        summary = upload_all(hub, subscriber, *names, on_upload, on_recovered, absent_is_delete=absent_is_delete)
+    pairing = pair(hub, subscriber, *names)
+    at_subscriber = pairing.at_subscriber
+    if pairing.differing or SchemaVersion(at_subscriber.schema_version, at_subscriber.schema_guid) != pairing.schema:
+        hub.forget_tables()
+        follow(hub, subscriber, pairing)
+        pairing = pair(hub, subscriber, *names)
+    return summary, pairing

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 
-from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import (
     INTEGERS,
     Article,
@@ -30,7 +30,7 @@ from rowtide.merge.errors.publishing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_parts import PartKind
+from rowtide.merge.nodes.table_changes import PartKind
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.requests import ArticleRequest
 from rowtide.merge.publishing.schema_changes import define

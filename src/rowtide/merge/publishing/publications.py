@@ -50,7 +50,6 @@ from rowtide.merge.publishing.new_articles import (
     require_numbered,
     require_server,
 )
-from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.requests import (
     ArticleRequest,
     MergeArticleChanges,
@@ -58,6 +57,7 @@ from rowtide.merge.publishing.requests import (
     NewMergePublication,
 )
 from rowtide.merge.publishing.schema_changes import dropped_at, notice, record, redefine
+from rowtide.merge.publishing.vertical_partitions import order_articles
 from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
 
 

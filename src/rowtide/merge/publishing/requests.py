@@ -24,8 +24,8 @@ from rowtide.merge.articles import (
     UnseenChildren,
     UploadOptions,
 )
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.node_tables import RewritingTrigger
+from rowtide.merge.nodes.table_changes import Omission
 
 PublicationName = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
 SubscriberUrl = Annotated[

@@ -30,17 +30,21 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.conflicts.records import rename_columns
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.definitions import schema_changes, subscriptions
-from rowtide.merge.errors.publishing import FilterRefused, ResolverUnknown
-from rowtide.merge.errors.schema_changes import ColumnNeeded, KeyChanged, SchemaChangeUnknown
+from rowtide.merge.errors.publishing import (
+    ColumnNeeded,
+    FilterRefused,
+    KeyChanged,
+    ResolverUnknown,
+    SchemaChangeUnknown,
+)
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.roles.transactions import retry_busy
+from rowtide.merge.nodes.roles.rows import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
 from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
-from rowtide.merge.publishing.ordering import order_articles
-from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.publishing.vertical_partitions import order_articles, restrict
 from rowtide.merge.session.pairing import SchemaVersion
 
 SchemaStatus = Literal["active", "skipped"]

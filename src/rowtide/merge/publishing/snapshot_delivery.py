@@ -32,10 +32,9 @@ from rowtide.merge.errors.subscribing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import put_subscription, read_purge
-from rowtide.merge.publishing.ordering import find_cycles
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import (
     FileKind,
@@ -52,7 +51,7 @@ from rowtide.merge.publishing.snapshots import (
     write_snapshot,
 )
 from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
-from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.publishing.vertical_partitions import find_cycles, restrict
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.identity_ranges import give_ranges, require_fit
 

@@ -33,7 +33,7 @@ from rowtide.merge.errors.subscribing import (
     SubscriberIsHub,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
     add_partition,

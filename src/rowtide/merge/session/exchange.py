@@ -19,13 +19,21 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.transactions import Result, transact_at
+from rowtide.merge.nodes.roles.rows import Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, make_writes
+from rowtide.merge.versions.changes import (
+    KnownVersion,
+    Row,
+    RowChange,
+    TombstoneType,
+    Write,
+    find_children,
+    layers_by_keys,
+    make_writes,
+)
 from rowtide.merge.versions.comparison import Presence, decode_columns, encode_columns
-from rowtide.merge.versions.references import find_children, layers_by_keys
 
 _BATCH_ROWS = 2000
 

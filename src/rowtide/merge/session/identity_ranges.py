@@ -23,7 +23,7 @@ from rowtide.merge.articles import Article, Publication, SubscriberType, Subscri
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
-from rowtide.merge.nodes.roles.transactions import transact_at
+from rowtide.merge.nodes.roles.rows import transact_at
 from rowtide.merge.nodes.roles.writing import NumberedKeys
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 

@@ -25,13 +25,17 @@ from rowtide.merge.catalogue import (
 )
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
 from rowtide.merge.errors.nodes import GenerationRefused, NodeCopied, NodeRestored
-from rowtide.merge.errors.publishing import DirectionsChanged, MergePublicationUnknown
-from rowtide.merge.errors.schema_changes import DefinitionsDiffer, MergedTableAltered, SchemaAhead
+from rowtide.merge.errors.publishing import (
+    DefinitionsDiffer,
+    DirectionsChanged,
+    MergedTableAltered,
+    MergePublicationUnknown,
+    SchemaAhead,
+)
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import MergedTables, Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
-from rowtide.merge.nodes.roles.schema import MergedTables
-from rowtide.merge.nodes.roles.transactions import Sessions, TransactionalNode
+from rowtide.merge.nodes.roles.rows import Sessions, TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -40,7 +44,7 @@ from rowtide.merge.progress import (
     read_subscription,
     select_subscriptions,
 )
-from rowtide.merge.session.purging import expiry
+from rowtide.merge.session.history import expiry
 from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 

@@ -24,12 +24,11 @@ from rowtide.merge.articles import Article, ExchangeType, Progress, SubscriberTy
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.subscribing import UploadNotComparable
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.sending import ChangeSource
-from rowtide.merge.nodes.roles.transactions import Sessions
+from rowtide.merge.nodes.node import ChangeSource, Node
+from rowtide.merge.nodes.roles.rows import Sessions
 from rowtide.merge.nodes.sending import ChangesRequest
+from rowtide.merge.partitions.belonging import find_record_types
 from rowtide.merge.partitions.candidates import CandidateMemberships
-from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, part_members
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -45,20 +44,18 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
-from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
+from rowtide.merge.session.history import RUNNING, History, Phase, Summary, is_due, purge, read_included, recorded
 from rowtide.merge.session.hub.cascades import Cascades
 from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, LineageChecks, read_generations
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
-from rowtide.merge.session.purging import is_due, purge, read_included
-from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
-from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.stored import are_rowguids
+from rowtide.merge.versions.composition import are_rowguids
 
 
 def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dict[str, datetime | None]:

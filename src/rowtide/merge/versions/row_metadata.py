@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
-from rowtide.merge.errors.nodes import RowguidMalformed
-from rowtide.merge.errors.reading import reading
+from rowtide.merge.errors.nodes import RowguidMalformed, reading
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,
     TOMBSTONE_COLUMNS,
@@ -22,8 +21,14 @@ from rowtide.merge.versions.apply import (
 )
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
 from rowtide.merge.versions.comparison import Malformed, decode_columns
-from rowtide.merge.versions.composition import Composer, Contents, Tombstone
-from rowtide.merge.versions.stored import are_rowguids, read_rowguid, require_complete
+from rowtide.merge.versions.composition import (
+    Composer,
+    Contents,
+    Tombstone,
+    are_rowguids,
+    read_rowguid,
+    require_complete,
+)
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)

@@ -13,7 +13,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.core.words import read_words
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
-from rowtide.replication.sync_types import IfExists, PublicationName
+from rowtide.replication.subscription_settings import IfExists, PublicationName
 
 IfCopied = Annotated[
     IfExists | None,

@@ -27,7 +27,6 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Cutter, ProcedureCall
-from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -41,7 +40,13 @@ from rowtide.replication.distribution.events import find_dropped, find_gap, find
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
 from rowtide.replication.distribution.mended_identities import require_intact
 from rowtide.replication.distribution.reader_entry import ReaderEntry
-from rowtide.replication.distribution.watchers import BatchCounts, DeliveryReport, DroppedTable, SkippedCommand
+from rowtide.replication.distribution.watchers import (
+    BatchCounts,
+    DeliveryContext,
+    DeliveryReport,
+    DroppedTable,
+    SkippedCommand,
+)
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors.delivery import (

@@ -1,4 +1,4 @@
-"""Reads the log store's records as the calls of a subscription's articles.
+"""The log store's records as calls of a subscription's articles, and changes received from other publishers.
 
 Commit times at the publisher of the transactions in the segments that a step reads.
 """
@@ -19,6 +19,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES
+from rowtide.log.origins import is_marked
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
@@ -26,9 +27,21 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import Block, ProcedureCall, in_blocks
 from rowtide.replication.distribution.calls.encoding import Calls, encode, filtered
-from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.agent import ArticleCopy
+
+
+def are_local(records: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which log records are the database's own changes: rowtide's delivery has not brought them."""
+    origins = records["origin"]
+    if origins.null_count == len(origins):
+        return np.ones(len(origins), np.bool_)
+    encoded = origins.combine_chunks().dictionary_encode()
+    local = np.array([not is_marked(name) for name in encoded.dictionary.to_pylist()] + [True], np.bool_)
+    places = encoded.indices.fill_null(len(local) - 1).to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.bool_] = local[places]
+    return found
+
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _Times = npt.NDArray[np.int64]

@@ -18,9 +18,9 @@ from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.alterations import CopyNeeded
-from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.distribution.reader_entry import read_log
+from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.errors.delivery import IdentityLost
 
 

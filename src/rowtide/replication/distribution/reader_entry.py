@@ -23,7 +23,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.comparing import LogNotRead
+from rowtide.replication.errors.conflicts import LogNotRead
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
 
 _ADVANCE_S = 10.0

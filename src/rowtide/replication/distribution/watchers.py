@@ -1,19 +1,24 @@
-"""What a run reports to the program that started it.
+"""A run of replication: its context, and what it reports to the program that started it.
 
 Counts of a batch that is delivered, which are reported when it is committed.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import field
 
-from rowtide.agents.loop import OnRetry, ignore
+from sqlalchemy import Engine
+
+from rowtide.agents.runs import OnRetry, ignore
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.subscription_settings import SettingsChanges
 
 
 @frozen
@@ -93,3 +98,18 @@ class BatchCounts:
         if lsn != self.last_lsn:
             self.transactions += 1
             self.last_lsn = lsn
+
+
+@frozen
+class DeliveryContext:
+    """One run on one publisher, whose database `engine` leads to; `stop` ends it.
+
+    Each subscription's agent has one of its own, with its own `stop` and watchers. `settings` replace those of the
+    subscriptions.
+    """
+
+    url: str
+    engine: Engine
+    stop: threading.Event = field(default_factory=threading.Event)
+    watchers: Watchers = field(default_factory=Watchers)
+    settings: SettingsChanges = field(default_factory=SettingsChanges)

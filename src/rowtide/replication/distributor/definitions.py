@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement, parse_definition, require
-from rowtide.databases.postgres.formats import recorded_definition
+from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.replication.distributor.location import (
     SCHEMA,
     distributor,
@@ -35,7 +35,7 @@ from rowtide.replication.distributor.location import (
     is_elsewhere,
     schema_of,
 )
-from rowtide.replication.errors.distribution import DistributionMissing
+from rowtide.replication.errors.delivery import DistributionMissing
 
 metadata = MetaData(schema=SCHEMA)
 

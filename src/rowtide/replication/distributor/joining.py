@@ -42,7 +42,7 @@ from rowtide.replication.distributor.definitions import (
 )
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 
 detached = Table(
     "MSdetached_articles",

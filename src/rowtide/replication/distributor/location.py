@@ -23,7 +23,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
-from rowtide.replication.errors.distribution import DistributionMoved, DistributorUnreachable
+from rowtide.replication.errors.delivery import DistributionMoved, DistributorUnreachable
 from rowtide.replication.errors.subscribing import PasswordGiven
 
 SCHEMA = "distribution"

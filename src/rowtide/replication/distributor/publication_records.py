@@ -26,7 +26,7 @@ from rowtide.replication.distributor.definitions import (
     subscriptions,
 )
 from rowtide.replication.distributor.location import distributor
-from rowtide.replication.errors.distribution import PublicationThresholdInvalid
+from rowtide.replication.errors.delivery import PublicationThresholdInvalid
 from rowtide.replication.errors.publishing import (
     ArticleUnknown,
     PublicationBeingDropped,

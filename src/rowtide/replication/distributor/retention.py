@@ -20,7 +20,7 @@ from rowtide.replication.distributor import definitions, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, metadata
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
+from rowtide.replication.errors.delivery import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.publisher import read_source
 
 MAX_RETENTION_HOURS = 72

@@ -36,8 +36,7 @@ from rowtide.replication.distributor.definitions import (
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.publication_records import get_publication, renew_article
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
-from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings, SyncType
 
 
 @frozen

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.types.details import describe_type
+from rowtide.databases.postgres.types.widening import describe_type
 from rowtide.replication.filters.conditions import Form, Key, Literal, LiteralUnfit, trim
 
 _DAY = r"(?P<year>(?!0+-)[0-9]{4,7})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"

@@ -9,7 +9,7 @@ from typing import Annotated
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.replication.sync_types import PublicationName, SomeSubscriber
+from rowtide.replication.subscription_settings import PublicationName, SomeSubscriber
 
 OnCompare = Callable[[str, str, int, int], None]
 OneArticle = Annotated[str | None, Option(help="Of this article, by its name or table; default: all.")]

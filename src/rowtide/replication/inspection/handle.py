@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from rowtide.core.formats import StoreFormat
 from rowtide.core.options import takes
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import DatabaseKind
 from rowtide.log.catalogue import find_source
 from rowtide.replication.distributor import definitions, history, publication_records, tracers
 from rowtide.replication.distributor.history import HistoricError, HistoricState

@@ -22,10 +22,10 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.calls.batches import in_order
 from rowtide.replication.distribution.calls.encoding import Calls, encode
-from rowtide.replication.distribution.origins import are_local
+from rowtide.replication.distribution.log_calls import are_local
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.comparing import RowKeyInvalid
+from rowtide.replication.errors.conflicts import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.comparing import SubscriberComparison, open_comparison, open_publisher
 from rowtide.replication.inspection.differences import (

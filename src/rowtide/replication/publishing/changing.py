@@ -45,8 +45,8 @@ from rowtide.replication.distributor.publication_records import begin_changing
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleExists, ArticleUnknown
 from rowtide.replication.publisher import read_source
-from rowtide.replication.publishing import truncates
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.publishing import restarting
+from rowtide.replication.subscription_settings import IfExists
 
 
 @frozen
@@ -170,7 +170,7 @@ def _plan(
     """Return the steps of a change, in the log's order."""
     before, after, table = planned.before, planned.after, planned.table
     members, announcing = membership.lock_steps(table), list[Executable]()
-    members += truncates.refusal_steps(connection, table, after)
+    members += restarting.refusal_steps(connection, table, after)
     # The log continues with columns that are no longer published: subscribers that are behind have them.
     if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)

@@ -16,8 +16,7 @@ from sqlalchemy.schema import DropSchema
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.errors import TransactionAborted, translated
-from rowtide.databases.postgres.formats import format_creation
-from rowtide.databases.postgres.functions import own_schema
+from rowtide.databases.postgres.functions import format_creation, own_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
 from rowtide.replication.distributor import (
@@ -39,7 +38,7 @@ from rowtide.replication.distributor.location import (
     record_place,
     schema_of,
 )
-from rowtide.replication.errors.distribution import (
+from rowtide.replication.errors.delivery import (
     DistributionElsewhere,
     DistributionMissing,
     DistributorUnreachable,

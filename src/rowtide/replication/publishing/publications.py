@@ -43,12 +43,12 @@ from rowtide.replication.errors.publishing import (
     PublicationSubscribed,
 )
 from rowtide.replication.publisher import read_source
-from rowtide.replication.publishing import truncates
+from rowtide.replication.publishing import restarting
 from rowtide.replication.publishing.changing import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
-from rowtide.replication.publishing.log_source import ensure_source, find_own_source
 from rowtide.replication.publishing.requests import NewPublication
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.publishing.restarting import ensure_source, find_own_source
+from rowtide.replication.subscription_settings import IfExists
 
 
 @keeping_sessions()
@@ -240,7 +240,7 @@ def _plan_add(
             *_forget_unrecorded(connection, table.source_id),
             *membership.lock_steps(table),
             *join,
-            *truncates.refusal_steps(connection, table, article),
+            *restarting.refusal_steps(connection, table, article),
         ],
         records=[
             publication_records.add_article_step(publication_id, article),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from rowtide.core.options import ForGroup, Option
 from rowtide.core.values import frozen
-from rowtide.replication.sync_types import PublicationName
+from rowtide.replication.subscription_settings import PublicationName
 
 
 @frozen

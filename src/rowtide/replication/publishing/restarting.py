@@ -1,4 +1,4 @@
-"""Restart the log after a gap, if only publications read it (SQL Server: sp_replrestart).
+"""The log of a database without capture: created with the first publication, restarted after a gap.
 
 Articles stay. A subscription cannot continue across the gap; `reinitialize` copies its tables again.
 
@@ -13,25 +13,101 @@ from dataclasses import replace
 from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import list_features
-from rowtide.log.postgres import membership, restarting, slot
+from rowtide.databases.source_table import SourceTable
+from rowtide.databases.urls import name_of
+from rowtide.lake.paths import absolute_lake
+from rowtide.log import placeholder_reader
+from rowtide.log.catalogue import find_source, list_features
+from rowtide.log.postgres import membership, partition_truncates, provision, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import find_own_manifest, require_timeline
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.location import distributor, is_elsewhere
-from rowtide.replication.errors.publishing import CaptureReadsLog
+from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog
 from rowtide.replication.publisher import read_source
-from rowtide.replication.publishing import truncates
+
+
+def ensure_source(
+    engine: Engine,
+    database: str,
+    lake: str | None,
+    log_store: str | None,
+    on_wait: Callable[[str], None],
+    *,
+    for_group: bool = False,
+) -> OpenedSource:
+    """Create a source if there is none; the caller holds its lease.
+
+    Raises `NothingReadsLog` if no directory is given, `LogStoreElsewhere` if the source has another one.
+    """
+
+    def choose_place() -> StoragePlaces:
+        # Capture, if it is enabled later, says where its lake is.
+        folder = lake if lake is not None else log_store
+        if folder is None:
+            raise NothingReadsLog(name_of(database))
+        # Only here: they read Delta tables, which a run does not.
+        from rowtide.lake.stores import prepare_lake, require_not_nested
+
+        require_not_nested(folder, log_store)
+        return StoragePlaces(prepare_lake(folder, for_group=for_group), log_store, for_group)
+
+    with engine.connect() as connection:
+        found = find_source(connection)
+    if found is not None:
+        _require_place(database, found, lake, log_store)
+    return provision.ensure_source(engine, FEATURE, choose_place, on_wait)
+
+
+def find_own_source(connection: Connection) -> SourceDefinition | None:
+    """Return the source if only publications need it."""
+    source = find_source(connection)
+    return source if source is not None and list_features(connection) <= {FEATURE} else None
+
+
+def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
+    """Advance the placeholder reader, so that the log store can remove what no subscription needs.
+
+    Raises `LeaseHeld` if another process is creating or removing the source.
+    """
+    if placeholder_reader.is_behind(manifest):
+        with provision.take_source(engine, patience_s=0):
+            placeholder_reader.advance(manifest)
+
+
+def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:
+    """Raise `LogStoreElsewhere` unless the given directory is the recorded lake's, or its log store."""
+    if log_store is not None:
+        wanted = absolute(log_store)
+    elif lake is None or absolute_lake(lake) == source.lake:
+        return
+    else:
+        wanted = StoragePlaces(absolute_lake(lake), None).log_store_place
+    if wanted != source.log_store:
+        raise LogStoreElsewhere(name_of(database), source.log_store, wanted)
+
+
+def refusal_steps(connection: Connection, table: SourceTable, article: Article) -> list[Executable]:
+    """Refuse such truncates where the article delivers deletes, allow them where it does not; the table is locked."""
+    allowing = partition_truncates.allow_steps(connection, article.article_id)
+    if article.command(Operation.DELETE).call_format is CallFormat.NONE:
+        return allowing
+    way_out = f"drop article {article.qualified_name} of publication {article.publication}"
+    return [*allowing, *partition_truncates.refuse_steps(table, article.article_id, way_out)]
 
 
 @frozen
@@ -121,7 +197,7 @@ def _plan_announcement(connection: Connection, source: SourceDefinition, article
         return steps
     publishing = read_publishing(connection, source, table.source_id)
     join = membership.join_steps(source, table, member, article.before_images, publishing=publishing)
-    refusing = truncates.refusal_steps(connection, table, article)
+    refusing = refusal_steps(connection, table, article)
     return [*steps, *join, *refusing, membership.announce_enabled(member)]
 
 

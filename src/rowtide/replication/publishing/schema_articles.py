@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.search_path import USERS_SCHEMAS
+from rowtide.databases.postgres.functions import USERS_SCHEMAS
 from rowtide.replication.articles.articles import Article, ArticleType
 from rowtide.replication.distributor import definitions, publication_records, schema_articles, subscription_records
 from rowtide.replication.distributor.location import distributor

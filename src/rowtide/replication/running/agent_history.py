@@ -20,7 +20,7 @@ from rowtide.replication.distributor import definitions, history, subscription_r
 from rowtide.replication.distributor.history import RunStatus, Session
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.snapshot.table_details import count_rows
+from rowtide.replication.snapshot.target import count_rows
 
 log = logging.getLogger("rowtide.replication")
 

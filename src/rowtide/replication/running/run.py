@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, text
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.loop import run_agent
+from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
@@ -26,8 +26,7 @@ from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.ownership import open_own_manifest
-from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.watchers import DeliveredElsewhere
+from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext
 from rowtide.replication.distributor import (
     definitions,
     history,
@@ -39,11 +38,15 @@ from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
 from rowtide.replication.distributor.retention import deactivate_expired
 from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
-from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
-from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
+from rowtide.replication.errors.delivery import (
+    DistributionMissing,
+    DistributorUnreachable,
+    SubscriptionDeactivated,
+    SubscriptionsFailed,
+)
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.publisher import read_source
-from rowtide.replication.publishing.log_source import advance_placeholder
+from rowtide.replication.publishing.restarting import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers

@@ -36,9 +36,8 @@ from rowtide.replication.articles.schema_changes import (
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
-from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
-from rowtide.replication.distribution.watchers import DroppedTable, Trouble
+from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.joining import PendingChange
@@ -56,8 +55,7 @@ from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
 from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
-from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails, read_table_details
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber

@@ -17,13 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, OpenChunk, is_torn
-from rowtide.copying.visibility import TransactionSnapshot
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, OpenChunk, TransactionSnapshot, is_torn
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, as_copied
-from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot
+from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot, TableDetails
 
 WORKERS = 2
 _LARGE_BYTES = 16 << 20

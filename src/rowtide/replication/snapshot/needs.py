@@ -12,7 +12,7 @@ from enum import StrEnum
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.planned_code import effects_condition
+from rowtide.databases.postgres.owners import effects_condition
 from rowtide.replication.articles.articles import Article
 
 

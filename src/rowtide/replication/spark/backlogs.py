@@ -21,12 +21,11 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, require_reachable, spark_watched
-from rowtide.lake.spark.failures import lack_named
+from rowtide.lake.spark.jars import lack_named
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
-from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims

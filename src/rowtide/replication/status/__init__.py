@@ -6,14 +6,15 @@ Commands print it, `rowtide.diagnosis` checks it.
 from __future__ import annotations
 
 from rowtide.replication.status.articles import ArticlesStatus, read_articles_status
-from rowtide.replication.status.delivery import (
+from rowtide.replication.status.subscriptions import (
     DeliveryStatus,
     SubscriptionDelivery,
+    SubscriptionStatus,
     list_delivered_here,
     list_left_prepared,
     read_delivery_status,
+    read_status,
 )
-from rowtide.replication.status.subscriptions import SubscriptionStatus, read_status
 
 __all__ = [
     "ArticlesStatus",

@@ -40,13 +40,11 @@ from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDr
 from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import find_used
-from rowtide.replication.snapshot.table_details import read_table_details
-from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.subscribing.other_databases import Ends, plan_originators
+from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
 from rowtide.replication.subscribing.readers import keeping
-from rowtide.replication.subscribing.resolvers import require_detectable
+from rowtide.replication.subscribing.resolvers import Ends, plan_originators, require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
-from rowtide.replication.sync_types import IfExists, SubscriptionRequest
+from rowtide.replication.subscription_settings import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import NewSubscription
 

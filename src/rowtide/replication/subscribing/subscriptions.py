@@ -54,17 +54,25 @@ from rowtide.replication.errors.subscribing import (
 from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
-from rowtide.replication.snapshot.table_details import read_table_details
-from rowtide.replication.subscribing.other_databases import Ends, find_promotion, plan_originators, remove_copied
+from rowtide.replication.snapshot.target import read_table_details
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (
+    Ends,
     choose_resolver,
+    find_promotion,
+    plan_originators,
+    remove_copied,
     require_commit_times,
     require_detectable,
     require_kept,
 )
-from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
-from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
+from rowtide.replication.subscription_settings import (
+    IfExists,
+    SettingsChanges,
+    SubscriptionRequest,
+    SubscriptionSettings,
+    SyncType,
+)
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.origins import carry_onward
 from rowtide.replication.targets.subscriber_kind import (

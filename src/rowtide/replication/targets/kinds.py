@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from rowtide.databases.kinds import DatabaseKind
-from rowtide.databases.urls import parse_url
+from rowtide.databases.urls import DatabaseKind, parse_url
 
 if TYPE_CHECKING:
     from rowtide.replication.targets.subscriber_kind import SubscriberKind

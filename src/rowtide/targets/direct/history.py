@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.last_rows import comparable
-from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

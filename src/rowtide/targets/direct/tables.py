@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.bits import EXACT, read_exact_texts
 from rowtide.cdc.lake_readers.last_rows import comparable
-from rowtide.cdc.lake_readers.value_texts import EXACT, read_exact_texts
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -25,7 +25,7 @@ from rowtide.delta.statistics import Between, bounds_of
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
-from rowtide.lake.column_types import schema_text
+from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
 from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied

@@ -1,25 +1,225 @@
-"""Change tracking of a PostgreSQL database."""
+"""Change tracking of a PostgreSQL database: enabled, disabled, resumed, asked for its changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.formats import StoreFormat
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
+from rowtide.databases.postgres.alterations import (
+    Alterations,
+    Committing,
+    build_index,
+    execute_all,
+    read_validity,
+    rehearsing,
+)
+from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
+from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
-from rowtide.tracking.errors import TransactionOpen
-from rowtide.tracking.options import PurgeType, TrackedTable, TrackingRequest
-from rowtide.tracking.postgres import enabling, enumeration, purge, queries, system_tables
+from rowtide.tracking.errors import (
+    NothingToTrack,
+    StorageNotOffered,
+    TableToTrackNotFound,
+    TrackedAlready,
+    TransactionOpen,
+)
+from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingRequest
+from rowtide.tracking.postgres import enumeration, queries, system_tables
+from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
+from rowtide.tracking.postgres.subjects import (
+    CHANGE_BSN,
+    PostgresSubject,
+    find_present,
+    find_trackable,
+    find_tracked,
+    with_key,
+)
+from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
+from rowtide.tracking.postgres.trigger_text import PREFIX
+from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
+
+MAKER = "rowtide change tracking"
+"""Comment on a column `rowguid` that tracking added, and drops again."""
+
+_INDEX_FORMS = {
+    # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
+    StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
+    # A transaction's rows have one stamp: to pack those of a full page together costs an update more than the index.
+    StampIndex.BTREE: "({0}) with (deduplicate_items = off) where {0} is not null",
+}
+
+
+def enable(alterations: Alterations, asked: TrackingRequest) -> TrackedTable:
+    """Track a table from now on; a repeat completes an interrupted call.
+
+    Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
+    `TrackingLost`, `LockNotObtained`.
+    """
+    if not asked.options:
+        raise NothingToTrack(asked.table)
+    lacking = alterations.run(asked.table, partial(_find_lacking_rowguid, asked=asked))
+    if lacking is not None:
+        make_rowguid(alterations, lacking.table, MAKER)
+    tracked, subject = alterations.run(asked.table, partial(_begin, asked=asked, has_new_key=lacking is not None))
+    _build_stamp_index(alterations, tracked, subject)
+    return tracked
+
+
+def disable(alterations: Alterations, name: str) -> None:
+    """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
+
+    So is what was made before formats had numbers. Raises `NotTracked`, `LockNotObtained`.
+    """
+    alterations.run(name, partial(_end, name=name))
+
+
+def resume(alterations: Alterations, name: str) -> TrackedTable:
+    """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as `enable`."""
+    tracked, subject = alterations.run(name, partial(_begin_again, name=name))
+    _build_stamp_index(alterations, tracked, subject)
+    return tracked
+
+
+def stamp_index_of(subject: PostgresSubject) -> tuple[str, str]:
+    """Return the schema and name of the index on a table's stamps."""
+    return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
+
+
+def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
+    """Whether enabling a table with a rowguid key would add the column."""
+    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table, MAKER)
+    # The unique indexes of a partitioned table have its partition key too.
+    return not (is_theirs or table.kind is TableKind.PARTITIONED)
+
+
+def _find_lacking_rowguid(connection: Connection, *, asked: TrackingRequest) -> PostgresSubject | None:
+    """Return the table if its key is a column that must be added first."""
+    has_tracked_objects(connection, StoreFormat.require_writable)
+    table = find_trackable(connection, asked.table)
+    if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
+        return None
+    if rowguid_key(table) or not can_be_given_rowguid(connection, table):
+        return None
+    return PostgresSubject(table, (), asked.options, asked.storage)
+
+
+def _begin(
+    connection: Connection, *, asked: TrackingRequest, has_new_key: bool
+) -> tuple[TrackedTable, PostgresSubject]:
+    execute_all(connection, system_tables.CREATIONS)
+    table = find_trackable(connection, asked.table)
+    found = find_tracked(connection, table)
+    if found is not None:
+        require_sound(connection, found)
+        return found, _unfinished(connection, with_key(table, found))
+    index = asked.index or StampIndex.BRIN
+    csn = clock.stop_anchors(connection)
+    tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
+    if has_new_key:
+        key = tuple(column for column in table.columns if column.name == ROWGUID)
+        subject = PostgresSubject(table, key, tracked.options, tracked.storage)
+    else:
+        subject = with_key(table, tracked)
+    _set_up(connection, tracked, subject)
+    return tracked, subject
+
+
+def _unfinished(connection: Connection, subject: PostgresSubject) -> PostgresSubject:
+    """Return a tracked table whose index was not built before an interruption. Raises `TrackedAlready` for others."""
+    if read_validity(connection, stamp_index_of(subject)):
+        raise TrackedAlready(subject.name)
+    return subject
+
+
+def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, PostgresSubject]:
+    before = get_tracked(connection, name, StoreFormat.require_writable)
+    table = _take_down(connection, before)
+    if table is None:
+        raise TableToTrackNotFound(before.name)
+    remove_tracked(connection, before.name)
+    csn = clock.stop_anchors(connection)
+    tracked = replace(before, name=table.qualified_name, min_valid_csn=csn, lost_time=None)
+    subject = with_key(read_table(connection, table.source_id), tracked)
+    _set_up(connection, tracked, subject)
+    return tracked, subject
+
+
+def _end(connection: Connection, *, name: str) -> None:
+    tracked = get_tracked(connection, name)
+    table = _take_down(connection, tracked)
+    if table is not None and is_made_here(connection, table, MAKER):
+        quoted = quote_qualified(table.schema, table.name)
+        connection.execute(statement(f"alter table {quoted} drop column {ROWGUID}"))
+    remove_tracked(connection, tracked.name)
+    if not list_tracked(connection):
+        connection.execute(statement(f"drop schema {clock.SCHEMA} cascade"))
+
+
+def _set_up(connection: Connection, tracked: TrackedTable, subject: PostgresSubject) -> None:
+    blocker = find_blocker(subject.table, {column.name for column in subject.key})
+    if subject.storage is Storage.SIDE and blocker is not None:
+        raise StorageNotOffered(subject.name, subject.storage, blocker)
+    stamps = stamps_of(subject)
+    execute_all(connection, [*stamps.creations(), *stamps.trigger_creations()])
+    put_as_it_is(connection, tracked, subject)
+
+
+def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:
+    """Remove tracking's objects from a table, and return it; None if it was dropped."""
+    source_id, table = find_present(connection, tracked)
+    _remove_triggers(connection, source_id, table)
+    if table is not None:
+        as_tracked = replace(table, source_id=source_id)
+        execute_all(connection, stamps_of(PostgresSubject(as_tracked, (), tracked.options, tracked.storage)).removals())
+    return table
+
+
+def _remove_triggers(connection: Connection, source_id: int, table: SourceTable | None) -> None:
+    """Drop the triggers of a table and of its present and former partitions, with their functions.
+
+    `source_id` is the table's oid when it was enabled, which is part of the functions' names.
+    """
+    table_id = source_id if table is None else table.source_id
+    parameters = {"source_id": source_id, "table_id": table_id, "prefix": f"{PREFIX}%", "schema": clock.SCHEMA}
+    for removals in (_TRIGGER_REMOVALS, _FUNCTION_REMOVALS):
+        execute_all(connection, connection.execute(text(removals), parameters).scalars().all())
+
+
+def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: PostgresSubject) -> None:
+    holder, stamp = quote_qualified(*stamps_of(subject).holder), quote(CHANGE_BSN)
+    definition = f"on {holder} {_INDEX_FORMS[tracked.index].format(stamp)}"
+    build_index(alterations, subject.table, stamp_index_of(subject), definition)
+
+
+_OWN_FUNCTIONS = """
+select p.oid, p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = :schema and p.proname like '%\\_' || :source_id
+"""
+_TRIGGER_REMOVALS = f"""
+with own as ({_OWN_FUNCTIONS})
+select format('drop trigger %I on %I.%I', t.tgname, n.nspname, c.relname)
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+where t.tgname like :prefix and t.tgparentid = 0
+  and (t.tgrelid = :table_id or t.tgfoid in (select oid from own))
+"""
+_FUNCTION_REMOVALS = f"""
+with own as ({_OWN_FUNCTIONS}) select format('drop function %I.%I()', :schema, proname) from own
+"""
 
 
 class PostgresTracking:
@@ -32,15 +232,15 @@ class PostgresTracking:
 
     def enable_tracking(self, asked: TrackingRequest, on_progress: Callable[[str], None]) -> TrackedTable:
         with self._altering(on_progress) as alterations:
-            return enabling.enable(alterations, asked)
+            return enable(alterations, asked)
 
     def disable_tracking(self, table: str) -> None:
         with self._altering() as alterations:
-            enabling.disable(alterations, table)
+            disable(alterations, table)
 
     def resume_tracking(self, table: str) -> TrackedTable:
         with self._altering() as alterations:
-            return enabling.resume(alterations, table)
+            return resume(alterations, table)
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:
         with self._reading() as own:
@@ -84,11 +284,11 @@ class PostgresTracking:
 
     def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
         with translated():
-            return purge.purge_tombstones(self._engine, table, purge_type, value)
+            return enumeration.purge_tombstones(self._engine, table, purge_type, value)
 
     def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
         with translated():
-            return purge.purge_transactions(self._engine, purge_type, value)
+            return enumeration.purge_transactions(self._engine, purge_type, value)
 
     @contextmanager
     def changes(self, request: EnumerationRequest) -> Iterator[Changes]:

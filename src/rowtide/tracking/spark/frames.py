@@ -24,30 +24,32 @@ from uuid import UUID
 import pyarrow as pa
 
 from rowtide.core.values import frozen
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
-from rowtide.databases.sqlite import values as sqlite_values
+from rowtide.databases.sqlite import types as sqlite_values
+from rowtide.databases.urls import DatabaseKind
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.lake.session import build_session, for_reading, require_reachable
-from rowtide.lake.spark.failures import describe, find_lack
+from rowtide.lake.spark.jars import describe, find_lack
 from rowtide.lake.spark.settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
-from rowtide.tracking.spark.records import (
+from rowtide.tracking.spark.tasks import (
     CHANGE,
     OUTCOMES,
     RECORD,
     DeviceOutcome,
     TrackedColumns,
+    Work,
+    enumerate_devices,
+    find_devices,
     make_batches,
     read_outcome,
 )
-from rowtide.tracking.spark.tasks import Work, enumerate_devices, find_devices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import Protocol
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.tracking.options import Storage, TrackingOptions
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, SqliteSubject
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.catalogue import Column, Table
-from rowtide.databases.sqlite.displacement import Displacement
-from rowtide.databases.sqlite.keys import packing_expression
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.catalogue import Column, Displacement, Table
+from rowtide.databases.sqlite.keys import packing_expression, quote, quote_literal
 from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
 from rowtide.tracking.options import TrackingOptions
 

@@ -9,8 +9,7 @@ from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, 
 from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of
-from rowtide.databases.sqlite.formats import format_creation, read_format
-from rowtide.databases.sqlite.guarding import CHANGES, guard, writing
+from rowtide.databases.sqlite.guarding import CHANGES, format_creation, guard, read_format, writing
 from rowtide.tracking.errors import NothingTracked, NotTracked
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 

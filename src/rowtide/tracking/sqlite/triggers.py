@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
 from rowtide.tracking.sqlite.stamps import SqliteStamps

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sqlalchemy import Engine, text
 
 from rowtide.cdc import definitions
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.published import system_table_path
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import PresentStore, StoreFormat
 from rowtide.core.values import frozen
@@ -17,16 +17,15 @@ from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.formats import recorded_definition
+from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE, find_format
 from rowtide.delta.snapshot import open_any_format
 from rowtide.lake.stores import locate, open_folder
 from rowtide.log import source_definition
 from rowtide.log.catalogue import SCHEMA, find_source
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import require_own
+from rowtide.log.store.ownership import open_store, require_own
 from rowtide.merge import definitions as merge_definitions
 from rowtide.merge.nodes.postgres.metadata import completing as merge
 from rowtide.replication.distributor import definitions as distribution, location

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.databases.sqlite.formats import find_store
+from rowtide.databases.sqlite.guarding import find_store
 from rowtide.merge.nodes.sqlite.metadata import completing as merge
 from rowtide.replication.targets.sqlite import progress as delivery
 from rowtide.tracking.sqlite import system_tables as tracking

@@ -8,7 +8,7 @@ from builders.capture.capture_instances import instance as define
 from builders.capture.consumers import consumer
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.consumers.consuming import find_starts
-from rowtide.cdc.errors.consuming import ConsumedInstanceEnded, ConsumerPassed
+from rowtide.cdc.errors.jobs import ConsumedInstanceEnded, ConsumerPassed
 from rowtide.cdc.published import ENABLED, SUSPENDED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from builders.values.type_catalogue import SAMPLES
-from rowtide.databases.sqlite.types import Affinity, affinity, stored_type
+from rowtide.databases.sqlite.types import Affinity, affinity, decode_text, lake_type, stored_type, text_of
 
 DECLARED = {
     "": Affinity.NONE,
@@ -76,3 +76,40 @@ def test_nan_stays_text_because_sqlite_would_store_null() -> None:
     assert convert(b"NaN") == "NaN"
     assert convert(b"-Infinity") == -math.inf
     assert convert(b"0.30000000000000004") == 0.30000000000000004
+
+
+@pytest.mark.parametrize(
+    ("declared", "held"),
+    [
+        ("INTEGER", "bigint"),
+        ("unsigned big int", "bigint"),
+        ("tinyint(1)", "bigint"),
+        ("FLOATING POINT", "bigint"),  # SQLite finds INT in it
+        ("charint", "bigint"),
+        ("NVARCHAR(100)", "string"),
+        ("clob", "string"),
+        ("BLOB", "binary"),
+        ("double precision", "double"),
+        ("FLOAT", "double"),
+        ("", "string"),
+        ("uuid", "string"),
+        ("timestamp with time zone", "string"),
+        ("Boolean", "boolean"),
+        ("DATE", "date"),
+        ("datetime(6)", "timestamp_ntz"),
+        ("timestamp (3) without time zone", "timestamp_ntz"),
+        ("DECIMAL(10,5)", "decimal(10,5)"),
+        ("numeric ( 38 )", "decimal(38,0)"),
+        ("numeric(39, 2)", "double"),
+        ("decimal(2, 5)", "double"),
+        ("decimal(0)", "double"),
+        ("numeric", "double"),
+    ],
+)
+def test_lake_type_follows_the_declared_type_then_its_affinity(declared: str, held: str) -> None:
+    assert lake_type(declared).name == held
+
+
+def test_a_text_that_is_not_utf_8_is_written_as_its_bytes() -> None:
+    assert text_of(decode_text(b"a\xff")) == "cast(X'61ff' as text)"
+    assert text_of(decode_text("a'ü".encode())) == "'a''ü'"

@@ -20,8 +20,8 @@ from rowtide.diagnosis import Area, CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import ObjectPlace
-from rowtide.diagnosis.postgres.facts import LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.health import check_work
+from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.table_facts import MemberFacts
 from rowtide.diagnosis.postgres.tracking_facts import Readers, TrackedTableFacts
 from rowtide.diagnosis.result import Unread

@@ -3,7 +3,7 @@ from __future__ import annotations
 from builders.capture.capture_instances import source_table
 from builders.commands.check_facts import capture, database, table
 from rowtide.diagnosis.postgres.access import check_role
-from rowtide.diagnosis.postgres.facts import DatabaseFacts
+from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.result import CheckResult, State
 

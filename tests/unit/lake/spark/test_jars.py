@@ -12,12 +12,15 @@ from rowtide.lake.spark.jars import (
     DELTA,
     ICEBERG,
     ResolvedJars,
+    azure_library,
     find_hadoop_version,
+    find_lack,
     find_libraries,
     is_installed,
     jar_settings,
+    s3_library,
 )
-from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars
+from rowtide.lake.spark.jvm import find_spark_home, list_installed, list_jars
 
 _PACKAGES, _EXCLUDES = "spark.jars.packages", "spark.jars.excludes"
 
@@ -171,3 +174,34 @@ def test_nothing_is_remembered_without_packages_or_a_home(tmp_path: Path, jars: 
 )
 def test_spark_has_a_jar_of_the_same_artifact(resolved: str, has_it: bool) -> None:  # noqa: FBT001 - a test's parameter
     assert is_installed(resolved, INSTALLED) is has_it
+
+
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+ABFS = "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem"
+
+
+_S3, _AZURE, _DELTA = (library.package for library in (s3_library("3.4.2"), azure_library("3.4.2"), DELTA))
+
+
+@pytest.mark.parametrize(
+    ("text", "class_name", "package"),
+    [
+        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", S3A, _S3),
+        ("java.lang.NoClassDefFoundError: software/amazon/awssdk/core/SdkX", "software.amazon.awssdk.core.SdkX", _S3),
+        ('UnsupportedFileSystemException: No FileSystem for scheme "abfss"', ABFS, _AZURE),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure", DELTA.class_name, _DELTA),
+    ],
+)
+def test_a_missing_jar_is_named_with_its_package(text: str, class_name: str, package: str) -> None:
+    said = f"RT-1014: Spark has no class {class_name}, of the package {package}. "
+    assert str(find_lack(text)).startswith(said)
+
+
+def test_a_missing_module_of_executors_is_named() -> None:
+    text = "  File \"x.py\", line 1, in <module>\nModuleNotFoundError: No module named 'pyarrow'\n"
+    assert str(find_lack(text)).startswith("RT-1015: Python of Spark's executors has no module pyarrow. ")
+
+
+@pytest.mark.parametrize("text", ["java.io.IOException: No space left on device", "ClassNotFoundException: org.x.Y"])
+def test_other_failures_stay_what_they_are(text: str) -> None:
+    assert find_lack(text) is None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from rowtide.merge.partitions.belonging import choose_parents, link_members
+from dataclasses import replace
+
+import pytest
+
+from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
+from rowtide.merge.partitions.belonging import choose_parents, column_pairs, find_record_types, link_members
 
 
 def test_the_parent_nearest_to_a_row_by_itself_is_chosen() -> None:
@@ -23,3 +28,45 @@ def test_all_rows_of_a_partition_are_linked() -> None:
 
     found = link_members({"customer": customers, "orders": [("o", ("b",))]})
     assert found == {"customer": [("a", None), ("b", "a")], "orders": [("o", "b")]}
+
+
+def article(table: str, nickname: int, *columns: str, parent: str | None = None, condition: str = "") -> Article:
+    made = tuple(ArticleColumn(name, "integer", is_nullable=True, key_ordinal=None) for name in columns)
+    found = Article(table, "", table, nickname, made, processing_order=nickname)
+    if parent is None:
+        return found
+    return replace(found, join_filters=(JoinFilter(parent, condition, filter_type=FilterType.RECORD),))
+
+
+ORDERS = article("orders", 1, "id", "note")
+LINE = article("line", 2, "number", "order_id", parent="orders", condition="orders.id = line.order_id")
+PARCEL = article(
+    "parcel",
+    3,
+    "order_id",
+    "number",
+    parent="line",
+    condition="parcel.order_id = line.order_id and parcel.number = line.number",
+)
+OTHER = article("customer", 4, "id")
+
+
+def test_a_record_has_all_articles_that_are_linked() -> None:
+    (kind,) = find_record_types([ORDERS, LINE, PARCEL, OTHER])
+
+    assert kind.articles == (ORDERS, LINE, PARCEL)
+    assert [link.pairs for link in kind.links] == [((1, 0),), ((0, 1), (1, 0))]
+    assert kind.leaves == {3}
+
+
+def test_join_filters_alone_make_no_records() -> None:
+    joined = replace(LINE, join_filters=(JoinFilter("orders", "line.order_id = orders.id"),))
+
+    assert find_record_types([ORDERS, joined]) == ()
+
+
+@pytest.mark.parametrize(
+    "condition", ["line.order_id > orders.id", "line.order_id = orders.id or line.number = 1", "line.order_id = 1"]
+)
+def test_a_link_says_that_columns_are_equal_only(condition: str) -> None:
+    assert column_pairs(LINE, ORDERS, condition) is None

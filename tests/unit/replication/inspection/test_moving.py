@@ -12,7 +12,7 @@ import pytest
 from builders.capture.capture_instances import source_table
 from builders.log.log_stores import open_state
 from builders.replication.articles import article, change, shape_of
-from rowtide.copying.visibility import TransactionSnapshot
+from rowtide.copying.chunks import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD

@@ -11,8 +11,15 @@ import pytest
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article, change, shape_of
-from rowtide.copying.chunks import CopiedChunk, CopiedTable, cut, is_torn
-from rowtide.copying.visibility import TransactionSnapshot, format_snapshot, parse_snapshot
+from rowtide.copying.chunks import (
+    CopiedChunk,
+    CopiedTable,
+    TransactionSnapshot,
+    cut,
+    format_snapshot,
+    is_torn,
+    parse_snapshot,
+)
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.encoding import encode

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import DatabaseKind
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.spark.frames import FrameColumn, select_list, unite
-from rowtide.tracking.spark.records import DeviceOutcome, TrackedColumns, read_outcome
+from rowtide.tracking.spark.tasks import DeviceOutcome, TrackedColumns, read_outcome
 
 
 def shape(*columns: str, kind: DatabaseKind = DatabaseKind.SQLITE) -> TrackedColumns:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
-from rowtide.cdc.lake_readers.bits import Bits
+from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
@@ -37,10 +37,9 @@ from rowtide.cdc.lake_readers.last_rows import (
     key_values,
 )
 from rowtide.cdc.lake_readers.ordering import ORDER, sort
-from rowtide.cdc.lake_readers.value_texts import EXACT, kernels
 from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.change_columns import DELETE
-from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.values import frozen
 
 _NOWHERE = -1

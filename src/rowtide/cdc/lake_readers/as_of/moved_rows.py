@@ -21,7 +21,7 @@ from rowtide.cdc.ddl.history import read_history
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
-from rowtide.cdc.lake_readers.bits import Bits
+from rowtide.cdc.lake_readers.bits import EXACT, Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
@@ -39,9 +39,7 @@ from rowtide.cdc.lake_readers.last_rows import (
     take_numbered,
 )
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.value_texts import EXACT
-from rowtide.cdc.lake_tables import base_table_path
-from rowtide.cdc.published import read_instances, read_publication
+from rowtide.cdc.published import base_table_path, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.recorded_snapshots import (
@@ -52,7 +50,7 @@ from rowtide.cdc.recorded_snapshots import (
     read_snapshots,
 )
 from rowtide.cdc.rows.change_columns import DELETE, INSERT
-from rowtide.cdc.rows.exact_values import ExactValues, as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.formats import IDENTITY

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
 from rowtide.cdc.queries.as_of.rows import behind_truncate, upper_parts, without_truncated
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
-from rowtide.copying.visibility import parse_snapshot
+from rowtide.copying.chunks import parse_snapshot
 from rowtide.core.values import frozen
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.mask_expressions import mark_condition, mask_of, null_if_empty
 from rowtide.cdc.queries.net_changes import LACKS_VALUES, key_expressions
+from rowtide.cdc.queries.table_functions import mark_condition, mask_of, null_if_empty
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.lake.sql_text import quote
 

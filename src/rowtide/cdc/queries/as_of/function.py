@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
-from rowtide.cdc.published import SKIPPED, SUSPENDED
+from rowtide.cdc.published import SKIPPED, SUSPENDED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.as_of.completing import (
     completed_columns,
     key_condition,

@@ -12,28 +12,26 @@ from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors.querying import InstanceUnknown
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries.as_of.errors import (
+from rowtide.cdc.errors.querying import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
     ColumnNotCaptured,
+    InstanceUnknown,
     NeverCopied,
     OutsideInterval,
     RewrittenSinceSnapshot,
     TypesDiffer,
 )
-from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
-from rowtide.cdc.queries.windows import require_key, require_table
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.published import RecordedInstance, base_table_path, change_table_path
+from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval, require_key, require_table
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import can_widen
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot
-from rowtide.lake.column_types import column_types
+from rowtide.lake.sql_text import column_types
 
 
 class TableOfVersion(Protocol):

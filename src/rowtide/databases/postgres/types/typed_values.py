@@ -11,10 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.lake_values.arrow_types import arrow_type
-from rowtide.databases.lake_values.casting import Cast, Column, Odd, Texts, bytes_of, cast_in_pieces, kernels, where
-from rowtide.databases.lake_values.numbers import decimals, floats, whole_numbers
-from rowtide.databases.lake_values.times import dates, timestamps, timestamps_without_zone
+from rowtide.databases.lake_values.casting import (
+    Cast,
+    Column,
+    Odd,
+    Texts,
+    arrow_type,
+    bytes_of,
+    cast_in_pieces,
+    dates,
+    decimals,
+    floats,
+    kernels,
+    timestamps,
+    timestamps_without_zone,
+    where,
+    whole_numbers,
+)
 
 _HEX_PREFIX = b"\\x"
 

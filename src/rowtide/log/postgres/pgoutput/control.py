@@ -13,11 +13,11 @@ from rowtide.log.announcements import Alteration, ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
 from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
-from rowtide.log.postgres.pgoutput import announced
-from rowtide.log.postgres.pgoutput.announced import Announced
+from rowtide.log.postgres.pgoutput import messages
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
+    Announced,
     Relation,
     TruncateStatement,
     parse_inserted,
@@ -109,7 +109,7 @@ def _find_control(frames: Frames, relations: Relations) -> Bools:
     heads = frames.starts[described] + 1 + _OID_BYTES
     oids = set(relations.control_ids)
     for message, head in zip(described.tolist(), heads.tolist(), strict=True):
-        if frames.buffer.startswith(announced.HEAD, head):
+        if frames.buffer.startswith(messages.HEAD, head):
             oids.add(int(frames.uint32_at(frames.starts[message] + 1)))
     if oids:
         inserts = frames.of_kind("I")
@@ -214,7 +214,7 @@ class _ControlReader:
             if found is None:
                 return
             lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
-            event = announced.read_event(found, lsn, time)
+            event = messages.read_event(found, lsn, time)
         except ValueError as error:
             raise self._unreadable(message, found, error) from error
         if isinstance(event, Altered) and self.transactions.is_marked(message):
@@ -231,7 +231,7 @@ class _ControlReader:
         relation = self.relations.find_control(oid)
         if relation is None:
             return None
-        return announced.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
+        return messages.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
 
     def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:

@@ -9,9 +9,8 @@ from rowtide.core.tables import ColumnShape, TableShape, TableVersion
 from rowtide.core.values import frozen
 from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
-from rowtide.log.postgres.pgoutput.announced import is_control
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
-from rowtide.log.postgres.pgoutput.messages import Relation
+from rowtide.log.postgres.pgoutput.messages import Relation, is_control
 
 
 @frozen

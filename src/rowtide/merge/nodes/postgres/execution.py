@@ -21,6 +21,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, pin_again
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import OWN_PATH
 from rowtide.databases.postgres.owners import (
     LAST_WITH_OPEN_COMMIT,
     LOCKING,
@@ -30,14 +31,13 @@ from rowtide.databases.postgres.owners import (
     deferred_check,
     deferred_check_creation,
     find_deferred,
+    find_planned,
     functions_path,
     owners_query,
     schema_creation,
 )
-from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
-from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import Article

@@ -38,24 +38,12 @@ from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.postgres import links, rows
-from rowtide.merge.nodes.postgres.compiled import compile_query
+from rowtide.merge.nodes.postgres import rows, rows as links
+from rowtide.merge.nodes.postgres.array_texts import compile_query
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, SETTINGS, Executions
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
-from rowtide.merge.nodes.postgres.links import find_reach
 from rowtide.merge.nodes.postgres.metadata import row_metadata
-from rowtide.merge.nodes.postgres.metadata.apply import (
-    apply_beside,
-    apply_log,
-    apply_statements,
-    emptying,
-    is_logged,
-    log_own,
-    log_update,
-    looking_again,
-    tidy,
-)
 from rowtide.merge.nodes.postgres.metadata.completing import FORM
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
@@ -66,24 +54,35 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import (
+    PostgresReader,
+    apply_beside,
+    apply_log,
+    apply_statements,
+    emptying,
+    is_logged,
+    log_own,
+    log_update,
+    looking_again,
+    stamps_of,
+    tidy,
+)
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
+from rowtide.merge.nodes.postgres.rows import find_reach
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresEnumeration, PostgresSending, apply_alone
-from rowtide.merge.nodes.postgres.tables.filling import fill
-from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_request
-from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
+from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables, fill
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
+from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
-from rowtide.merge.nodes.roles.rows import Holder, Reach
-from rowtide.merge.nodes.roles.transactions import ToRepeat, retry_busy
+from rowtide.merge.nodes.roles.rows import Holder, Reach, ToRepeat, retry_busy
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.untyped_values import server_type
+from rowtide.merge.partitions.belonging import Link
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer

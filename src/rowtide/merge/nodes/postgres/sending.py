@@ -26,14 +26,22 @@ from rowtide.databases.postgres.copying import copy_out, read_texts
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
-from rowtide.merge.nodes.postgres.metadata.apply import apply_statements, emptying, looking_again
 from rowtide.merge.nodes.postgres.metadata.generations import (
     Generations,
     newer_generations,
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.row_metadata import (
+    FILTERING,
+    PostgresReader,
+    apply_statements,
+    emptying,
+    looking_again,
+    sent,
+    table_of,
+    uuid_array,
+)
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.rows import of_rowguids

@@ -15,7 +15,7 @@ from typing import Protocol
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.roles.transactions import TransactionalNode
+from rowtide.merge.nodes.roles.rows import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import RowChange, Write
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.texts import is_number_of, is_numeric
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.versions.changes import Row

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.keys import SqliteValue, quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.roles.writing import TemporaryKind, temporary_kinds, temporary_values

@@ -19,7 +19,7 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, open_connection, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
 from rowtide.databases.sqlite.guarding import writing
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
@@ -29,8 +29,7 @@ from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefuse
 from rowtide.merge.nodes.roles.rows import Holder, Reach
 from rowtide.merge.nodes.roles.writing import Refusal, TemporaryValues, temporary_values
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending
-from rowtide.merge.nodes.sqlite import links
-from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
+from rowtide.merge.nodes.sqlite import rows as links
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import (
     DELETING,
@@ -39,29 +38,31 @@ from rowtide.merge.nodes.sqlite.key_moves import (
     move_received,
     renumber,
 )
-from rowtide.merge.nodes.sqlite.links import (
-    find_acting,
-    find_clearing,
-    find_reach,
-    has_dependents,
-    has_followers,
-    pass_on,
-)
 from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
-from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged, log_own, log_update
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     FILTERING,
     READER,
+    apply_beside,
+    apply_log,
     decode,
+    is_logged,
+    log_own,
+    log_update,
     move_columns_of,
     read_asked,
     table_of,
 )
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.rows import (
+    find_acting,
+    find_clearing,
     find_key_holder,
+    find_reach,
+    has_dependents,
+    has_followers,
     highest_key,
+    pass_on,
     read_numbering,
     read_referencing,
     read_rows,
@@ -70,10 +71,9 @@ from rowtide.merge.nodes.sqlite.rows import (
 from rowtide.merge.nodes.sqlite.tables.making import fill
 from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.tables.tables import NO_FUNCTIONS, SqliteTables
-from rowtide.merge.nodes.sqlite.writing import write, write_temporary
-from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.nodes.sqlite.writing import SqliteEnumeration, close_generation, write, write_temporary
+from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.composition import Composer

@@ -23,9 +23,8 @@ from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.rows import ParentNotThere
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
+from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write, reference_indexes, with_key
 from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns
-from rowtide.merge.versions.references import reference_indexes, with_key
 
 RowId = tuple[int, str]
 """An article's nickname, and a rowguid."""

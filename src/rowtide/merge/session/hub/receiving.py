@@ -27,10 +27,8 @@ from rowtide.merge.partitions.partition_membership import (
     put_others_rows,
 )
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub.cascades import Cascades, Judged, find_others
-from rowtide.merge.session.hub.decisions import Decided, HubDecisions
-from rowtide.merge.session.hub.directions import instead
-from rowtide.merge.session.hub.heirs import defer_bequests
+from rowtide.merge.session.hub.cascades import Cascades, Judged, defer_bequests, find_others
+from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
     Families,

@@ -25,16 +25,23 @@ from rowtide.replication.articles.schema_changes import (
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.snapshot.scripts import Script
-from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
+from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration
 from rowtide.replication.targets.postgres.schema.alterations import alter, rename
-from rowtide.replication.targets.postgres.schema.needed_objects import drop, list_present, make, make_schema, provide
 from rowtide.replication.targets.postgres.schema.own_constraints import find_whole, require_fitting
 from rowtide.replication.targets.postgres.schema.own_objects import list_references, release_references, switch_off
-from rowtide.replication.targets.postgres.schema.tables import clear_tables, constrain, create_table
+from rowtide.replication.targets.postgres.schema.tables import (
+    clear_tables,
+    constrain,
+    create_table,
+    drop,
+    list_present,
+    make,
+    make_schema,
+    provide,
+)
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription
 

@@ -16,10 +16,10 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
-from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, ReceivedOrigins
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
-from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
+from rowtide.replication.targets.postgres.conflicts.former_values import COPYING
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.subscriber_kind import UNKNOWN_ORIGINS, Originators, ReceivedOrigins
 
 ORIGIN_PREFIX = "rowtide_"
 """The prefix of a session's replication origin, before the subscription's guid."""

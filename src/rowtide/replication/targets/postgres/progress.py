@@ -23,18 +23,23 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.formats import format_creation, recorded_definition
-from rowtide.databases.postgres.functions import close_all, guard_schema, own_schema
+from rowtide.databases.postgres.functions import (
+    close_all,
+    format_creation,
+    guard_schema,
+    own_schema,
+    recorded_definition,
+)
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, OmittedColumn, decode_article, encode_article
 from rowtide.replication.articles.schema_changes import COLUMN_LACKING
 from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins, restorations
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, RAISE_ERROR, REQUIRE_ROWS, SCHEMA
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values
+from rowtide.replication.targets.postgres.conflicts import former_values, versions
+from rowtide.replication.targets.subscriber_kind import Originators
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
@@ -80,9 +85,9 @@ create table if not exists {SCHEMA}."MSrepairs" (
 """,
     *origins.OBJECTS,
     restorations.CREATION,
-    *kept.OBJECTS,
-    *deleted_keys.OBJECTS,
-    *released_values.OBJECTS,
+    *versions.OBJECTS,
+    *former_values.DELETED_OBJECTS,
+    *former_values.RELEASED_OBJECTS,
     RAISE_ERROR,
     REQUIRE_ROWS,
     f"""

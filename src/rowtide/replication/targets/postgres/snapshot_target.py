@@ -11,28 +11,26 @@ import psycopg
 from psycopg import pq, sql
 
 from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk
-from rowtide.copying.visibility import format_snapshot, parse_snapshot
+from rowtide.copying.chunks import Chunk, CopiedChunk, format_snapshot, parse_snapshot
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, RowsHidden, UnexpectedSqlError, find_outage, translated
+from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
-from rowtide.databases.postgres.types.codes import SAME_IN_BINARY
+from rowtide.databases.postgres.types.widening import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import released_values
+from rowtide.replication.targets.postgres.conflicts import former_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.delivery.opening import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
@@ -224,7 +222,7 @@ class PostgresSnapshotTarget:
                 if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
                     # The unique indexes are there now.
                     for article in self._delivered:
-                        released_values.make_trigger(self._connection, article)
+                        former_values.make_trigger(self._connection, article)
                 restorations.restore(self._connection, self._guid, Until.COPIED)
                 with translated():
                     for forgetting in _FORGET:

@@ -1,4 +1,4 @@
-"""Prepare a PostgreSQL subscriber for delivery. Idempotent."""
+"""Prepare a PostgreSQL subscriber for delivery, and for articles that join or leave. Idempotent."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.encodings import can_encode, find_codec, server_encoding
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import close_all
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
+from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.errors.subscribers import ArticleTableMissing, NameNotHeld, ProceduresMissing, ProcedureTaken
 from rowtide.replication.errors.subscribing import PasswordGiven
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.snapshot.target import SnapshotStatus
+from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres import origins, progress, restorations
-from rowtide.replication.targets.postgres.calls import array_procedures, procedures
-from rowtide.replication.targets.postgres.calls.procedures import is_generated
+from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, is_generated
 from rowtide.replication.targets.postgres.calls.statements import require_custom
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values
+from rowtide.replication.targets.postgres.conflicts import former_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.targets.postgres.recovery import recover, recover_unrecorded
 from rowtide.replication.targets.postgres.restorations import Until
-from rowtide.replication.targets.postgres.schema.needed_objects import provide
 from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
+from rowtide.replication.targets.postgres.schema.tables import find_joining_keys, provide
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 from rowtide.replication.targets.subscriber_kind import NewSubscription, RecoveredTransaction
 
-_KINDS = (procedures, array_procedures)
+_KINDS = (procedures, statements)
 
 
 def address(url: str) -> str:
@@ -128,8 +130,8 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
                 connection.execute(sql.SQL(statement))
     if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
         for article in articles:
-            deleted_keys.make_triggers(connection, article)
-            released_values.make_trigger(connection, article)
+            former_values.make_triggers(connection, article)
+            former_values.make_trigger(connection, article)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
@@ -159,7 +161,7 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
             if progress.list_recorded(connection):
                 progress.make_current(connection)
                 for article in known:
-                    deleted_keys.drop_triggers(connection, guid, article)
+                    former_values.drop_triggers(connection, guid, article)
             if _is_made(connection) and not (is_added_again and progress.is_unfinished(connection, guid)):
                 for until in Until:
                     restorations.restore(connection, guid, until)
@@ -245,4 +247,116 @@ where n.nspname = %s and p.proname = %s and obj_description(p.oid, 'pg_proc') is
 
 _COLUMNS = """
 select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
+"""
+
+
+MOVED = "RT002"
+"""The error that refuses a joining article whose agent has delivered more."""
+CHECK_ALL = "set constraints all immediate"
+"""Precedes what alters tables between calls: the server alters none with checks that wait."""
+_NAME = "rowtide subscription"
+
+
+def find_status(url: str, guid: str) -> SnapshotStatus | None:
+    """Return how far the snapshot of a subscription is; None if the subscriber does not know it."""
+    with connect(url, application_name=_NAME) as connection, translated():
+        if not progress.is_made(connection):
+            return None
+        found = connection.execute(sql.SQL(_STATUS), [guid]).fetchone()
+    return None if found is None else SnapshotStatus(found[0])
+
+
+def has_joined(url: str, guid: str) -> bool:
+    """Return whether the article of a joining subscription became one of its subscription's."""
+    with connect(url, application_name=_NAME) as connection, translated():
+        return progress.is_made(connection) and connection.execute(sql.SQL(_JOINED), [guid]).fetchone() is not None
+
+
+def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
+    """Remove the procedures of articles that left a subscription, and what is to be done for a copy of them.
+
+    Their rows stay. Idempotent.
+    """
+    with connect(url, application_name=_NAME) as connection:
+        with connection.transaction(), translated():
+            is_made = progress.is_made(connection)
+            if is_made:
+                progress.make_current(connection)
+            drop_procedures(connection, articles)
+            for article in articles if is_made else ():
+                restorations.keep(connection, guid, article.article_id)
+                for forgetting in _FORGET_ARTICLE:
+                    connection.execute(sql.SQL(forgetting), [guid, article.article_id])
+                name = quote_qualified(article.schema, article.table)
+                connection.execute(sql.SQL(_FORGET_STATEMENTS), [guid, f" {name} "])
+            failpoint("article_detachment.before")
+        failpoint("article_detachment.after")
+
+
+def is_used(url: str, article: Article) -> bool:
+    """See `SubscriberKind`. Foreign keys count not: they are released."""
+    name = quote_qualified(article.schema, article.table)
+    with connect(url, application_name="rowtide subscription") as connection, translated():
+        return connection.execute(_IS_USED, {"table": name}).fetchone() == (True,)
+
+
+def attach(joining: JoiningArticle, guid: str) -> Iterator[str]:
+    """Yield the statements that make a joining article one of a subscription's, with its foreign keys. Pure."""
+    article = joining.article
+    yield restorations.take_over(guid, joining.guid)
+    yield f"do {quote_literal(_END.format(quote_literal(joining.guid), joining.since.value))}"
+    values = (guid, article.article_id, encode_article(article), joining.guid)
+    yield progress.RECORD_JOINED.format(*map(quote_literal, values))
+    yield origins.attach(guid, joining.guid)
+    yield restorations.restore_joined(guid, article.article_id)
+    if joining.details is not None:
+        for referring, key, statement in find_joining_keys((article, joining.details), joining.others):
+            yield f"do {quote_literal(_unless_there(referring, key.name, statement))}"
+
+
+def _unless_there(article: Article, name: str, statement: str) -> str:
+    table = quote_literal(quote_qualified(article.schema, article.table))
+    return _UNLESS.format(table=table, name=quote_literal(name), statement=statement)
+
+
+_IS_USED = """
+select exists (
+    select from pg_class c join pg_type t on t.oid = c.reltype
+    join pg_depend d on d.deptype = 'n' and (
+        d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid
+        or d.refclassid = 'pg_type'::regclass and d.refobjid in (t.oid, t.typarray))
+    where c.oid = to_regclass(%(table)s) and d.classid <> 'pg_constraint'::regclass
+        and not (d.classid = 'pg_class'::regclass and d.objid = c.oid)
+        and not exists (
+            select from pg_rewrite r
+            where d.classid = 'pg_rewrite'::regclass and r.oid = d.objid and r.ev_class = c.oid)
+        and not exists (
+            select from pg_policy p where d.classid = 'pg_policy'::regclass and p.oid = d.objid and p.polrelid = c.oid))
+"""
+_SUBSCRIPTIONS = f'{SCHEMA}."MSreplication_subscriptions"'
+_ARTICLES = f'{SCHEMA}."MSreplication_articles"'
+
+_STATUS = f"select snapshot_status from {_SUBSCRIPTIONS} where subscription_guid = %s"
+_JOINED = f"select from {_ARTICLES} where joined_as = %s"
+_FORGET_ARTICLE = tuple(
+    f"delete from {table} where subscription_guid = %s and article_id = %s"
+    for table in (_ARTICLES, f'{SCHEMA}."MSsnapshot_chunks"')
+)
+_FORGET_STATEMENTS = f"""
+delete from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s and strpos(statement, %s) > 0
+"""
+_END = f"""
+begin
+    delete from {_SUBSCRIPTIONS} where subscription_guid = {{}} and transaction_timestamp = {{}};
+    if not found then
+        raise exception using errcode = '{MOVED}', message = 'the joining article has another position';
+    end if;
+end
+"""
+_UNLESS = """
+begin
+    if not exists (select from pg_constraint where conrelid = {table}::regclass and conname = {name}) then
+        {statement};
+    end if;
+end
 """

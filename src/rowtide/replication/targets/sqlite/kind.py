@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
-from rowtide.replication.targets.sqlite import identity, joining, snapshot_target, subscriber
-from rowtide.replication.targets.sqlite.comparison import repairs, rows
-from rowtide.replication.targets.sqlite.delivery import delivery
-from rowtide.replication.targets.subscriber_kind import SubscriberKind
+from collections.abc import Sequence
+from contextlib import closing
+
+from rowtide.core.failpoints import failpoint
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.snapshot.target import SnapshotStatus
+from rowtide.replication.targets.sqlite import comparison, delivery, progress, snapshot_target, subscriber
+from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
+from rowtide.replication.targets.subscriber_kind import UNKNOWN_ORIGINS, DatabaseIdentity, SubscriberKind
+
+
+def identify(url: str) -> DatabaseIdentity:
+    """Return the identity of a file, if it exists. Raises `FileNotOpened`, `SubscriberFileFailed`."""
+    inode = find_inode(path_of(url))
+    if inode is None:
+        return DatabaseIdentity(None)
+    with closing(SubscriberFile(url)) as file, file.undone_by_errors():
+        receives = dict.fromkeys(progress.list_recorded(file.connection), UNKNOWN_ORIGINS)
+        return DatabaseIdentity("{}:{}".format(*inode), receives)
+
+
+def find_status(url: str, guid: str) -> SnapshotStatus | None:
+    """Return how far the snapshot of a subscription is; None if the file does not know it, or does not exist."""
+    if find_inode(path_of(url)) is None:
+        return None
+    with closing(SubscriberFile(url)) as file, file.undone_by_errors():
+        found = progress.find_status(file.connection, guid)
+    return None if found is None else SnapshotStatus(found)
+
+
+def has_joined(url: str, guid: str) -> bool:
+    """Return whether the article of a joining subscription became one of its subscription's."""
+    if find_inode(path_of(url)) is None:
+        return False
+    with closing(SubscriberFile(url)) as file, file.undone_by_errors():
+        return progress.has_joined(file.connection, guid)
+
+
+def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
+    """Remove the records of articles that left a subscription; their rows stay. Idempotent."""
+    with closing(SubscriberFile(url)) as file:
+        with file.transaction() as connection:
+            for article in articles:
+                progress.detach(connection, guid, article)
+            failpoint("article_detachment.before")
+        failpoint("article_detachment.after")
+
 
 KIND = SubscriberKind(
     address=subscriber.address,
-    identify=identity.identify,
+    identify=identify,
     prepare=subscriber.prepare,
     creations=subscriber.creations,
     forget=subscriber.forget,
@@ -20,14 +63,14 @@ KIND = SubscriberKind(
     open_snapshot=snapshot_target.SqliteSnapshotTarget.open,
     open_delivery=delivery.SqliteDelivery.open,
     require_streams=subscriber.require_streams,
-    find_status=joining.find_status,
-    has_joined=joining.has_joined,
+    find_status=find_status,
+    has_joined=has_joined,
     # It drops tables under their views.
     is_used=lambda _url, _article: False,
-    detach=joining.detach,
-    open_rows=rows.open_subscribed,
-    open_repair=repairs.open_repair,
-    open_outbox=repairs.open_outbox,
+    detach=detach,
+    open_rows=comparison.open_subscribed,
+    open_repair=comparison.open_repair,
+    open_outbox=comparison.open_outbox,
     # Others do not write to a file's tables.
     list_conflicts=lambda _subscription: (),
     # A file numbers its rows behind those that it has.

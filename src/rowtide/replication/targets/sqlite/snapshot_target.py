@@ -8,24 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk
-from rowtide.copying.visibility import format_snapshot, parse_snapshot
+from rowtide.copying.chunks import Chunk, CopiedChunk, format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copying import read_rows
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed
 from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
 from rowtide.replication.targets.sqlite import progress, restorations
-from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
-from rowtide.replication.targets.sqlite.delivery.statements import run_script, statement
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery, run_script, statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.types.widening import can_hold, compares_alike
+from rowtide.databases.postgres.types.widening import (
+    TypeDetails,
+    can_hold,
+    compares_alike,
+    describe_code,
+    describe_type,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +87,33 @@ def test_conditions_hold_for_the_same_values_of_wider_types(old: str, new: str) 
 )
 def test_they_may_not_for_types_that_compare_otherwise(old: str, new: str) -> None:
     assert not compares_alike(old, new)
+
+
+@pytest.mark.parametrize(
+    ("code", "modifier", "text"),
+    [
+        (23, -1, "integer"),
+        (1043, -1, "character varying"),
+        (1043, 24, "character varying(20)"),
+        (1042, 5, "character(1)"),
+        (1700, -1, "numeric"),
+        (1700, (9 << 16 | 2) + 4, "numeric(9,2)"),
+        (1700, (3 << 16 | (-2 & 0x7FF)) + 4, "numeric(3,-2)"),
+        (1114, -1, "timestamp without time zone"),
+        (1184, 3, "timestamp(3) with time zone"),
+        (90001, -1, "type 90001"),
+    ],
+)
+def test_a_type_is_described_as_the_server_would(code: int, modifier: int, text: str) -> None:
+    assert describe_code(code, modifier) == text
+
+
+@pytest.mark.parametrize("type_text", ["integer[]", "numeric(12,2)[]", "sales.mood", '"Odd (type)"', "int4range"])
+def test_of_arrays_and_users_types_only_the_name_is_known(type_text: str) -> None:
+    assert describe_type(type_text) == TypeDetails(type_text)
+
+
+def test_a_scale_may_be_negative() -> None:
+    assert describe_type("numeric(3,-2)") == TypeDetails(
+        "numeric", numeric_precision=3, numeric_precision_radix=10, numeric_scale=-2
+    )

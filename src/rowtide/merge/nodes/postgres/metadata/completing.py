@@ -18,7 +18,7 @@ from sqlalchemy import Connection, text
 from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import execute_all
-from rowtide.databases.postgres.formats import format_creation, recorded_definition
+from rowtide.databases.postgres.functions import format_creation, recorded_definition
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.format_views import parse_definition
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.batching import DEFERS, BatchingConnection, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
@@ -22,37 +21,43 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.source_table import SourceTable
+from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
-from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
-from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.metadata_format import MetadataFormat
+from rowtide.merge.errors.publishing import (
+    ArticleTableNotFound,
+    FilterRefused,
+    RowguidUnfit,
+    TableNotAltered,
+    UnsupportedColumnType,
+)
 from rowtide.merge.nodes.node_tables import (
     NOT_THERE,
     Examination,
+    MetadataFormat,
     Original,
+    RewritingTrigger,
     TableDescription,
     TableReference,
     say_damage,
 )
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
-from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
+from rowtide.merge.nodes.postgres.metadata import completing, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
-from rowtide.merge.nodes.postgres.tables.altering import PostgresTableAlteration
-from rowtide.merge.nodes.postgres.tables.filling import attach_partitions, load
-from rowtide.merge.nodes.postgres.tables.identity import unbounding
-from rowtide.merge.nodes.postgres.tables.parts import (
+from rowtide.merge.nodes.postgres.tables.altering import (
+    PostgresTableAlteration,
     collation_of,
     keys_of_parts,
     make_parts,
     parts_requests,
     read_parts,
 )
+from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions, load
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
@@ -61,10 +66,9 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     removal_statements,
     trigger_names,
     trigger_statements,
+    unbounding,
 )
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
-from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
@@ -153,10 +157,10 @@ class PostgresTables:
             completing.renew_members(self._connection, self.places.fill)
 
     def find_original(self) -> Original | None:
-        return place.find_original(self._connection)
+        return system_tables.find_original(self._connection)
 
     def record_identity(self) -> None:
-        place.record_identity(self._connection)
+        system_tables.record_identity(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)
@@ -196,13 +200,13 @@ class PostgresTables:
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
             (found,), owners, *parts = self._session.read(
-                (place.REQUEST, None), self._executions.request(articles), *map(_parts_request, articles)
+                (system_tables.REQUEST, None), self._executions.request(articles), *map(_parts_request, articles)
             )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
         self._executions.take(owners)
-        original, is_recorded = place.compare_identity(*found)
+        original, is_recorded = system_tables.compare_identity(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
             original,

@@ -16,12 +16,11 @@ from sqlalchemy import Connection, select
 
 from rowtide.core.formats import PresentStore, StoreFormat
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite import formats
+from rowtide.databases.sqlite import guarding
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.clock import BSN
-from rowtide.databases.sqlite.formats import format_creation
-from rowtide.databases.sqlite.guarding import CHANGES, guard_statements
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.guarding import CHANGES, format_creation, guard_statements
+from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_merged
@@ -153,7 +152,7 @@ def is_there(session: sqlite3.Connection) -> bool:
 
 def find_store(url: str | DatabaseUrl) -> PresentStore | None:
     """Return a file's metadata with their format; None if it has none."""
-    return formats.find_store(url, FORMAT, FORMAT_VIEW, system_tables.CONTENTS)
+    return guarding.find_store(url, FORMAT, FORMAT_VIEW, system_tables.CONTENTS)
 
 
 def has_unsent(session: sqlite3.Connection) -> bool:

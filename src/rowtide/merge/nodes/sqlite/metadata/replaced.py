@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import SqliteValue, quote, text_encoding, unpack
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.metadata.system_tables import DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged

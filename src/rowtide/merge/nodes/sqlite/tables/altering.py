@@ -12,14 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.ddl_text import TableItem, TableText, item_of, parse_table
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.types import affinity
 from rowtide.merge.articles import ArticleColumn
-from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
+from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.sqlite.exact_numbers import EXACT
 from rowtide.merge.nodes.sqlite.tables.making import column_text, part_clause
-from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+from rowtide.merge.nodes.table_changes import Omission, Part, PartKind, TableChange
 from rowtide.merge.nodes.untyped_values import declaration_of
 
 _NEW = "MSmerge_new_table"

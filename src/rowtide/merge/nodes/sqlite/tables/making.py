@@ -10,22 +10,22 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.sqlite.catalogue import Table, read_triggers
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.sqlite.exact_numbers import keep_exact
 from rowtide.merge.nodes.sqlite.rows import values_of
 from rowtide.merge.nodes.sqlite.tables.rebuilt import DEFINITION, index_name
-from rowtide.merge.nodes.table_changes import differs_in_files
-from rowtide.merge.nodes.table_parts import (
+from rowtide.merge.nodes.table_changes import (
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,
     Omission,
     Part,
     PartKind,
+    differs_in_files,
     for_sqlite,
 )
 from rowtide.merge.nodes.untyped_values import declaration_of, untyped_indexes, with_classes_of

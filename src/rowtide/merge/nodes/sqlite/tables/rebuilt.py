@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.strange_files import limits_of, set_defensive
 from rowtide.databases.sqlite.texts import ANY, is_numeric
 from rowtide.databases.sqlite.types import affinity, stored_type
@@ -23,7 +23,7 @@ from rowtide.merge.nodes.sqlite.tables.triggers import all_trigger_names
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.stored import read_rowguid
+from rowtide.merge.versions.composition import read_rowguid
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 

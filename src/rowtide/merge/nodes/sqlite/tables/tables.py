@@ -12,29 +12,28 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from rowtide.core.formats import FormatUnnumbered
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import path_of
-from rowtide.databases.sqlite.formats import read_format
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.guarding import read_format
+from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
+from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import publications, replinfo
 from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
-from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
-from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.metadata_format import MetadataFormat
+from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
 from rowtide.merge.nodes.node_tables import (
     NOT_THERE,
     Examination,
+    MetadataFormat,
     Original,
+    RewritingTrigger,
     TableDescription,
     TableReference,
     say_damage,
 )
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.completing import make_views
 from rowtide.merge.nodes.sqlite.tables.altering import SqliteTableAlteration
@@ -54,8 +53,7 @@ from rowtide.merge.nodes.sqlite.tables.triggers import (
     trigger_statements,
     written_columns,
 )
-from rowtide.merge.nodes.table_changes import TableChange
-from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
 

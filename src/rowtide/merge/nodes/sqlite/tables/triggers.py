@@ -19,16 +19,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rowtide.databases.sqlite.catalogue import Column, Table
+from rowtide.databases.sqlite.catalogue import Column, Displacement, Table, new_value
 from rowtide.databases.sqlite.ddl_text import TOKEN
-from rowtide.databases.sqlite.displacement import Displacement, new_value
-from rowtide.databases.sqlite.keys import packing_expression
-from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
+from rowtide.databases.sqlite.keys import packing_expression, quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.node_tables import TableReference
-from rowtide.merge.nodes.rewriting_triggers import RewritingTrigger
+from rowtide.merge.nodes.node_tables import RewritingTrigger, TableReference
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged
 

@@ -14,8 +14,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
+from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver

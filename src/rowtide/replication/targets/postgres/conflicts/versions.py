@@ -1,4 +1,4 @@
-"""When and where rows were changed last at a PostgreSQL subscriber, for conflicts that the last commit time decides.
+"""Conflicts at a PostgreSQL subscriber: when and where rows were changed last, and the conflicts kept.
 
 Each of the publisher's transactions is one at the subscriber, with the publisher's commit time and the subscription's
 replication origin: `track_commit_timestamp` keeps both for every row.
@@ -6,22 +6,30 @@ replication origin: `track_commit_timestamp` keeps both for every row.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import shown_key
+from rowtide.core.secrets import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import Version
+from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution, Version
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
+from rowtide.replication.targets.postgres.conflicts import former_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 _MOST_SKEW_US = 5_000_000
 """How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
@@ -87,8 +95,8 @@ class Versions:
         if time.monotonic() >= self._next_forgetting:
             self._next_forgetting = time.monotonic() + _FORGET_S
             with translated():
-                self._connection.execute(deleted_keys.FORGET)
-                self._connection.execute(released_values.FORGET)
+                self._connection.execute(former_values.FORGET_DELETED)
+                self._connection.execute(former_values.FORGET_RELEASED)
 
     def read(self, found: list[int | None] | None) -> Version | None:
         """Return a version as statements return it; None if it is not known."""
@@ -101,11 +109,11 @@ class Versions:
 
     def find_deleted(self, article: Article, row: Sequence[str | None]) -> Version | None:
         """Return when a row's key, or all rows, were deleted last; None if it is not known."""
-        return self._find_last(deleted_keys.find(article), [list(row)])
+        return self._find_last(former_values.find_deleted(article), [list(row)])
 
     def find_emptied(self, article: Article) -> Version | None:
         """Return when all rows were deleted last; None if it is not known."""
-        return self._find_last(deleted_keys.find_all(article), [])
+        return self._find_last(former_values.find_all(article), [])
 
     def find_released(
         self, article: Article, uniques: Sequence[UniqueIndex], row: Sequence[str | None]
@@ -114,7 +122,7 @@ class Versions:
         if not uniques:
             return None
         with translated():
-            rows = self._raw.execute(released_values.find(article, uniques), [list(row)]).fetchall()
+            rows = self._raw.execute(former_values.find_released(article, uniques), [list(row)]).fetchall()
         return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
 
     def _find_last(self, query: str, given: Sequence[Sequence[str | None]]) -> Version | None:
@@ -161,3 +169,108 @@ select r.roident::bigint, coalesce(o.originator, r.roname)
 from pg_replication_origin r
 left join {SCHEMA}."MSorigins" o on r.roname = '{origins.ORIGIN_PREFIX}' || o.subscription_guid
 """
+
+
+RETENTION_DAYS = 14
+"""As long as SQL Server's merge keeps its conflicts."""
+
+OBJECTS = (
+    f"""
+create table if not exists {SCHEMA}."MSconflicts" (
+    id bigint generated always as identity primary key,
+    subscription_guid text not null, logged_at timestamptz not null default clock_timestamp(),
+    kind text not null, resolution text not null, table_name text not null, operation text not null,
+    xact_seqno bigint not null, command_id bigint not null,
+    old_row jsonb, new_row jsonb, present_rows jsonb not null,
+    commit_time timestamptz, present_times jsonb not null)
+""",
+    f"""
+create unique index if not exists "MSconflicts_place"
+on {SCHEMA}."MSconflicts" (subscription_guid, xact_seqno, command_id, resolution)
+""",
+)
+"""The statements that create the table of conflicts."""
+
+Row = Mapping[str, str | None]
+
+
+@frozen
+class DeliveryConflict:
+    """A conflict, as it is kept: the delivered rows before and after the change, and those that were there."""
+
+    kind: ConflictKind
+    resolution: Resolution
+    table: str
+    operation: str
+    lsn: int
+    command_id: int
+    old_row: Row | None
+    new_row: Row | None
+    present: Sequence[tuple[Row, PresentRow]]
+    committed_us: int | None
+
+
+def keep(connection: psycopg.Connection, guid: str, conflict: DeliveryConflict) -> None:
+    """Keep a conflict, in the connection's transaction; one that stops the agent again is kept once."""
+    rows = [_shown(row) for row, _ in conflict.present]
+    versions = [present.version for _, present in conflict.present]
+    times = [None if version is None else [version.committed_us, version.originator] for version in versions]
+    values = (
+        guid,
+        conflict.kind,
+        conflict.resolution,
+        conflict.table,
+        conflict.operation,
+        conflict.lsn,
+        conflict.command_id,
+        _json(conflict.old_row),
+        _json(conflict.new_row),
+        json.dumps(rows, ensure_ascii=False),
+        conflict.committed_us,
+        json.dumps(times),
+    )
+    with translated():
+        connection.execute(_KEEP, values)
+
+
+def forget_old(connection: psycopg.Connection) -> None:
+    """Delete the conflicts that are older than their retention."""
+    with translated():
+        connection.execute(_FORGET, (RETENTION_DAYS,))
+
+
+def list_kept(subscription: Subscription) -> Sequence[KeptConflict]:
+    """Return the conflicts of a subscription, newest first. Raises `ConnectionFailed`."""
+    url, publication = subscription.subscriber, subscription.publication
+    with connect(url, application_name="rowtide subscription") as connection, translated():
+        if connection.execute(_IS_MADE).fetchone() != (True,):
+            return ()
+        rows: list[tuple[Any, ...]] = connection.execute(_LIST, (subscription.guid,)).fetchall()
+    return [
+        KeptConflict(logged_at, publication, redact(url), article, kind, done, operation, str(CommitLsn(lsn)), *others)
+        for logged_at, article, kind, done, operation, lsn, *others in rows
+    ]
+
+
+def _json(row: Row | None) -> str | None:
+    return None if row is None else json.dumps(_shown(row), ensure_ascii=False)
+
+
+def _shown(row: Row) -> Row:
+    return {name: None if value is None else shown_key(value) for name, value in row.items()}
+
+
+_KEEP = sql.SQL(f"""
+insert into {SCHEMA}."MSconflicts" (
+    subscription_guid, kind, resolution, table_name, operation, xact_seqno, command_id, old_row, new_row, present_rows,
+    commit_time, present_times)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, to_timestamp(%s::bigint / 1000000.0), %s)
+on conflict do nothing
+""")
+_FORGET = sql.SQL(f'delete from {SCHEMA}."MSconflicts" where logged_at < now() - make_interval(days => %s)')
+_IS_MADE = f"select to_regclass('{SCHEMA}.\"MSconflicts\"') is not null"
+_LIST = sql.SQL(f"""
+select logged_at, table_name, kind, resolution, operation, xact_seqno, command_id, old_row::text, new_row::text,
+       present_rows::text, commit_time, present_times::text
+from {SCHEMA}."MSconflicts" where subscription_guid = %s order by id desc
+""")

@@ -43,16 +43,15 @@ from rowtide.replication.errors.delivery import (
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
-from rowtide.replication.targets.postgres.conflicts.kept import DeliveryConflict
+from rowtide.replication.targets.postgres.conflicts import former_values, statements, versions
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, read_uniques
-from rowtide.replication.targets.postgres.conflicts.versions import Versions
+from rowtide.replication.targets.postgres.conflicts.versions import DeliveryConflict, Versions
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
-from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _UNIQUE_VIOLATION = "23505"
@@ -85,7 +84,7 @@ class ConflictDelivery:
         self._published = {article.article_id: _published(article) for article in articles}
         self._progress = taken.progress
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
-        kept.forget_old(connection)
+        versions.forget_old(connection)
         self._versions = _open_versions(connection, subscription, articles)
         self._has_origin = self._versions is None and set_origin(connection, subscription)
         self._incoming: Version | None = None
@@ -180,7 +179,7 @@ class ConflictDelivery:
             if decision.resolution is Resolution.STOPPED:
                 self._stop(call, conflict)
             self._pin()
-            kept.keep(self._connection, self._subscription.guid, conflict)
+            versions.keep(self._connection, self._subscription.guid, conflict)
         self._displace(article, decision.displaced)
         if decision.resolution is Resolution.APPLIED:
             self._apply(article, operation, texts, found)
@@ -193,18 +192,18 @@ class ConflictDelivery:
             version = (self._incoming if row.is_own else row.version) or Version(0, "")
             self._change(article, statements.delete_row(article, self._written.of(article)), _key(article, row.values))
             values = [*row.values, str(version.committed_us), version.originator]
-            self._record(deleted_keys.record_displaced(article), values)
+            self._record(former_values.record_displaced(article), values)
 
     def _hide(self, article: Article, row: Sequence[str | None], found: Found, *, is_last: bool) -> None:
         """Record a row that is not there, as it is not the last of its key, or gives way to another key's."""
         assert self._incoming is not None
         for index in self._uniques[article.article_id]:
-            self._record(released_values.record(article, index), [*row, str(self._incoming.committed_us)])
+            self._record(former_values.record_released(article, index), [*row, str(self._incoming.committed_us)])
         if is_last and found.target is not None:
             key = _key(article, found.target.values)
             self._change(article, statements.delete_row(article, self._written.of(article)), key)
         elif is_last:
-            self._record(deleted_keys.record(article), row)
+            self._record(former_values.record_deleted(article), row)
 
     def _truncate(self, article: Article) -> None:
         """Empty the table; by last commit time, of rows that are not newer."""
@@ -214,7 +213,7 @@ class ConflictDelivery:
         emptied = self._versions.find_emptied(article)
         if emptied is None or emptied <= self._incoming:
             self._change(article, statements.delete_older(article), [str(self._incoming.committed_us)])
-            self._record(deleted_keys.record_all(article))
+            self._record(former_values.record_all(article))
 
     def _find(self, article: Article, operation: Operation, texts: Sequence[str | None]) -> Found:
         if article.article_id not in self._uniques:
@@ -279,13 +278,13 @@ class ConflictDelivery:
             # Of an update that found none: the row that it makes.
             self._change(article, statements.insert(article), texts[-len(article.columns) :])
         elif self._versions is not None:
-            self._record(deleted_keys.record(article), texts)
+            self._record(former_values.record_deleted(article), texts)
 
     def _stop(self, call: ProcedureCall, conflict: DeliveryConflict) -> None:
         """Keep a conflict, apart from the batch, and raise it."""
         self._connection.execute("rollback")
         self._written.pin()
-        kept.keep(self._connection, self._subscription.guid, conflict)
+        versions.keep(self._connection, self._subscription.guid, conflict)
         row = conflict.old_row or conflict.new_row or {}
         raise ConflictFound(
             lsn=CommitLsn(call.lsn),
@@ -395,8 +394,8 @@ def _open_versions(connection: _Connection, subscription: Subscription, articles
         return None
     versions = Versions(connection, subscription)
     for article in articles:
-        deleted_keys.make_triggers(connection, article)
-        released_values.make_trigger(connection, article)
+        former_values.make_triggers(connection, article)
+        former_values.make_trigger(connection, article)
     return versions
 
 

@@ -14,22 +14,21 @@ from rowtide.core.operations import Operation
 from rowtide.core.row_values import shown
 from rowtide.databases.postgres.encodings import can_encode, find_codec
 from rowtide.databases.postgres.errors import find_outage
+from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.batches import ProcedureCall
 from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.pieces import Failure
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
-from rowtide.replication.errors.rights import OwnerTriggersDeferred
+from rowtide.replication.errors.subscribers import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements
+from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
-from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
-from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, Pipeline
+from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement, Pipeline
 from rowtide.replication.targets.postgres.progress import PreparedName
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
@@ -323,12 +322,12 @@ class Sender:
             executing = procedures.REQUIRED.format(writer.executing)
             self._pipeline.execute(executing, [text.encode(), array_literal(arrays), *rest])
         elif self._written.has_others:
-            self._pipeline.execute(array_procedures.call(article, operation), arrays)
+            self._pipeline.execute(statements.array_call(article, operation), arrays)
         else:
             name = self._array_calls.get((article.article_id, operation))
             if name is None:
                 name = self._array_calls[article.article_id, operation] = self._next_name(b"array_call")
-                self._pipeline.prepare(name, array_procedures.call(article, operation))
+                self._pipeline.prepare(name, statements.array_call(article, operation))
             self._pipeline.run(name, arrays)
 
     def _run_own(self, name: bytes, arguments: Sequence[bytes | None]) -> None:

@@ -29,7 +29,7 @@ from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors.conflicts import TriggersUnsent
 from rowtide.replication.errors.subscribers import ConstraintsFound, SubscriberTablesUnfit
-from rowtide.replication.sync_types import Constraints
+from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets.postgres.schema.own_objects import list_foreign_keys
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 

@@ -1,4 +1,4 @@
-"""The articles' tables at a PostgreSQL subscriber: created empty, filled, and given their constraints at the end. Pure.
+"""The articles' tables at a PostgreSQL subscriber: what they need, created, filled, with their sequences.
 
 Unique constraints and foreign keys hold in every state that the publisher committed, but not while rows are copied
 chunk by chunk. They are added when the copy is consistent. Foreign keys get no actions, because the effects of an
@@ -8,12 +8,22 @@ action at the publisher are in its log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
-from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.replication.articles.articles import Article
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.replication.articles.articles import Article, ArticleType
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberLacks
+from rowtide.replication.snapshot.needs import Need, NeedKind
+from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.target import ForeignKey, TableDetails
+from rowtide.replication.subscription_settings import IfExists
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.subscriber_kind import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
 
 
 def create_table(article: Article, details: TableDetails) -> str:
@@ -124,3 +134,164 @@ def _names(names: Iterable[str]) -> str:
 
 def _table(article: Article) -> str:
     return quote_qualified(article.schema, article.table)
+
+
+def move(url: str, published: Sequence[PublishedSequence]) -> tuple[SyncedSequence, ...]:
+    """Move the sequences of a subscriber's columns, none of them back; return those that were moved."""
+    with connect(url, application_name="rowtide subscription") as connection, connection.transaction(), translated():
+        moved = (_move(connection, url, one) for one in published)
+        return tuple(one for one in moved if one is not None)
+
+
+def _move(connection: psycopg.Connection[Any], url: str, published: PublishedSequence) -> SyncedSequence | None:
+    table = quote_qualified(published.schema, published.table)
+    row = connection.execute(sql.SQL(_SEQUENCE), {"table": table, "column": published.column}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    # Until the end of the transaction nobody else takes a value from it.
+    found = connection.execute(sql.SQL(f"select last_value, is_called from {row[0]}")).fetchone()
+    assert found is not None
+    before = _next(found[0], published.increment, is_called=found[1])
+    now = _next(published.last_value, published.increment, is_called=published.is_called)
+    if (now - before) * published.increment <= 0:
+        return None
+    connection.execute("select setval(%s, %s, %s)", (row[0], published.last_value, published.is_called))
+    return SyncedSequence(url, f"{published.schema}.{published.table}", published.column, before, now)
+
+
+def _next(last_value: int, increment: int, *, is_called: bool) -> int:
+    """Return the value that a sequence gives next."""
+    return last_value + increment * is_called
+
+
+_SEQUENCE = COLUMN_SEQUENCE.format(table="%(table)s", column="%(column)s")
+
+
+# What tables need of a PostgreSQL subscriber: schemas and types are created, all else that is missing is listed.
+# Creating a type runs no code and takes no privilege but that on its schema. Functions, and extensions, which bring
+# some and need files on the server, are the user's to create. Views, materialized views, functions and procedures of
+# a PostgreSQL subscriber, made from the publisher's text.
+
+_CREATED = (NeedKind.COLLATION, NeedKind.ENUM, NeedKind.DOMAIN, NeedKind.COMPOSITE, NeedKind.RANGE)
+
+
+def provide(connection: psycopg.Connection, needs: Sequence[Need]) -> None:
+    """Create the schemas, types and collations that the subscriber lacks, in the caller's transaction.
+
+    Raises `SubscriberLacks`, with all that it must be given first.
+    """
+    missing = [need for need in dict.fromkeys(needs) if not _is_there(connection, need)]
+    listed = [
+        *(_describe(need) for need in missing if need.kind not in _CREATED or need.statement is None),
+        *(reason for need in needs if need not in missing for reason in _find_missing_labels(connection, need)),
+    ]
+    if listed:
+        raise SubscriberLacks("; ".join(dict.fromkeys(listed)))
+    for need in missing:
+        assert need.statement is not None
+        make_schema(connection, need.schema)
+        with translated():
+            connection.execute(sql.SQL(need.statement))
+
+
+def make_schema(connection: psycopg.Connection, schema: str) -> None:
+    """Create a schema that does not exist; where it does, the role needs no right to create any."""
+    with translated():
+        found = connection.execute("select to_regnamespace(%s)", [quote(schema)]).fetchone()
+        if found is None or found[0] is None:
+            connection.execute(sql.SQL(f"create schema {quote(schema)}"))
+
+
+def _is_there(connection: psycopg.Connection, need: Need) -> bool:
+    query = _FINDING.get(need.kind, "select to_regtype(%s) is not null")
+    with translated():
+        row = connection.execute(query, [need.name]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _describe(need: Need) -> str:
+    how = "" if need.statement is None else f" ({need.statement})"
+    return f"{need.kind} {need.name}{how}"
+
+
+def _find_missing_labels(connection: psycopg.Connection, need: Need) -> Iterator[str]:
+    if need.kind is not NeedKind.ENUM:
+        return
+    with translated():
+        rows = connection.execute(_LABELS, [need.name]).fetchall()
+    present = {label for (label,) in rows}
+    for label in need.labels:
+        if label not in present:
+            adding = f"alter type {need.name} add value {quote_literal(label)}"
+            yield f"label {label} of enum {need.name} ({adding})"
+
+
+_FINDING = {
+    NeedKind.EXTENSION: "select exists (select from pg_extension where quote_ident(extname) = %s)",
+    NeedKind.FUNCTION: "select to_regprocedure(%s) is not null",
+    NeedKind.COLLATION: "select to_regcollation(%s) is not null",
+}
+_LABELS = "select enumlabel::text from pg_enum where enumtypid = to_regtype(%s)"
+
+
+_NOT_REPLACEABLE = ("42P16", "42P13", "42809")
+"""Other columns of a view, another result of a function, or an object of another kind."""
+
+
+def make_scripted(url: str, scripts: Sequence[Script]) -> None:
+    """Create objects at a subscriber or bring them up to date, and fill materialized views, in one transaction.
+
+    Raises `ScriptRefused`.
+    """
+    if not scripts:
+        return
+    with connect(url, application_name="rowtide subscription") as connection, connection.transaction():
+        make(connection, scripts)
+        for script in scripts:
+            _run(connection, script, *script.filling)
+
+
+def make(connection: psycopg.Connection, scripts: Sequence[Script]) -> None:
+    """Create objects, or replace those that are there, in the caller's transaction. Raises `ScriptRefused`."""
+    with translated():
+        # The bodies of functions may name what comes later.
+        connection.execute("set local check_function_bodies = off")
+    for script in scripts:
+        make_schema(connection, script.schema)
+        if script.type is ArticleType.MATERIALIZED_VIEW:
+            _run(connection, script, script.dropping)
+        try:
+            with connection.transaction():
+                _run(connection, script, *script.creating)
+        except ScriptRefused as refused:
+            if refused.sqlstate not in _NOT_REPLACEABLE:
+                raise
+            _run(connection, script, script.dropping, *script.creating)
+
+
+def drop(connection: psycopg.Connection, scripts: Sequence[Script]) -> None:
+    """Drop objects where they are there, in the caller's transaction. Raises `ScriptRefused`."""
+    for script in reversed(scripts):
+        _run(connection, script, script.dropping)
+
+
+def list_present(connection: psycopg.Connection, scripts: Sequence[Script]) -> list[Script]:
+    """Return the scripts whose objects are there."""
+    return [script for script in scripts if _has_scripted(connection, script)]
+
+
+def _has_scripted(connection: psycopg.Connection, script: Script) -> bool:
+    is_function = script.type in (ArticleType.FUNCTION, ArticleType.PROCEDURE)
+    query = "select to_regprocedure(%s) is not null" if is_function else "select to_regclass(%s) is not null"
+    with translated():
+        return connection.execute(query, [script.name]).fetchone() == (True,)
+
+
+def _run(connection: psycopg.Connection, script: Script, *statements: str) -> None:
+    try:
+        with translated():
+            for statement in statements:
+                connection.execute(sql.SQL(statement))
+    except UnexpectedSqlError as error:
+        kind = script.type.value.replace("-", " ")
+        raise ScriptRefused(kind, script.name, error.sqlstate, error.reason) from error

@@ -13,8 +13,7 @@ from typing import assert_never
 
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table, read_triggers
 from rowtide.databases.sqlite.ddl_text import TableItem, TableText, item_of, nullable, parse_table, retyped
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.keys import SqliteValue, quote, quote_literal
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.replication.articles.articles import PublishedColumn
 from rowtide.replication.articles.schema_changes import (

@@ -12,9 +12,9 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.postgres.calls import array_procedures
-from rowtide.replication.targets.postgres.calls.array_procedures import call, name_of
+from rowtide.replication.targets.postgres.calls import statements as array_procedures
 from rowtide.replication.targets.postgres.calls.procedures import OPERATIONS
+from rowtide.replication.targets.postgres.calls.statements import array_call, name_of
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 GOLDEN = Path(__file__).with_name("golden") / "array_procedures.sql"
@@ -37,7 +37,7 @@ def creation(made: Article, operation: Operation) -> str | None:
 
 CASES = {
     "insert": creation(ORDERS, INSERT),
-    "insert, call": call(ORDERS, INSERT),
+    "insert, call": array_call(ORDERS, INSERT),
     "SCALL update": creation(ORDERS, UPDATE),
     "delete, composite key": creation(PAIRS, DELETE),
 }

@@ -8,8 +8,8 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.databases.source_table import SourceTable
-from rowtide.replication.targets.postgres.calls.array_procedures import is_generated
 from rowtide.replication.targets.postgres.calls.procedures import call, creations, given_wide, is_wide, pack_wide
+from rowtide.replication.targets.postgres.calls.statements import is_array_generated
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -56,4 +56,4 @@ def test_wide_row_procedure_casts_elements_one_row_per_call() -> None:
     assert "(new_row text[]) language plpgsql" in creation
     assert "values (new_row[1]::integer, new_row[2]::text, " in creation
     assert call(made, INSERT) == 'call "rowtide_subscriber"."sp_MSins_publict1"($1::text[])'
-    assert not is_generated(made, INSERT)
+    assert not is_array_generated(made, INSERT)

@@ -11,7 +11,7 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
+from rowtide.replication.targets.postgres.conflicts import former_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
@@ -53,16 +53,16 @@ CASES = {
     "delete another row": statements.delete_row(LINES, TABLE),
     "delete older rows": statements.delete_older(ODD),
     "truncate": statements.truncate(ODD),
-    "find a deleted key": deleted_keys.find(LINES),
-    "record a deleted key": deleted_keys.record(ODD),
-    "find when all was deleted": deleted_keys.find_all(LINES),
-    "record that all was deleted": deleted_keys.record_all(LINES),
-    "triggers": ";\n".join(deleted_keys.trigger_steps(LINES)),
-    "record a row that gave way": deleted_keys.record_displaced(ODD),
-    "find released values": released_values.find(LINES, [CODE]),
-    "find released values of a partial index": released_values.find(ODD, [FEW]),
-    "record a value of a hidden row": released_values.record(ODD, NULLS),
-    "record a value of a partial index": released_values.record(ODD, FEW),
+    "find a deleted key": former_values.find_deleted(LINES),
+    "record a deleted key": former_values.record_deleted(ODD),
+    "find when all was deleted": former_values.find_all(LINES),
+    "record that all was deleted": former_values.record_all(LINES),
+    "triggers": ";\n".join(former_values.trigger_steps(LINES)),
+    "record a row that gave way": former_values.record_displaced(ODD),
+    "find released values": former_values.find_released(LINES, [CODE]),
+    "find released values of a partial index": former_values.find_released(ODD, [FEW]),
+    "record a value of a hidden row": former_values.record_released(ODD, NULLS),
+    "record a value of a partial index": former_values.record_released(ODD, FEW),
 }
 
 

@@ -14,8 +14,8 @@ from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, hal
 from rowtide.copying.chunks import Chunk
 from rowtide.databases.source_table import TableKind
 from rowtide.replication.articles.articles import GeneratedColumn, as_copied
-from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails, UniqueConstraint
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.snapshot.target import ForeignKey, TableDetails, UniqueConstraint
+from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.schema.tables import clear_tables, constrain, create_table
 
 GOLDEN = Path(__file__).with_name("golden") / "snapshots.sql"

@@ -32,10 +32,8 @@ from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect, connect_agent
-from rowtide.replication.targets.postgres.delivery.deadlocks import is_deadlocked
-from rowtide.replication.targets.postgres.delivery.delivery import set_origin
-from rowtide.replication.targets.postgres.delivery.modes import Mode
-from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
+from rowtide.replication.targets.postgres.delivery.delivery import Mode, set_origin
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, is_deadlocked
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written

@@ -1,0 +1,386 @@
+"""Keys and unique values that rows of a PostgreSQL subscriber had and have no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import DEFINER, close_function
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, text_of, value_of
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts.statements import (
+    VERSION_OF,
+    UniqueIndex,
+    given,
+    index_condition,
+    key_texts,
+    read_uniques,
+    require_evaluable,
+    value_texts,
+)
+
+KEYS = f'{SCHEMA}."MSdeleted_keys"'
+DELETED_OBJECTS = (
+    f"""
+create table if not exists {KEYS} (
+    table_name text, key text[], refreshed bigint not null default 0, committed_us bigint, originator text,
+    primary key (table_name, key))
+""",
+)
+"""The statements that create the table of deleted keys; the empty key stands for all rows, of a truncate.
+
+`committed_us` and `originator` are the version of a row that gave way to another key's; it is no deletion.
+"""
+
+COPYING = "rowtide.copying"
+"""The setting of a transaction that copies rows: what it empties before is not deleted."""
+_TRIGGERS = ("rowtide_deleted", "rowtide_moved", "rowtide_emptied")
+_SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
+PINNED = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in _SETTINGS)
+"""Settings of the triggers' functions, by which the same values have the same texts."""
+
+
+def trigger_steps(article: Article) -> Iterator[str]:
+    """Yield the statements that record the keys of a table that are deleted, changed or truncated. Idempotent."""
+    table, name = quote_qualified(article.schema, article.table), _deleted_function(article)
+    columns = [quote(column.name) for column in article.key_columns]
+    differs = " or ".join(differing(column) for column in article.key_columns)
+    yield (
+        f"create or replace function {name}() returns trigger language plpgsql {DEFINER} {PINNED} "
+        f"as {quote_literal(_deleted_body(article))}"
+    )
+    yield restriction(table, f"{name}()")
+    execute = f"execute function {name}()"
+    yield f"create or replace trigger rowtide_deleted after delete on {table} for each row {execute}"
+    yield (
+        f"create or replace trigger rowtide_moved after update of {', '.join(columns)} on {table} "
+        f"for each row when ({differs}) {execute}"
+    )
+    yield f"create or replace trigger rowtide_emptied after truncate on {table} for each statement {execute}"
+    for trigger in _TRIGGERS:
+        # Delivery's own deletes count, also where its session has no other triggers.
+        yield f"alter table {table} enable always trigger {trigger}"
+
+
+def differing(column: PublishedColumn) -> str:
+    """Return the condition that an update changed a column's value; of a type of a user's, its stored form.
+
+    Its equality may be ambiguous by casts of the type's owner.
+    """
+    old, new = (f"{row}.{quote(column.name)}" for row in ("old", "new"))
+    if is_of_server(column.value_type_text):
+        return f"{old} is distinct from {new}"
+    return f"row({old})::record operator(pg_catalog.*<>) row({new})::record"
+
+
+def restriction(table: str, signature: str) -> str:
+    """Return the statement that takes from the public the right to execute a function, unless its triggers are cloned
+    to a table's partitions; see `close_function`.
+    """
+    kept, taken = (close_function(signature, is_cloned=is_cloned) for is_cloned in (True, False))
+    is_partitioned = f"exists (select from pg_class where oid = to_regclass({quote_literal(table)}) and relkind = 'p')"
+    return f"do {quote_body(f'begin if {is_partitioned} then {kept}; else {taken}; end if; end')}"
+
+
+def _deleted_body(article: Article) -> str:
+    """Return the body of the triggers' function."""
+    texts = (text_of(f"old.{quote(column.name)}", column.value_type_text) for column in article.key_columns)
+    old = f"array[{', '.join(texts)}]"
+    return f"""
+declare
+    gone text[] := '{{}}';
+begin
+    if current_setting('{COPYING}', true) = 'on' then
+        return null;
+    end if;
+    if tg_op <> 'TRUNCATE' then
+        gone := {old};
+    end if;
+    insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, gone)
+    on conflict (table_name, key) do update
+    set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null;
+    return null;
+end
+"""
+
+
+def make_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
+    """Create a table's triggers, if it does not have them as this build makes them."""
+    if not _has_triggers(connection, article):
+        with connection.transaction(), translated():
+            for step in trigger_steps(article):
+                connection.execute(sql.SQL(step))
+
+
+def drop_triggers(connection: psycopg.Connection[tuple[Any, ...]], guid: str, article: Article) -> None:
+    """Drop a table's triggers with their function, unless another subscription than this one needs them."""
+    with translated():
+        if connection.execute(_IS_NEEDED, (guid, article.qualified_name)).fetchone() != (True,):
+            for name in (
+                _deleted_function(article),
+                quote_qualified(SCHEMA, released_function(article.qualified_name)),
+            ):
+                connection.execute(sql.SQL(f"drop function if exists {name}() cascade"))
+
+
+def _has_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> bool:
+    """Return whether a table has its triggers."""
+    table = quote_qualified(article.schema, article.table)
+    with translated():
+        return connection.execute(
+            _HAS_TRIGGERS, (table, list(_TRIGGERS), _deleted_function(article), _deleted_body(article))
+        ).fetchone() == (3,)
+
+
+def find_deleted(article: Article) -> str:
+    """Return the statement that returns when a row's key, and all rows, were deleted; see `VERSION_OF`."""
+    return (
+        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator "
+        f"from {KEYS} d where d.table_name = {quote_literal(article.qualified_name)} "
+        f"and d.key in ({key_texts(article)}, '{{}}')"
+    )
+
+
+def find_all(article: Article) -> str:
+    """Return the statement that returns when all rows were deleted; see `VERSION_OF`."""
+    return (
+        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator from {KEYS} d "
+        f"where d.table_name = {quote_literal(article.qualified_name)} and d.key = '{{}}'"
+    )
+
+
+def record_deleted(article: Article) -> str:
+    """Return the statement that records the deletion of a row, which the table does not have."""
+    return (
+        f"insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, {key_texts(article)}) "
+        "on conflict (table_name, key) do update "
+        'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
+    )
+
+
+def record_displaced(article: Article) -> str:
+    """Return the statement that records that a row which gave way was the last of its key.
+
+    Its version follows the row's values: microseconds since 1970, and the originator.
+    """
+    place = len(article.columns) + 1
+    return (
+        f"insert into {KEYS} (table_name, key, committed_us, originator) "
+        f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}, "
+        f"{given(place)}::bigint, {given(place + 1)}) "
+        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, '
+        "committed_us = excluded.committed_us, originator = excluded.originator"
+    )
+
+
+def record_all(article: Article) -> str:
+    """Return the statement that records the deletion of all rows."""
+    return (
+        f"insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, '{{}}') "
+        "on conflict (table_name, key) do update "
+        'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
+    )
+
+
+_IS_NEEDED = f"""
+select exists (
+    select from {SCHEMA}."MSorigins"
+    where subscription_guid <> %s and %s = any(tables) and confirmed_at is not null)
+"""
+_HAS_TRIGGERS = """
+select count(*) from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = to_regclass(%s) and t.tgname = any(%s) and t.tgfoid = to_regproc(%s) and p.prosrc = %s
+    and t.tgenabled = 'A'
+"""
+
+FORGET_DELETED = f"""
+delete from {KEYS} d where (
+    select o.timestamp from pg_xact_commit_timestamp_origin(d.xmin) o
+) < (select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
+"""
+"""Forgets the keys that no change can be older than. Commits are in the log in about the order of their times."""
+
+
+def released_function(table: str) -> str:
+    """Return the name of the function that records values which a table's rows had; see `released_values`."""
+    return f"released_{sha256(table.encode()).hexdigest()[:16]}"
+
+
+def _deleted_function(article: Article) -> str:
+    return quote_qualified(SCHEMA, f"deleted_{sha256(article.qualified_name.encode()).hexdigest()[:16]}")
+
+
+# Unique values that rows of a PostgreSQL subscriber had and have no longer: last commit time compares with these,
+# too. A row that arrives late gives way to a later one that had its value meanwhile, wherever that is by now.
+# Triggers record them, whoever changes a row; a value that a row still has is found in the row. They are kept as
+# deleted keys are.
+
+VALUES = f'{SCHEMA}."MSreleased_values"'
+RELEASED_OBJECTS = (
+    f"""
+create table if not exists {VALUES} (
+    table_name text, columns text, value text[], committed_us bigint, origin bigint,
+    refreshed bigint not null default 0,
+    primary key (table_name, columns, value))
+""",
+)
+"""The statement that creates the table of released values. Their version is that of the row that had one last, in
+microseconds since 1970 and by replication origin; null: that of the transaction that wrote this.
+"""
+
+_TRIGGER = "rowtide_released"
+
+
+def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
+    """Create a table's trigger for the unique indexes that it has, if it does not have it. Raises `IndexOfOther`."""
+    uniques = read_uniques(connection, article)
+    require_evaluable(article, uniques)
+    body, table, name = (
+        _released_body(article, uniques),
+        quote_qualified(article.schema, article.table),
+        _released_function(article),
+    )
+    with translated():
+        if connection.execute(_HAS_TRIGGER, (table, _TRIGGER, name, body)).fetchone() is not None or not uniques:
+            return
+    with connection.transaction(), translated():
+        connection.execute(
+            sql.SQL(
+                f"create or replace function {name}() returns trigger language plpgsql "
+                f"{DEFINER} {PINNED} as {quote_literal(body)}"
+            )
+        )
+        connection.execute(sql.SQL(restriction(table, f"{name}()")))
+        connection.execute(
+            sql.SQL(
+                f"create or replace trigger {_TRIGGER} after update or delete on {table} "
+                f"for each row execute function {name}()"
+            )
+        )
+        connection.execute(sql.SQL(f"alter table {table} enable always trigger {_TRIGGER}"))
+
+
+def find_released(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+    """Return the statement that returns the versions that had a new row's unique values; see `VERSION_OF`."""
+    require_evaluable(article, uniques)
+    table = quote_literal(article.qualified_name)
+    found = " or ".join(
+        f"r.columns = {quote_literal(index.name)} and r.value = {value_texts(article, index)}"
+        + ("" if index.condition is None else f" and {index_condition(article, index)}")
+        for index in uniques
+    )
+    return f"select {_VERSION} from {VALUES} r where r.table_name = {table} and ({found})"
+
+
+def record_released(article: Article, index: UniqueIndex) -> str:
+    """Return the statement that records that a row had a value, which the table never has, in this transaction.
+
+    The transaction's commit time, in microseconds since 1970, follows the row's values.
+    """
+    require_evaluable(article, [index])
+    values = value_texts(article, index)
+    name, columns = quote_literal(article.qualified_name), quote_literal(index.name)
+    is_value = f"num_nulls(variadic {values}) = 0" if index.nulls_distinct else "true"
+    is_kept = is_value if index.condition is None else f"{is_value} and {index_condition(article, index)}"
+    return (
+        f"insert into {VALUES} as r (table_name, columns, value) select {name}, {columns}, {values} "
+        f"where {is_kept} "
+        "on conflict (table_name, columns, value) do update "
+        "set refreshed = r.refreshed + 1, committed_us = null, origin = null "
+        f"where coalesce(({_VERSION})[1], 0) <= {given(len(article.columns) + 1)}::bigint"
+    )
+
+
+def _released_body(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+    recording = "\n".join(_recording(article, index) for index in uniques)
+    return f"""
+declare
+    had record;
+begin
+    if current_setting('{COPYING}', true) = 'on' then
+        return null;
+    end if;
+    select (extract(epoch from o.timestamp) * 1000000)::bigint as committed_us, o.roident::bigint as origin
+    into had from pg_xact_commit_timestamp_origin(old.xmin) o;
+    {recording}
+    return null;
+end
+"""
+
+
+def _recording(article: Article, index: UniqueIndex) -> str:
+    table = quote_literal(article.qualified_name)
+    before, after = ([_of(row, article, index, value) for value in index.values] for row in ("old", "new"))
+    columns = {quote(column.name): column for column in article.columns}
+    differs = " or ".join(
+        differing(columns[value]) if value in columns else f"{one} is distinct from {other}"
+        for value, one, other in zip(index.values, before, after, strict=True)
+    )
+    texts = (
+        text_of(one, columns[value].value_type_text) if value in columns else f"{one}::text"
+        for value, one in zip(index.values, before, strict=True)
+    )
+    values = f"array[{', '.join(texts)}]"
+    is_value = f"num_nulls({', '.join(before)}) = 0" if index.nulls_distinct else "true"
+    if index.condition is not None:
+        is_value += f" and {_of('old', article, index, index.condition)}"
+        differs += f" or {_of('new', article, index, index.condition)} is not true"
+    return f"""
+    if {is_value} and (tg_op = 'DELETE' or {differs}) then
+        insert into {VALUES} as r (table_name, columns, value, committed_us, origin)
+        values (
+            {table}, {quote_literal(index.name)}, {values}, had.committed_us, had.origin)
+        on conflict (table_name, columns, value) do update
+        set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
+        where excluded.committed_us is null or ({_VERSION})[1] <= excluded.committed_us;
+    end if;"""
+
+
+def _of(row: str, article: Article, index: UniqueIndex, expression: str) -> str:
+    """Return what SQL over columns is for one of a trigger's rows.
+
+    An expression is read again, by its names: it gets values of the types that it was checked with, whatever the
+    table's owner makes of the columns' types, or of the casts from them.
+    """
+    columns = {quote(column.name): column for column in article.columns}
+    if expression in columns:
+        return f"{row}.{expression}"
+    used = (
+        f"{_typed(f'{row}.{quote(one.name)}', columns[quote(one.name)])}"
+        f"{f' collate {one.collation}' if one.collation else ''} as {quote(one.name)}"
+        for one in index.used
+    )
+    return f"(select {expression} from (select {', '.join(used)}) given)"
+
+
+def _typed(value: str, column: PublishedColumn) -> str:
+    if not is_of_server(column.value_type_text):
+        return value
+    return value_of(f"({text_of(value, column.value_type_text)})", column.value_type_text)
+
+
+def _released_function(article: Article) -> str:
+    return quote_qualified(SCHEMA, released_function(article.qualified_name))
+
+
+_VERSION = (
+    f"case when r.committed_us is null then {VERSION_OF.format('r.xmin')} else array[r.committed_us, r.origin] end"
+)
+FORGET_RELEASED = f"""
+delete from {VALUES} r where to_timestamp(({_VERSION})[1] / 1000000.0) < (
+    select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
+"""
+"""Forgets the values that no change can be older than."""
+_HAS_TRIGGER = """
+select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = to_regclass(%s) and t.tgname = %s and t.tgfoid = to_regproc(%s) and p.prosrc = %s
+    and t.tgenabled = 'A'
+"""
