@@ -27,10 +27,10 @@ from rowtide.replication.targets.postgres.conflicts.statements import (
     value_texts,
 )
 
-KEYS = f'{SCHEMA}."MSdeleted_keys"'
+DELETED_KEYS = f'{SCHEMA}."MSdeleted_keys"'
 DELETED_OBJECTS = (
     f"""
-create table if not exists {KEYS} (
+create table if not exists {DELETED_KEYS} (
     table_name text, key text[], refreshed bigint not null default 0, committed_us bigint, originator text,
     primary key (table_name, key))
 """,
@@ -104,7 +104,7 @@ begin
     if tg_op <> 'TRUNCATE' then
         gone := {old};
     end if;
-    insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, gone)
+    insert into {DELETED_KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, gone)
     on conflict (table_name, key) do update
     set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null;
     return null;
@@ -144,7 +144,7 @@ def find_deleted(article: Article) -> str:
     """Return the statement that returns when a row's key, and all rows, were deleted; see `VERSION_OF`."""
     return (
         f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator "
-        f"from {KEYS} d where d.table_name = {quote_literal(article.qualified_name)} "
+        f"from {DELETED_KEYS} d where d.table_name = {quote_literal(article.qualified_name)} "
         f"and d.key in ({key_texts(article)}, '{{}}')"
     )
 
@@ -152,7 +152,7 @@ def find_deleted(article: Article) -> str:
 def find_all(article: Article) -> str:
     """Return the statement that returns when all rows were deleted; see `VERSION_OF`."""
     return (
-        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator from {KEYS} d "
+        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator from {DELETED_KEYS} d "
         f"where d.table_name = {quote_literal(article.qualified_name)} and d.key = '{{}}'"
     )
 
@@ -160,7 +160,8 @@ def find_all(article: Article) -> str:
 def record_deleted(article: Article) -> str:
     """Return the statement that records the deletion of a row, which the table does not have."""
     return (
-        f"insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, {key_texts(article)}) "
+        f"insert into {DELETED_KEYS} (table_name, key) "
+        f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}) "
         "on conflict (table_name, key) do update "
         'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
     )
@@ -173,7 +174,7 @@ def record_displaced(article: Article) -> str:
     """
     place = len(article.columns) + 1
     return (
-        f"insert into {KEYS} (table_name, key, committed_us, originator) "
+        f"insert into {DELETED_KEYS} (table_name, key, committed_us, originator) "
         f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}, "
         f"{given(place)}::bigint, {given(place + 1)}) "
         'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, '
@@ -184,7 +185,7 @@ def record_displaced(article: Article) -> str:
 def record_all(article: Article) -> str:
     """Return the statement that records the deletion of all rows."""
     return (
-        f"insert into {KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, '{{}}') "
+        f"insert into {DELETED_KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, '{{}}') "
         "on conflict (table_name, key) do update "
         'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
     )
@@ -202,7 +203,7 @@ where t.tgrelid = to_regclass(%s) and t.tgname = any(%s) and t.tgfoid = to_regpr
 """
 
 FORGET_DELETED = f"""
-delete from {KEYS} d where (
+delete from {DELETED_KEYS} d where (
     select o.timestamp from pg_xact_commit_timestamp_origin(d.xmin) o
 ) < (select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
 """
@@ -223,10 +224,10 @@ def _deleted_function(article: Article) -> str:
 # Triggers record them, whoever changes a row; a value that a row still has is found in the row. They are kept as
 # deleted keys are.
 
-VALUES = f'{SCHEMA}."MSreleased_values"'
+RELEASED_VALUES = f'{SCHEMA}."MSreleased_values"'
 RELEASED_OBJECTS = (
     f"""
-create table if not exists {VALUES} (
+create table if not exists {RELEASED_VALUES} (
     table_name text, columns text, value text[], committed_us bigint, origin bigint,
     refreshed bigint not null default 0,
     primary key (table_name, columns, value))
@@ -277,7 +278,7 @@ def find_released(article: Article, uniques: Sequence[UniqueIndex]) -> str:
         + ("" if index.condition is None else f" and {index_condition(article, index)}")
         for index in uniques
     )
-    return f"select {_VERSION} from {VALUES} r where r.table_name = {table} and ({found})"
+    return f"select {_VERSION} from {RELEASED_VALUES} r where r.table_name = {table} and ({found})"
 
 
 def record_released(article: Article, index: UniqueIndex) -> str:
@@ -291,7 +292,7 @@ def record_released(article: Article, index: UniqueIndex) -> str:
     is_value = f"num_nulls(variadic {values}) = 0" if index.nulls_distinct else "true"
     is_kept = is_value if index.condition is None else f"{is_value} and {index_condition(article, index)}"
     return (
-        f"insert into {VALUES} as r (table_name, columns, value) select {name}, {columns}, {values} "
+        f"insert into {RELEASED_VALUES} as r (table_name, columns, value) select {name}, {columns}, {values} "
         f"where {is_kept} "
         "on conflict (table_name, columns, value) do update "
         "set refreshed = r.refreshed + 1, committed_us = null, origin = null "
@@ -335,7 +336,7 @@ def _recording(article: Article, index: UniqueIndex) -> str:
         differs += f" or {_of('new', article, index, index.condition)} is not true"
     return f"""
     if {is_value} and (tg_op = 'DELETE' or {differs}) then
-        insert into {VALUES} as r (table_name, columns, value, committed_us, origin)
+        insert into {RELEASED_VALUES} as r (table_name, columns, value, committed_us, origin)
         values (
             {table}, {quote_literal(index.name)}, {values}, had.committed_us, had.origin)
         on conflict (table_name, columns, value) do update
@@ -375,7 +376,7 @@ _VERSION = (
     f"case when r.committed_us is null then {VERSION_OF.format('r.xmin')} else array[r.committed_us, r.origin] end"
 )
 FORGET_RELEASED = f"""
-delete from {VALUES} r where to_timestamp(({_VERSION})[1] / 1000000.0) < (
+delete from {RELEASED_VALUES} r where to_timestamp(({_VERSION})[1] / 1000000.0) < (
     select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
 """
 """Forgets the values that no change can be older than."""
