@@ -25,8 +25,8 @@ from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
 from rowtide.log.store.entries import Opened, RangeAppended
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.log.store.state import ManifestState
 
 _PHASES = (

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 
 Times = npt.NDArray[np.float64]
 """Seconds since 1970."""

@@ -16,8 +16,8 @@ from rowtide.cdc.api import ChangeDataCapture
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.log.store.state import ManifestState
 from rowtide.targets import Targets
 

@@ -10,8 +10,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.catalogue import read_source
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.calls.batches import Block, ProcedureCall

@@ -42,8 +42,8 @@ from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor.subscription_records import list_subscriptions
 from rowtide.replication.publishing import restarting as publishing

@@ -20,8 +20,8 @@ from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
 from rowtide.log.store.entries import EntryExchange
+from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.maintenance import delete_orphans
-from rowtide.log.store.ownership import open_own_manifest, open_store
 
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0

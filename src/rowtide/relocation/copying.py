@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.log.store.ownership import probe_store
+from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.planning import CopyStep, Portion, Steps, plan_portion
 from rowtide.relocation.survey import (

@@ -35,8 +35,8 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import take_source
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Moved
+from rowtide.log.store.location import open_own_manifest, open_store, require_own
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest, open_store, require_own
 from rowtide.relocation.copying import Copied, Copying, OnProgress, plan_copy
 from rowtide.relocation.errors import CopyOvertaken, LakeElsewhere
 from rowtide.relocation.survey import LakePlace, is_same, open_files

@@ -36,8 +36,8 @@ from rowtide.log.errors import LeaseLost
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store

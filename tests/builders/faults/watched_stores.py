@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rowtide.log.errors import LogStoreWriteFailed
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.storage.store import Store
 
 

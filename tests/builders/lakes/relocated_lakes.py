@@ -16,8 +16,8 @@ from rowtide.delta.checkpoints import forget_versions
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate
 from rowtide.log.store.entries import LeaseTaken
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import LocalStore
 from rowtide.relocation.survey import LakePlace, survey
 
 ITEM = instance(table=source_table([("id", "integer"), ("name", "text")]))

@@ -15,8 +15,8 @@ from rowtide.core.records import RECORD
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.membership import Event, Member
 from rowtide.log.store.entries import LeaseTaken, Opened, RangeAppended, Segment, StoredSource, TableGiven
+from rowtide.log.store.location import LocalStore, open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import LocalStore, open_store
 from rowtide.log.store.replay import apply
 from rowtide.log.store.segments import write_segment
 from rowtide.log.store.state import ManifestState

@@ -20,7 +20,7 @@ from builders.log.log_stores import claim_in_child
 from builders.servers.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
-from rowtide.log.store.ownership import LocalStore, open_store, probe_store
+from rowtide.log.store.location import LocalStore, open_store, probe_store
 from rowtide.storage import buckets, objects
 from rowtide.storage.errors import StorageSchemeUnsupported, StoreForked
 from rowtide.storage.local import LocalFolder

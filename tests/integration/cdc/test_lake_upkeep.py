@@ -23,8 +23,8 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.tables import Compacted
 from rowtide.log.errors import LeaseLost
+from rowtide.log.store.location import LocalStore, open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import LocalStore, open_store
 from rowtide.log.store.state import ManifestState
 
 

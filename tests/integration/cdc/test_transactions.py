@@ -22,7 +22,7 @@ from rowtide.cdc.capture.segment_reader import (
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import write_segment
 
 TABLE = source_table()

@@ -13,7 +13,7 @@ from builders.commands.checks import run_mend
 from builders.file_modes import modes_in
 from rowtide.databases.file_access import make_file, make_folder_in, make_place, mask_of
 from rowtide.diagnosis.places import LAKE, PlaceFacts, check_places, read_place
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.merge.nodes.connecting import open_subscriber
 
 PRIVATE = {"folders": {0o700}, "files": {0o600}}

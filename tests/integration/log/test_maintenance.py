@@ -12,9 +12,9 @@ from builders.log.log_stores import append_records, append_records_in_child, ope
 from rowtide.core.lsn import Position
 from rowtide.log.errors import LeaseLost
 from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.maintenance import DELETE_GRACE, delete_orphans, maintain, merge_segments, plan_merge, truncate
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import LocalStore
 from rowtide.log.store.segments import read_segment, write_segment
 
 NOW = datetime.now(UTC) + timedelta(hours=12)

@@ -19,8 +19,8 @@ from rowtide.log.errors import (
     ManifestMissing,
 )
 from rowtide.log.store.entries import ReaderAdvanced, TableGiven
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
-from rowtide.log.store.ownership import LocalStore
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import MAX_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS, read_segment, write_segment
 
 

@@ -18,8 +18,8 @@ from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, SegmentCorrupt
 from rowtide.log.store import manifest as manifests, segments
 from rowtide.log.store.entries import ReaderAdvanced, TableGiven
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import LocalStore
 from rowtide.log.store.segments import read_segment, write_segment
 
 NEWER = StoredFormat(2, 2, 2)

@@ -15,8 +15,8 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import Operation
 from rowtide.lake.session import pinned
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.log.store.segments import read_segment
 
 if TYPE_CHECKING:

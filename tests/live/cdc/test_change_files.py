@@ -13,7 +13,7 @@ from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWo
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import write_segment
 
 TABLE = source_table([("id", "text"), ("name", "text")])

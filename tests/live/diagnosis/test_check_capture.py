@@ -13,8 +13,8 @@ from builders.log.log_stores import opened
 from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.handle import connect
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 
 LOST = {
     "select pg_drop_replication_slot('{slot}')": "does not exist",

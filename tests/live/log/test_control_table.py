@@ -20,7 +20,7 @@ from rowtide.log import reader
 from rowtide.log.errors import AnnouncementUnreadable, LogStoreWriteFailed, PublicationAltered
 from rowtide.log.membership import Altered, Disabled, Heartbeat, Traced, encode_disable
 from rowtide.log.opening import open_log_reader
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 LARGE = "repeat('x', 100 * 1024 * 1024)"

@@ -31,8 +31,8 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 from rowtide.relocation.copying import Copied
 from rowtide.relocation.errors import CopyDiverged, LakeElsewhere
 

@@ -11,8 +11,8 @@ from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.cdc.definitions import READER
 from rowtide.log.errors import ManifestMissing
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 
 ORDERS = "create table orders (id int primary key, qty int)"
 

@@ -15,7 +15,7 @@ from builders.faults.faulty_proxy import Fault, FaultyProxy
 from builders.servers.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreReadFailed, LogStoreWriteFailed
-from rowtide.log.store.ownership import open_store, probe_store
+from rowtide.log.store.location import open_store, probe_store
 from rowtide.storage import buckets
 from rowtide.storage.buckets import Patience
 from rowtide.storage.errors import PutIfAbsentIgnored

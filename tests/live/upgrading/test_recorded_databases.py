@@ -22,7 +22,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.store.ownership import open_store
+from rowtide.log.store.location import open_store
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackingLost
 

@@ -22,7 +22,7 @@ from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.ownership import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import write_segment
 from rowtide.storage.store import Store
 

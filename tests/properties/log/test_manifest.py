@@ -30,8 +30,8 @@ from rowtide.log.store.entries import (
     decode_entry,
     encode_entry,
 )
+from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import LocalStore
 from rowtide.log.store.replay import apply
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
 

@@ -44,8 +44,8 @@ from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_bridgeable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
+from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest, open_store
 from rowtide.log.store.segments import write_segment
 
 if TYPE_CHECKING:

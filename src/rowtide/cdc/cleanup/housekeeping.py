@@ -30,7 +30,7 @@ from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.ownership import open_own_manifest, open_store
+from rowtide.log.store.location import open_own_manifest, open_store
 
 _POLL_S = 1.0
 _PAUSE_S = 0.2

@@ -175,7 +175,7 @@ class Consuming(ChangeFunctions):
 
     def list_consumers(self) -> tuple[ListedConsumer, ...]:
         """Return all consumers, by name; without Spark."""
-        from rowtide.log.store.ownership import open_own_manifest
+        from rowtide.log.store.location import open_own_manifest
 
         with translated(), self._engine.connect() as connection:
             manifest = open_own_manifest(read_source(connection, self._name, StoreFormat.require_readable))

@@ -42,8 +42,8 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_store
 
 
 @frozen

@@ -34,7 +34,7 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.ownership import find_own_manifest, open_own_manifest, require_timeline
+from rowtide.log.store.location import find_own_manifest, open_own_manifest, require_timeline
 
 
 @frozen

@@ -49,7 +49,7 @@ from rowtide.log.postgres.control import mark_log, mark_target
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.ownership import open_own_manifest, open_store
+from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.traffic import read_traffic
 

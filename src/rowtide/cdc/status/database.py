@@ -27,7 +27,7 @@ from rowtide.log.postgres.backlog import Backlog, describe_reading, read_backlog
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
 
 PRICES_VARIABLE = "ROWTIDE_REQUEST_PRICES"

@@ -37,8 +37,8 @@ from rowtide.log.postgres.partition_truncates import NewPartition
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_seen_slot
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import is_own, open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import is_own, open_store
 from rowtide.log.store.state import ManifestState
 
 _ANY_POSITION = (1 << 63) - 1

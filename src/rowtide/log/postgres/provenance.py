@@ -18,8 +18,8 @@ from rowtide.log.membership import Heartbeat
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import is_own, open_store
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import is_own, open_store
 from rowtide.log.store.state import ManifestState
 
 

@@ -37,8 +37,8 @@ from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
 from rowtide.log.store.entries import Opened, StoredSource
+from rowtide.log.store.location import open_store, probe_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import open_store, probe_store, require_own
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store, delete_all
 

@@ -31,8 +31,8 @@ from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Opened
+from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import open_store
 
 Announcing = Callable[[Alterations, SourceDefinition], None]
 """Announces members again, to the source as it is then."""

@@ -34,7 +34,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.history import HISTORY_RETENTION

@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.membership import Enabled
-from rowtide.log.store.ownership import open_own_manifest, open_store
+from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn

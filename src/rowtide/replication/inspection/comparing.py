@@ -21,8 +21,8 @@ from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import bound

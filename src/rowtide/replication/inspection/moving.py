@@ -22,7 +22,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, Reader, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article

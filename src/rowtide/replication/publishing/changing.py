@@ -28,7 +28,7 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.changes import call_change, changed, needs_copy
 from rowtide.replication.articles.requests import ArticleChange

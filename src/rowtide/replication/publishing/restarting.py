@@ -31,8 +31,8 @@ from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import find_own_manifest, require_timeline
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import find_own_manifest, require_timeline
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import publication_records, subscription_records

@@ -24,8 +24,8 @@ from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext
 from rowtide.replication.distributor import (
     definitions,

@@ -20,8 +20,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_detected
 from rowtide.replication.articles.changes import follow_change
 from rowtide.replication.articles.schema_changes import (

@@ -23,7 +23,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, require_reachable, spark_watched
 from rowtide.lake.spark.jars import lack_named
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records

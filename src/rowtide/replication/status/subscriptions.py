@@ -20,7 +20,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.commit_times import find_oldest_waiting
-from rowtide.log.store.ownership import open_made_store, open_own_manifest, open_store
+from rowtide.log.store.location import open_made_store, open_own_manifest, open_store
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat

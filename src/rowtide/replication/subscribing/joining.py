@@ -20,8 +20,8 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.entries import ReaderLeft
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.delivery import JoiningArticle

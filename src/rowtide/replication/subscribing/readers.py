@@ -17,8 +17,8 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState

@@ -28,7 +28,7 @@ from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.store.entries import ReaderLeft
-from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of

@@ -24,8 +24,8 @@ from rowtide.lake.stores import locate, open_folder
 from rowtide.log import source_definition
 from rowtide.log.catalogue import SCHEMA, find_source
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.log.store.ownership import open_store, require_own
 from rowtide.merge import definitions as merge_definitions
 from rowtide.merge.nodes.postgres.metadata import completing as merge
 from rowtide.replication.distributor import definitions as distribution, location

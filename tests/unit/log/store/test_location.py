@@ -9,7 +9,7 @@ import pytest
 from builders.commands.check_facts import SOURCE
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
 from rowtide.log.store.entries import StoredSource
-from rowtide.log.store.ownership import require_own, require_timeline
+from rowtide.log.store.location import require_own, require_timeline
 
 OWN = StoredSource(SOURCE.system_identifier, 1, SOURCE.slot, SOURCE.publication, SOURCE.publication_id)
 
