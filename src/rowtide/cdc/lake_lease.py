@@ -26,8 +26,9 @@ LAKE: Final = "lake"
 NOBODY: Final = "nobody"
 """Stands in the manifest where the last holder gave the lake up."""
 KNOWN_FOR_S = 60.0
-"""So long the other threads of a process build on capture's last look at the manifest, as a cycle does on its own. What
-decides is elsewhere: the session that holds the lease is asked for each time, and who takes the lake fences its tables.
+"""How long the other threads of a process build on capture's last look at the manifest, as a cycle does on its own.
+What decides is elsewhere: the session that holds the lease is asked for each time, and who takes the lake fences its
+tables.
 """
 
 

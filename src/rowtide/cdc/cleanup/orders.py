@@ -28,7 +28,7 @@ class CleanupOrder:
         CommitLsn | None, Option(help="The first LSN that stays.", sql_server="@low_water_mark")
     ] = None
     retention: timedelta = RETENTION
-    is_forced: Annotated[bool, Option("--force", help="However far the mark moves: the clocks were right.")] = False
+    is_forced: Annotated[bool, Option("--force", help="Accept any move of the mark: the clocks were right.")] = False
 
     @property
     def moves(self) -> bool:

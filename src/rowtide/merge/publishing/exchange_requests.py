@@ -17,7 +17,7 @@ Exchange = Annotated[
     ExchangeType,
     Option(
         "--exchange-type",
-        help="upload or download alone; the retention asks for both within its days.",
+        help="upload or download only; the retention requires both within its days.",
         sql_server="-ExchangeType",
     ),
 ]
@@ -97,7 +97,7 @@ class PartitionChange(FilterValues, _Exchanging):
 @frozen(kw_only=True)
 class _Ending(_OfSubscriber):
     upload_first: Annotated[
-        bool, Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+        bool, Option("--upload-first", help="Upload the subscriber's changes to the publisher first.")
     ] = False
     on_upload: Progress = lambda _phase, _done, _all: None
     on_recovered: Callable[[Recovered], None] = lambda _recovered: None
@@ -136,5 +136,5 @@ class MergeValidation(_OfSubscriber):
     """A comparison of a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription)."""
 
     _: KW_ONLY
-    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only numbers of rows.")] = False
+    checksum: Annotated[bool, Option("--checksum", help="Compare values too, not only row counts.")] = False
     on_progress: Callable[[str], None] = lambda _article: None
