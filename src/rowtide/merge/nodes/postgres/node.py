@@ -38,7 +38,7 @@ from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.postgres import rows, rows as links
+from rowtide.merge.nodes.postgres import rows
 from rowtide.merge.nodes.postgres.array_texts import compile_query
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, SETTINGS, Executions
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
@@ -70,7 +70,7 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import (
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
-from rowtide.merge.nodes.postgres.rows import find_reach
+from rowtide.merge.nodes.postgres.rows import find_parents, find_reach
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresEnumeration, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables, fill
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
@@ -585,15 +585,15 @@ class PostgresNode:
 
     @here
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
-        return links.read_parents(self._session, link, children, self._equal_of(link.parent))
+        return rows.read_parents(self._session, link, children, self._equal_of(link.parent))
 
     @here
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
-        return links.read_children(self._session, link, parents, self._equal_of(link.parent))
+        return rows.read_children(self._session, link, parents, self._equal_of(link.parent))
 
     @here
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
-        return links.find_parents(self._session, link, rows, self._equal_of(link.parent))
+        return find_parents(self._session, link, rows, self._equal_of(link.parent))
 
     @here
     def find_acting(self, articles: Sequence[Article]) -> Set[int]:
@@ -622,7 +622,7 @@ class PostgresNode:
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         self._know_generation(since)
         is_later = window_since(self._generations, since)("stamp")
-        return links.read_buried(self._session, article.nickname, is_later, source)
+        return rows.read_buried(self._session, article.nickname, is_later, source)
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return row_metadata.lineages(self._session, nickname, self._snapshot_of(generation))

@@ -29,7 +29,6 @@ from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefuse
 from rowtide.merge.nodes.roles.rows import Holder, Reach
 from rowtide.merge.nodes.roles.writing import Refusal, TemporaryValues, temporary_values
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending
-from rowtide.merge.nodes.sqlite import rows as links
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import (
     DELETING,
@@ -58,12 +57,16 @@ from rowtide.merge.nodes.sqlite.rows import (
     find_acting,
     find_clearing,
     find_key_holder,
+    find_parents,
     find_reach,
     has_dependents,
     has_followers,
     highest_key,
     pass_on,
+    read_buried,
+    read_children,
     read_numbering,
+    read_parents,
     read_referencing,
     read_rows,
     set_numbering,
@@ -478,13 +481,13 @@ class SqliteNode:
                 self._session.execute(f"release {name}")
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
-        return links.read_parents(self._session, link, children)
+        return read_parents(self._session, link, children)
 
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
-        return links.read_children(self._session, link, parents)
+        return read_children(self._session, link, parents)
 
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
-        return links.find_parents(self._session, link, rows)
+        return find_parents(self._session, link, rows)
 
     def find_acting(self, articles: Sequence[Article]) -> Set[int]:
         return find_acting(self._session, articles)
@@ -498,7 +501,7 @@ class SqliteNode:
         return find_reach(self._session, article, rowguids, merged, is_update=is_update)
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
-        return links.read_buried(self._session, article.nickname, since, source)
+        return read_buried(self._session, article.nickname, since, source)
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return row_metadata.lineages(self._session, nickname, generation)

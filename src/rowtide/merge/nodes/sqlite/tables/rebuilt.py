@@ -51,7 +51,7 @@ def has_own_rowguid(table: Table) -> bool:
     return column is not None and table.has_unique_key(column) and not column.is_nullable
 
 
-def require_rowguids(session: sqlite3.Connection, table: Table) -> None:
+def require_uuids(session: sqlite3.Connection, table: Table) -> None:
     """Raise `RowguidUnfit` if the column `rowguid` of a table has values that are none."""
     for (rowguid,) in session.execute(f"select {ROWGUID} from {quote(table.name)}"):
         try:

@@ -43,7 +43,7 @@ from rowtide.merge.nodes.sqlite.tables.rebuilt import (
     drop_rowguid,
     has_own_rowguid,
     require_fit_rowguid,
-    require_rowguids,
+    require_uuids,
 )
 from rowtide.merge.nodes.sqlite.tables.triggers import (
     all_trigger_names,
@@ -308,7 +308,7 @@ class SqliteTables:
             table = self._find(article.file_table)
             require_fit_rowguid(table)
             if has_own_rowguid(table):
-                require_rowguids(self._session, table)
+                require_uuids(self._session, table)
             else:
                 add_rowguid(self._session, article)
 
