@@ -19,7 +19,6 @@ ROWGUID = "rowguid"
 
 
 DEFAULT_RETENTION_DAYS = 14
-INTEGERS = ("smallint", "integer", "bigint")
 ADDITIVE = "additive"
 """The resolver that adds up concurrent changes."""
 PROCEDURE = "procedure"

@@ -20,9 +20,10 @@ from builders.merge.merged_databases import (
 from builders.values.type_catalogue import SAMPLES, SETUP, TypeSamples
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.sqlite.texts import ANY
+from rowtide.databases.types.others import ANY
+from rowtide.databases.types.registry import TYPES, device_columns, find_type
+from rowtide.databases.types.value_type import OTHER_COLUMN, DeviceColumn
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.nodes.untyped_values import VALUE_TYPES, value_type
 
 pytestmark = pytest.mark.live
 
@@ -89,10 +90,14 @@ def related(member: Member, name: str, operator: str, collation: str = "") -> se
     return {(one, other) for one, other in found}
 
 
+def device_column(samples: TypeSamples) -> DeviceColumn:
+    return find_type(samples.value_type_text).value_type.device
+
+
 def within_limits(samples: TypeSamples, member: Member, name: str) -> set[object]:
     """Return the rows whose values are within the limits that the table of types states."""
     found = member.execute(f"select id, {name}::text from thing")
-    base = value_type(samples.value_type_text).title
+    base = device_column(samples).title
     if base == "numeric":
         return {
             number
@@ -104,9 +109,11 @@ def within_limits(samples: TypeSamples, member: Member, name: str) -> set[object
     return {number for number, _ in found}
 
 
-@pytest.mark.parametrize("title", [each.title for each in VALUE_TYPES if each.is_ordered and each.declaration != ""])
+@pytest.mark.parametrize(
+    "title", [each.title for each in device_columns() if each.is_ordered and each.declaration != ""]
+)
 def test_a_device_compares_and_sorts_as_the_hub_does(typed: Merge, title: str) -> None:
-    chosen = {name: each for name, each in COLUMNS.items() if value_type(each.value_type_text).title == title}
+    chosen = {name: each for name, each in COLUMNS.items() if device_column(each).title == title}
     assert chosen
     for name, samples in chosen.items():
         is_text = title.startswith(("text", "character")) and samples.type_text != '"char"'
@@ -120,9 +127,9 @@ def test_a_device_compares_and_sorts_as_the_hub_does(typed: Merge, title: str) -
 
 
 def test_every_listed_type_has_samples() -> None:
-    listed = {name for each in VALUE_TYPES for name in each.names} - {ANY}
-    sampled = {name for name in listed if any(value_type(each.value_type_text) is value_type(name) for each in SAMPLES)}
-    assert sampled == listed
+    listed = {each.name: each.device for each in TYPES if each.device is not OTHER_COLUMN and each.name != ANY}
+    sampled = {name for name, device in listed.items() if any(device_column(each) is device for each in SAMPLES)}
+    assert sampled == set(listed)
 
 
 def test_numbers_are_found_as_numbers_on_devices(server: EmbeddedServer, tmp_path: Path) -> None:

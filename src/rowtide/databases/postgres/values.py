@@ -10,31 +10,9 @@ own output and input functions. Only those of domains, alone or within a type, r
 
 from __future__ import annotations
 
-import re
-
-from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
-
-_DECIMAL = re.compile(r"numeric\((\d+),(-?\d+)\)")
-
-_STRING = LakeType("string", "{text}", holds_all=True)
-
-_BY_NAME = {
-    "smallint": tried("smallint", holds_all=True),
-    "integer": tried("int", holds_all=True),
-    "bigint": tried("bigint", holds_all=True),
-    "oid": tried("bigint", holds_all=True),
-    "real": tried("float"),
-    "double precision": tried("double"),
-    "boolean": LakeType("boolean", "{text} = 't'", holds_all=True),
-    "bytea": LakeType("binary", "unhex(substring({text}, 3))", holds_all=True),
-    "date": LakeType("date", "if(endswith({text}, ' BC'), null, try_cast({text} as date))"),
-    "timestamp without time zone": tried("timestamp_ntz"),
-    "timestamp with time zone": tried("timestamp"),
-}
-
-
-_CAST_TEXT = re.compile(r"boolean|inet|character\(\d+\)|bpchar")
-"""The server's types whose cast to text is not their output: `true` for `t`, a network's length, no trailing blanks."""
+from rowtide.databases.lake_types import LakeType
+from rowtide.databases.types.registry import find_type
+from rowtide.databases.types.value_type import TypeModifier
 
 
 def is_of_server(type_text: str) -> bool:
@@ -49,7 +27,7 @@ def text_of(value: str, type_text: str) -> str:
     if the value's type becomes another than was known when the expression was written into a function.
     """
     text = f"pg_catalog.format('%s', {value})"
-    if _CAST_TEXT.fullmatch(type_text):
+    if _casts_otherwise(type_text):
         text += f"::{type_text}::text"
     # Of a null, `format` returns an empty text; a row of nulls is null only for `is null`.
     return f"case when {value} is distinct from null then {text} end"
@@ -67,13 +45,12 @@ def value_of(text: str, type_text: str) -> str:
 
 def lake_type(type_text: str) -> LakeType:
     """Return the lake type for an SQL type; a type without exact counterpart is stored as text."""
-    decimal = _DECIMAL.fullmatch(type_text)
-    if decimal is not None:
-        return _decimal(int(decimal[1]), int(decimal[2]))
-    return _BY_NAME.get(re.sub(r"\(\d+\)", "", type_text), _STRING)
+    value_type, modifiers = find_type(type_text)
+    return value_type.lake(modifiers)
 
 
-def _decimal(precision: int, scale: int) -> LakeType:
-    """Return the decimal with room for every digit: a negative scale adds zeros, as does one above the precision."""
-    digits = max(precision, precision - scale, scale)
-    return tried(f"decimal({digits},{max(scale, 0)})") if digits <= MAX_DECIMAL_PRECISION else _STRING
+def _casts_otherwise(type_text: str) -> bool:
+    """Whether a cast to text is not the output: `true` for `t`, a network's length, no trailing blanks."""
+    value_type, modifiers = find_type(type_text)
+    # Without its length, a cast to `character` leaves one letter.
+    return value_type.casts_otherwise and (bool(modifiers) or value_type.modifier is TypeModifier.NONE)

@@ -1,60 +1,23 @@
-"""PostgreSQL's values in SQLite: how each type is stored and declared, as text, and in which lake types.
-
-A column's declaration makes SQLite convert values (its affinity): in a column declared `numeric`, the text 1.10 becomes
-the floating point number 1.1, and a number of thirty digits loses half of them. So numeric is stored as text, in a
-column declared `text`; the same holds for every type that is not listed. Source: https://www.sqlite.org/datatype3.html,
-3.1.
-"""
+"""PostgreSQL's values in SQLite: how each type is stored and declared, as text, and in which lake types."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Mapping
 
-from rowtide.core.values import frozen
 from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
 from rowtide.databases.sqlite.keys import SqliteValue, quote_literal
-
-
-class Affinity(Enum):
-    """A column's conversion of values, by its declaration.
-
-    Strict tables' types, which refuse other values, are separate.
-    """
-
-    INTEGER = "integer"
-    TEXT = "text"
-    NONE = "none"
-    REAL = "real"
-    NUMERIC = "numeric"
-    STRICT_INTEGER = "strict integer"
-    STRICT_REAL = "strict real"
-    STRICT_TEXT = "strict text"
-    STRICT_BLOB = "strict blob"
-
-
-@frozen
-class StoredType:
-    """How values of a published type are stored; `is_text` ones are compared byte by byte in keys.
-
-    `declaration` is the declared type of a column created for them; `keeping` are the affinities that store them
-    unchanged.
-    """
-
-    declaration: str
-    convert: Callable[[bytes], SqliteValue]
-    keeping: frozenset[Affinity]
-    is_text: bool = False
+from rowtide.databases.types.file_storage import AS_TEXT, NEVER_NUMBERS, Affinity, StoredType
+from rowtide.databases.types.registry import find_element, find_type
 
 
 def stored_type(value_type_text: str) -> StoredType:
     """Return how values of a published column's type are stored."""
-    known = _BY_NAME.get(value_type_text)
-    if known is not None:
-        return known
-    return _NEVER_NUMBERS if value_type_text.startswith(_NEVER_NUMBERS_WORDS) else _TEXT
+    element = find_element(value_type_text)
+    if element is None:
+        return find_type(value_type_text).value_type.stored
+    return NEVER_NUMBERS if element.value_type.stored is NEVER_NUMBERS else AS_TEXT
 
 
 def affinity(declared: str, *, is_strict: bool) -> Affinity:
@@ -67,54 +30,6 @@ def affinity(declared: str, *, is_strict: bool) -> Affinity:
     return next((found for parts, found in _PARTS if any(part in words for part in parts)), Affinity.NUMERIC)
 
 
-def _real(text: bytes) -> SqliteValue:
-    """Store NaN, which SQLite would make NULL, as text, which no affinity converts."""
-    number = float(text)
-    return "NaN" if math.isnan(number) else number
-
-
-def _boolean(text: bytes) -> SqliteValue:
-    return int(text == b"t")
-
-
-def _blob(text: bytes) -> SqliteValue:
-    return bytes.fromhex(text[2:].decode())
-
-
-def _text(text: bytes) -> SqliteValue:
-    return text.decode()
-
-
-_EXACT = frozenset({Affinity.NONE, Affinity.TEXT, Affinity.STRICT_TEXT})
-"""Affinities that store a text unchanged."""
-_NUMBERS = frozenset({Affinity.INTEGER, Affinity.NUMERIC, Affinity.STRICT_INTEGER})
-
-# An integer is not lost in a text, but a floating point number is cut to fifteen digits there; an integer of more than
-# 53 bits is cut in a floating point number.
-_INTEGER = StoredType("integer", int, _NUMBERS | _EXACT)
-_REAL = StoredType(
-    "real", _real, frozenset({Affinity.REAL, Affinity.NUMERIC, Affinity.INTEGER, Affinity.NONE, Affinity.STRICT_REAL})
-)
-_BOOLEAN = StoredType("boolean", _boolean, _NUMBERS | _EXACT)
-_BLOB = StoredType(
-    "blob",
-    _blob,
-    frozenset({Affinity.NONE, Affinity.TEXT, Affinity.NUMERIC, Affinity.INTEGER, Affinity.REAL, Affinity.STRICT_BLOB}),
-)
-_TEXT = StoredType("text", _text, _EXACT, is_text=True)
-# Their texts are never a number's, so that columns declared `timestamp` or `uuid`, as programs do, leave them alone.
-_NEVER_NUMBERS = StoredType("text", _text, _EXACT | {Affinity.NUMERIC, Affinity.INTEGER, Affinity.REAL}, is_text=True)
-_NEVER_NUMBERS_WORDS = ("date", "timestamp", "time ", "time(", "interval", "uuid")
-
-_BY_NAME: Mapping[str, StoredType] = {
-    "smallint": _INTEGER,
-    "integer": _INTEGER,
-    "bigint": _INTEGER,
-    "real": _REAL,
-    "double precision": _REAL,
-    "boolean": _BOOLEAN,
-    "bytea": _BLOB,
-}
 _STRICT: Mapping[str, Affinity] = {
     "int": Affinity.STRICT_INTEGER,
     "integer": Affinity.STRICT_INTEGER,

@@ -14,7 +14,9 @@ from typing import cast
 from sqlalchemy import or_, select, update
 
 from rowtide.core.values import frozen
-from rowtide.merge.articles import INTEGERS, Article, Publication
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
+from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.conflicts.records import (
@@ -365,7 +367,7 @@ def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -
     places = [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
     if present is not None:
         return tuple(present[place] if place in places else value for place, value in enumerate(row))
-    if len(places) != 1 or article.columns[places[0]].type_text not in INTEGERS:
+    if len(places) != 1 or kind_of(article.columns[places[0]].type_text) is not TypeKind.WHOLE_NUMBER:
         return row
     (key,) = hub.next_keys(article, 1)
     return (*row[: places[0]], key, *row[places[0] + 1 :])

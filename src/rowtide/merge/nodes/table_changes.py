@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from rowtide.core.values import frozen
+from rowtide.databases.types.registry import find_type, kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
-from rowtide.merge.nodes.untyped_values import value_type
 
 # The parts of a table beside its columns and keys, which subscribers' tables get as far as their database has them.
 # Pure. A part is given as its own database writes it; `for_sqlite` and `for_postgres` write it for the other one: an
@@ -92,29 +93,19 @@ _UUID = (
     "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' || "
     "substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))"
 )
-_ZONED = "strftime('%Y-%m-%d %H:%M:%f+00', 'now')"
-_UNZONED = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
-_OF_NOW = {
-    "timestamp with time zone": _ZONED,
-    "timestamp without time zone": _UNZONED,
-    "date": "date('now')",
-    "time without time zone": "strftime('%H:%M:%f', 'now')",
-}
 _NOW = ("now()", "CURRENT_TIMESTAMP", "transaction_timestamp()", "clock_timestamp()", "statement_timestamp()")
 _LOCAL_NOW = ("LOCALTIMESTAMP", "CURRENT_DATE", "LOCALTIME", "CURRENT_TIME")
 _NEW_UUID = ("gen_random_uuid()", "uuidv4()", "uuidv7()")
-_TYPE_LENGTH = re.compile(r"\(\d+\)")
-_NO_TEXT = ("bytea",)
 _SQLITE_NOW = {"current_timestamp": "now()", "current_date": "current_date", "current_time": "localtime"}
 
 
 def for_sqlite(expression: str, type_text: str) -> str | None:
     """Return a PostgreSQL expression as SQLite would have it; SQLite itself says whether it has it."""
-    bare = _without_casts(expression)
-    if bare is None or type_text in _NO_TEXT:
+    bare, value_type = _without_casts(expression), find_type(type_text).value_type
+    if bare is None or value_type.kind is TypeKind.BYTES:
         return None
     if bare in _NOW or bare in _LOCAL_NOW:
-        return _OF_NOW.get(_TYPE_LENGTH.sub("", type_text))
+        return value_type.now
     if bare in _NEW_UUID:
         return _UUID
     return bare
@@ -124,7 +115,7 @@ def for_postgres(expression: str, type_text: str) -> str | None:
     """Return an SQLite expression as PostgreSQL would have it; PostgreSQL itself says whether it has it."""
     if expression.strip("()").lower() in _SQLITE_NOW:
         return _SQLITE_NOW[expression.strip("()").lower()]
-    if type_text == "boolean" and expression in ("0", "1"):
+    if kind_of(type_text) is TypeKind.BOOLEAN and expression in ("0", "1"):
         return "true" if expression == "1" else "false"
     return expression
 
@@ -315,8 +306,6 @@ _COMPARES = r"(?:=|<>|\bin\b|<=?|>=?|\bbetween\b)"
 _CALCULATES = re.compile(r"[-+*/%]")
 _LENGTH = re.compile(r"\b(?:length|char_length|character_length)\s*\(", re.IGNORECASE)
 _LIKE = re.compile(r"\blike\b", re.IGNORECASE)
-_TEXTS = ("text", "character varying", "name", "character")
-_FIXED = "character"
 _MODIFIER = re.compile(r"\([^)]*\)")
 
 
@@ -329,14 +318,14 @@ def differs_in_files(check: str, types: Mapping[str, str]) -> str | None:
     for name, type_text in types.items():
         if not _mentions(bare, name):
             continue
-        kind, base = value_type(type_text), _MODIFIER.sub("", type_text)
-        if _is_operand(bare, name, _COMPARES) and not kind.is_compared:
+        value_type, base = find_type(type_text).value_type, _MODIFIER.sub("", type_text)
+        if _is_operand(bare, name, _COMPARES) and not value_type.device.is_compared:
             return f"SQLite compares {base} as text"
-        if _is_operand(bare, name, _ORDERS) and base in _TEXTS:
+        if _is_operand(bare, name, _ORDERS) and value_type.device.sorts_by_bytes:
             return f"SQLite orders {base} by bytes"
-        if base == "numeric" and _CALCULATES.search(bare):
+        if value_type.kind is TypeKind.NUMERIC and _CALCULATES.search(bare):
             return "SQLite calculates with floating point numbers"
-        if base == _FIXED and _LENGTH.search(bare):
+        if value_type.kind is TypeKind.PADDED_TEXT and _LENGTH.search(bare):
             return "SQLite counts the padding of character"
     return None
 

@@ -6,9 +6,10 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import (
-    INTEGERS,
     Article,
     Publication,
     SubscriberType,
@@ -167,7 +168,7 @@ def require_numbered(described: TableDescription, *, is_growing: bool) -> None:
     reason = None
     if len(key) != 1:
         reason = f"its key has {len(key)} columns"
-    elif key[0].type_text not in INTEGERS:
+    elif kind_of(key[0].type_text) is not TypeKind.WHOLE_NUMBER:
         reason = f"its key {key[0].name} is of type {key[0].type_text}"
     elif not any(part.kind is PartKind.IDENTITY and part.name == key[0].name for part in described.parts):
         reason = f"its key {key[0].name} is neither identity nor serial"

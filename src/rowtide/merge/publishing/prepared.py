@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from uuid import uuid4
 
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Node
@@ -27,7 +29,7 @@ from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import NodeChange
 
 _BATCH_ROWS = 2000
-_NUMBERS = ("numeric", "real", "double precision")
+_NUMBERS = (TypeKind.NUMERIC, TypeKind.FLOAT)
 
 
 def require_tables_fit(subscriber: Node, subscriber_name: str, articles: Sequence[Article]) -> None:
@@ -230,7 +232,7 @@ def _differing(article: Article, ours: Row, theirs: Row) -> frozenset[int]:
     return frozenset(
         place
         for place, (column, one, other) in enumerate(zip(article.columns, ours, theirs, strict=True))
-        if one != other and not (column.type_text.startswith(_NUMBERS) and _are_equal(one, other))
+        if one != other and not (kind_of(column.type_text) in _NUMBERS and _are_equal(one, other))
     )
 
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rowtide.core.values import frozen
+from rowtide.databases.types.registry import find_type
 from rowtide.merge.articles import Article
-
-_LARGEST = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
 
 
 @frozen
@@ -54,7 +53,9 @@ class Numbering:
 
 def largest_number(article: Article) -> int:
     """Return the largest number that an article's key takes."""
-    return _LARGEST[article.key_columns[0].type_text]
+    key = find_type(article.key_columns[0].type_text).value_type
+    assert key.bits is not None, f"{key.name} is no integer"
+    return (1 << key.bits - 1) - 1
 
 
 def renew(

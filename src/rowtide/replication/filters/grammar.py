@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from rowtide.core.values import frozen
 from rowtide.databases.filter_words import RESERVED_WORDS, FilterUnreadable, Token, TokenKind, WordCursor
 from rowtide.databases.postgres.types.widening import describe_type
+from rowtide.databases.types.literals import ExactType, Form, Literal, LiteralUnfit
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters.conditions import (
     TYPE_WORDS,
@@ -28,15 +29,12 @@ from rowtide.replication.filters.conditions import (
     Constant,
     Disjunction,
     FilterColumn,
-    Form,
-    Literal,
-    LiteralUnfit,
     Membership,
     Negation,
     NullTest,
     Range,
 )
-from rowtide.replication.filters.exact_types import NOT_ORDERED, ExactType, Inexact, find_type
+from rowtide.replication.filters.exact_types import NOT_ORDERED, Inexact, find_type
 
 
 @frozen

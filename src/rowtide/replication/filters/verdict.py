@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.values import frozen
+from rowtide.databases.types.literals import ExactType
 from rowtide.replication.filters.conditions import (
     Comparator,
     Comparison,
@@ -26,7 +27,7 @@ from rowtide.replication.filters.conditions import (
     Range,
     columns_of,
 )
-from rowtide.replication.filters.exact_types import ExactType, find_type
+from rowtide.replication.filters.exact_types import find_type
 
 Values = npt.NDArray[np.object_]
 """A column's values by rows: the server's text as bytes, or None."""

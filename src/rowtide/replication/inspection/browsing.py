@@ -15,6 +15,8 @@ from rowtide.core.tables import TableVersion
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import NUMBERS
 from rowtide.log.membership import Enabled
 from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.segments import read_segment
@@ -111,7 +113,6 @@ def _encode(
         yield from encode(article, version.shape, records.filter(is_inside), may_lack_columns=True)
 
 
-_NUMBER_TYPES = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
@@ -153,7 +154,7 @@ def _literal(column: PublishedColumn, value: bytes | None) -> str:
     if value is None:
         return "null"
     text = value.decode(errors="replace")
-    is_number = column.type_text.startswith(_NUMBER_TYPES) and _NUMBER.fullmatch(text) is not None
+    is_number = kind_of(column.type_text) in NUMBERS and _NUMBER.fullmatch(text) is not None
     return text if is_number else quote_literal(text)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,16 +16,15 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from rowtide.core.values import frozen
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TIMES, TypeKind
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.snapshot.target import SnapshotStatus
 
 NULL = "-"
 SEPARATOR = ","
-_FLOATING = ("real", "double precision")
-_PLAIN = re.compile(
-    r"smallint|integer|bigint|numeric(\([0-9,-]+\))?|date|uuid|timestamp(\([0-9]\))? with(out)? time zone"
-)
+_PLAIN = {TypeKind.WHOLE_NUMBER, TypeKind.NUMERIC, TypeKind.UUID, *TIMES}
 _HALF, _WHOLE = 1 << 63, 1 << 64
 
 
@@ -43,9 +41,10 @@ class TextForm(Enum):
 
 def form_of(column: PublishedColumn) -> TextForm:
     """Return the form of a column's texts."""
-    if column.value_type_text in _FLOATING:
+    kind = kind_of(column.value_type_text)
+    if kind is TypeKind.FLOAT:
         return TextForm.BITS
-    return TextForm.PLAIN if _PLAIN.fullmatch(column.value_type_text) else TextForm.SIZED
+    return TextForm.PLAIN if kind in _PLAIN else TextForm.SIZED
 
 
 Row = tuple[bytes | None, ...]
@@ -108,7 +107,7 @@ class Order(Enum):
     UUID = "uuid"
 
 
-_ORDERS = {"smallint": Order.NUMBER, "integer": Order.NUMBER, "bigint": Order.NUMBER, "uuid": Order.UUID}
+_ORDERS = {TypeKind.WHOLE_NUMBER: Order.NUMBER, TypeKind.UUID: Order.UUID}
 
 
 @frozen
@@ -145,7 +144,7 @@ BY_HASH = Hashed(_BUCKETS)
 
 def order_of(column: PublishedColumn) -> Order | None:
     """Return the order of a column's values; None if it is not the same in every database."""
-    return _ORDERS.get(column.value_type_text)
+    return _ORDERS.get(kind_of(column.value_type_text))
 
 
 def as_number(order: Order, text: bytes) -> int:

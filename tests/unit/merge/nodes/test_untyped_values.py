@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.merge.nodes.untyped_values import VALUE_TYPES, ValueType, declaration_of, value_type
+from rowtide.databases.types.registry import device_columns
+from rowtide.databases.types.value_type import DeviceColumn
+from rowtide.merge.nodes.untyped_values import declaration_of
 
 PAGE = Path(__file__).parents[4] / "docs/reference/merge-types.md"
 
 
-def row(each: ValueType) -> str:
+def row(each: DeviceColumn) -> str:
     yes = {True: "yes", False: "no"}
     declared = "as at the hub" if each.declaration is None else f"`{each.declaration}`" if each.declaration else "none"
     cells = (each.title, declared, each.representation, yes[each.is_compared], yes[each.is_ordered], each.limit)
@@ -22,7 +24,7 @@ def test_the_page_shows_the_table() -> None:
     shown = [
         line for line in PAGE.read_text().splitlines() if line.startswith("| ") and not line.startswith("| PostgreSQL")
     ]
-    assert shown == [row(each) for each in VALUE_TYPES]
+    assert shown == [row(each) for each in device_columns()]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,3 @@ def test_the_page_shows_the_table() -> None:
 )
 def test_types_are_found_without_their_lengths(type_text: str, declaration: str) -> None:
     assert declaration_of(type_text) == declaration
-
-
-def test_what_is_not_listed_is_an_ordinary_text() -> None:
-    assert value_type("public.mood") is VALUE_TYPES[-1]

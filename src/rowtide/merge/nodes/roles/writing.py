@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from rowtide.core.values import frozen
+from rowtide.databases.types.registry import find_type
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.roles.rows import TransactionalNode
@@ -112,9 +114,8 @@ class NumberedKeys(TransactionalNode, Protocol):
 
 FIRST_TEMPORARY = -1_000_000_000
 """The temporary number of the first row; the others' are below it."""
-_WHOLE_NUMBERS = ("integer", "bigint", "numeric")
-_TEXTS = ("text", "character varying", "uuid")
-"""Without a length or a number of digits: a temporary value may be too long for one."""
+_NUMBER_BITS = 32
+"""Of the smallest whole numbers that have all temporary ones."""
 
 TemporaryValues = Mapping[str, str | None]
 """Values by the names of columns."""
@@ -153,9 +154,18 @@ def temporary_values(
 def _kind(column: ArticleColumn, *, is_referenced: bool) -> TemporaryKind | None:
     if column.is_nullable and not is_referenced:
         return TemporaryKind.NULL
-    if column.type_text in _WHOLE_NUMBERS:
-        return TemporaryKind.NUMBER
-    return TemporaryKind.ROWGUID if column.type_text in _TEXTS else None
+    found, modifiers = find_type(column.type_text)
+    if modifiers:  # A temporary value may be too long for a length or a number of digits.
+        return None
+    match found.kind:
+        case TypeKind.NUMERIC:
+            return TemporaryKind.NUMBER
+        case TypeKind.WHOLE_NUMBER:
+            return TemporaryKind.NUMBER if (found.bits or 0) >= _NUMBER_BITS else None
+        case TypeKind.TEXT | TypeKind.UUID:
+            return TemporaryKind.ROWGUID
+        case _:
+            return None
 
 
 def _value(kind: TemporaryKind, rowguid: str, place: int) -> str | None:

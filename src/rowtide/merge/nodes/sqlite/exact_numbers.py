@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from rowtide.databases.sqlite.keys import quote, quote_literal
-from rowtide.databases.sqlite.texts import is_number_of, is_numeric
+from rowtide.databases.types.decimals import is_number_of
+from rowtide.databases.types.registry import find_type, kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.versions.changes import Row
 
@@ -23,7 +25,6 @@ DEFINITION = (
     f"create table if not exists {EXACT} (tablenick integer not null, rowguid text not null, name text not null, "
     "number numeric not null, exact text not null, primary key (tablenick, rowguid, name)) without rowid"
 )
-_FLOATS = ("real", "double precision")
 _MINUS_ZERO = "-0"
 
 
@@ -65,16 +66,17 @@ def forget_exact_of_absent(session: sqlite3.Connection, article: Article) -> Non
 def _rounded(article: Article) -> Sequence[tuple[int, bool]]:
     """Return the columns whose texts a number may not give back, by position, and whether they are numeric."""
     return [
-        (place, is_numeric(column.type_text))
-        for place, column in enumerate(article.columns)
-        if column.type_text in _FLOATS or is_numeric(column.type_text)
+        (place, kind is TypeKind.NUMERIC)
+        for place, kind in enumerate(kind_of(column.type_text) for column in article.columns)
+        if kind in (TypeKind.FLOAT, TypeKind.NUMERIC)
     ]
 
 
 def _exact_texts(article: Article, row: Row) -> Iterator[tuple[str, str]]:
     for place, numeric in _rounded(article):
         text, column = row[place], article.columns[place]
-        if text is not None and (not is_number_of(text, column.type_text) if numeric else text == _MINUS_ZERO):
+        modifiers = find_type(column.type_text).modifiers
+        if text is not None and (not is_number_of(text, modifiers) if numeric else text == _MINUS_ZERO):
             yield column.name, text
 
 

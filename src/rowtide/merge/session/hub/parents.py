@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, func, select, union_all
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.texts import ANY
+from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.definitions import genhistory, replinfo, subscriptions
 from rowtide.merge.errors.nodes import GenerationRefused

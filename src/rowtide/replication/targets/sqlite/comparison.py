@@ -15,6 +15,8 @@ from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
 from rowtide.databases.sqlite.ddl_text import item_of
 from rowtide.databases.sqlite.keys import SqliteValue, quote
 from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -136,7 +138,7 @@ def _key_indexes(article: Article) -> list[int]:
 
 
 def _hashing(columns: Sequence[PublishedColumn]) -> Callable[[Sequence[SqliteValue]], int]:
-    kinds = [(form_of(column), _PRINTED.get(column.value_type_text, _text)) for column in columns]
+    kinds = [(form_of(column), _PRINTED.get(kind_of(column.value_type_text), _text)) for column in columns]
 
     def hash_values(values: Sequence[SqliteValue]) -> int:
         pairs = zip(kinds, values, strict=True)
@@ -165,7 +167,7 @@ def _of_arguments(hashing: Callable[[Sequence[SqliteValue]], int]) -> Callable[.
 
 def _as_texts(columns: Sequence[PublishedColumn], values: Sequence[SqliteValue]) -> Row:
     return tuple(
-        None if value is None else _PRINTED.get(column.value_type_text, _text)(value)
+        None if value is None else _PRINTED.get(kind_of(column.value_type_text), _text)(value)
         for column, value in zip(columns, values, strict=True)
     )
 
@@ -191,11 +193,10 @@ def _hexadecimal(value: SqliteValue) -> bytes:
     return b"\\x" + value.hex().encode() if isinstance(value, bytes) else _text(value)
 
 
-_PRINTED: Mapping[str, Callable[[SqliteValue], bytes]] = {
-    "boolean": _truth,
-    "bytea": _hexadecimal,
-    "real": _number,
-    "double precision": _number,
+_PRINTED: Mapping[TypeKind, Callable[[SqliteValue], bytes]] = {
+    TypeKind.BOOLEAN: _truth,
+    TypeKind.BYTES: _hexadecimal,
+    TypeKind.FLOAT: _number,
 }
 
 

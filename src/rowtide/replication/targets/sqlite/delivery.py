@@ -11,7 +11,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.keys import SqliteValue, quote
-from rowtide.databases.sqlite.types import StoredType, stored_type
+from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.types.file_storage import StoredType
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of

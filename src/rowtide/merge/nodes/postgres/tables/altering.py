@@ -12,6 +12,8 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.owners import effects_condition
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
@@ -200,7 +202,6 @@ where t.tgrelid = :table and not t.tgisinternal and n.nspname not like 'rowtide%
 
 
 _LATER = "rowtide_later_"
-_TEXTS = {"text", "character varying"}
 
 
 class PostgresTableAlteration:
@@ -268,8 +269,9 @@ class PostgresTableAlteration:
                 continue
             type_text, is_generated = present[column.name]
             wanted = self._connection.execute(text(_TYPE), {"type": server_type(column)}).scalar()
-            kinds = {each.partition("(")[0] for each in (type_text, str(wanted))}
-            if is_generated or (len(kinds) > 1 and not kinds <= _TEXTS):
+            types = (type_text, str(wanted))
+            is_same = len({each.partition("(")[0] for each in types}) == 1
+            if is_generated or not (is_same or set(map(kind_of, types)) == {TypeKind.TEXT}):
                 raise ColumnsCollide(change.after.qualified_name, column.name, type_text, server_type(column))
             adopted.add(column.name)
         return frozenset(adopted)

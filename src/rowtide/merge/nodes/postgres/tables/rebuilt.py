@@ -24,6 +24,8 @@ from rowtide.databases.postgres.owners import Owner, functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
@@ -41,7 +43,7 @@ from rowtide.merge.versions.changes import Row
 
 _BATCH_ROWS = 2000
 _MODIFIER = re.compile(r"\([^)]*\)")
-_ALIKE = ({"smallint", "integer", "bigint"}, {"text", "character varying"})
+_ALIKE = ({TypeKind.WHOLE_NUMBER}, {TypeKind.TEXT})
 """Types of which each keeps the values of the others, as far as they are in its range."""
 _STATES = {"O": "", "A": "always ", "R": "replica "}
 
@@ -183,7 +185,7 @@ class PostgresRebuiltTables:
 
 def _are_alike(here: str, published: str) -> bool:
     names = {_MODIFIER.sub("", here), _MODIFIER.sub("", published)}
-    return len(names) == 1 or any(names <= alike for alike in _ALIKE)
+    return len(names) == 1 or {kind_of(here), kind_of(published)} in _ALIKE
 
 
 _TRIGGERS = """

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from rowtide.databases.sqlite.catalogue import Table, read_triggers
 from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.types.registry import kind_of
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
@@ -35,7 +37,6 @@ _OWN = re.compile(r"(MSmerge|__)")
 _CHECK = re.compile(r"\bcheck\s*\(", re.IGNORECASE)
 _COLLATIONS = {"C": "binary", "POSIX": "binary", "ucs_basic": "binary"}
 _TRIAL = "temp.rowtide_trial"
-_INTEGERS = ("smallint", "integer", "bigint")
 
 
 def read_statement(session: sqlite3.Connection, table: Table) -> str | None:
@@ -183,7 +184,7 @@ def part_clause(
             return None, TRIGGERS_STAY
         case PartKind.IDENTITY:
             is_rowid = [column.name for column in article.key_columns] == [part.name]
-            is_made = is_rowid and types[part.name].type_text in _INTEGERS
+            is_made = is_rowid and kind_of(types[part.name].type_text) is TypeKind.WHOLE_NUMBER
             return None, None if is_made else "SQLite numbers only a primary key of one integer column"
         case PartKind.COLLATION:
             found = _COLLATIONS.get(part.sql)

@@ -16,6 +16,8 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.types.registry import find_type, kind_of
+from rowtide.databases.types.value_type import NUMBERS, TEXTS, TIMES, TypeKind
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver
@@ -38,9 +40,6 @@ _LOCK_TIMEOUT = "set local lock_timeout = '30s'"
 _REFUSALS = ("22", "23", "27", "42", "44", "P0")
 """Classes of SQLSTATEs that are about a row; others are about the session or the server."""
 _NULL = "null"
-_NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
-_TEXTS = ("text", "character varying", "character")
-_TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
 _NO_ROW = "it changes no row: a trigger leaves it out, or the cascade of another change has deleted the row"
 
 
@@ -266,15 +265,15 @@ def _setting(article: Article, columns: Sequence[PublishedColumn], values: Seque
 def _free_value(article: Article, column: PublishedColumn) -> str:
     """Return the expression of a value that no row has; null for types of which there is none for sure."""
     least = f"(select pg_catalog.min(o.{quote(column.name)}) from {quote_qualified(article.schema, article.table)} o)"
-    name, _, size = column.value_type_text.partition("(")
-    if name in _NUMBERS:
+    kind, length = kind_of(column.value_type_text), find_type(column.value_type_text).modifiers
+    if kind in NUMBERS:
         return f"{least} operator(pg_catalog.-) 1"
-    if name in _TEXTS:
+    if kind in TEXTS:
         random = "pg_catalog.replace(pg_catalog.gen_random_uuid()::pg_catalog.text, '-', '')"
-        return f"pg_catalog.left({random}, {min(int(size.rstrip(')')), 32) if size else 32})"
-    if name in _TIMES:
+        return f"pg_catalog.left({random}, {min(*length, 32) if length else 32})"
+    if kind in TIMES:
         return f"{least} operator(pg_catalog.-) '1 day'::pg_catalog.interval"
-    return "pg_catalog.gen_random_uuid()" if name == "uuid" else _NULL
+    return "pg_catalog.gen_random_uuid()" if kind is TypeKind.UUID else _NULL
 
 
 def _reason(error: psycopg.Error | _NoRowChanged) -> str:

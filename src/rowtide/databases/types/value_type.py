@@ -1,0 +1,149 @@
+"""What a type says of its values. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum, auto
+
+from rowtide.core.values import frozen
+from rowtide.databases.lake_types import LakeType
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.types.file_storage import AS_TEXT, StoredType
+from rowtide.databases.types.literals import ExactType
+
+Modifiers = tuple[int, ...]
+"""The numbers in parentheses: a length, a precision, or precision and scale."""
+
+STRING = LakeType("string", "{text}", holds_all=True)
+
+
+class TypeKind(Enum):
+    """Types that code treats alike, whatever else their family says of them."""
+
+    WHOLE_NUMBER = auto()
+    FLOAT = auto()
+    NUMERIC = auto()
+    BOOLEAN = auto()
+    TEXT = auto()
+    PADDED_TEXT = auto()
+    """Padded with blanks to its length."""
+    BYTES = auto()
+    UUID = auto()
+    DATE = auto()
+    TIMESTAMP = auto()
+    ZONED_TIMESTAMP = auto()
+    OTHER = auto()
+
+
+NUMBERS = frozenset({TypeKind.WHOLE_NUMBER, TypeKind.FLOAT, TypeKind.NUMERIC})
+TEXTS = frozenset({TypeKind.TEXT, TypeKind.PADDED_TEXT})
+TIMES = frozenset({TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.ZONED_TIMESTAMP})
+
+
+class TypeModifier(Enum):
+    """What the number is that the catalogue has beside a type, and where `format_type` writes it."""
+
+    NONE = auto()
+    LENGTH = auto()
+    BITS = auto()
+    NUMERIC = auto()
+    PRECISION = auto()
+    """Of fractions of a second; before `with time zone`."""
+    FIELDS = auto()
+    """An interval's fields and precision: `interval day to second(3)`."""
+
+
+@frozen
+class DeviceColumn:
+    """How a merge subscriber's SQLite file has values, so that programs calculate with them and sort them.
+
+    `declaration` is the column's declared type; None for the type itself, with its precision. Types with the same
+    column are one row of the documentation.
+    """
+
+    title: str
+    declaration: str | None
+    representation: str
+    is_ordered: bool = True
+    is_compared: bool = True
+    limit: str = ""
+    sorts_by_bytes: bool = False
+    """The server sorts these texts by a collation."""
+
+
+OTHER_COLUMN = DeviceColumn(
+    "arrays, ranges, enums, money, inet, every other type",
+    "text",
+    "TEXT, as the server prints it: `{1,2}`, `[1,5)`, `$1.10`",
+    is_ordered=False,
+    is_compared=False,
+    limit="compared as texts: labels of an enum sort by name, the elements of arrays as digits",
+)
+
+
+def always(lake_type: LakeType) -> Callable[[Modifiers], LakeType]:
+    """Return the lake type of a type whatever its modifiers are."""
+    return lambda _modifiers: lake_type
+
+
+def print_integer(value: int, _modifiers: Modifiers) -> str:
+    """Return a file's integer as it is."""
+    return str(value)
+
+
+def print_float(value: float, _modifiers: Modifiers) -> str:
+    """Return a file's floating point number as Python prints it, which SQLite reads as the same number."""
+    return infinity(value) or repr(value)
+
+
+def infinity(value: float) -> str | None:
+    """Return PostgreSQL's text of an infinite number; None for another."""
+    return ("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else None
+
+
+@frozen(kw_only=True)
+class ValueType:
+    """A type; what it does not say is as for a type that rowtide does not know."""
+
+    name: str
+    """As `format_type` writes it, without modifiers."""
+    kind: TypeKind = TypeKind.OTHER
+    oid: int | None = None
+    """Of a built-in type whose binary form is the same in all versions of the server; None of others."""
+    array_oid: int | None = None
+    """As `oid`, of arrays of it."""
+    modifier: TypeModifier = TypeModifier.NONE
+    bits: int | None = None
+    """Of a whole number, or of a floating point number's digits."""
+    is_padded: bool = False
+    """Values are padded to the length."""
+    casts_otherwise: bool = False
+    """A cast to text is not what the server prints."""
+    wider: tuple[str, ...] = ()
+    """Types to which the server converts implicitly and without loss."""
+
+    lake: Callable[[Modifiers], LakeType] = always(STRING)
+
+    stored: StoredType = AS_TEXT
+    """How a SQLite subscriber to transactional replication stores values, as the log has them."""
+    device: DeviceColumn = OTHER_COLUMN
+    read: Callable[[str, Modifiers], SqliteValue] | None = None
+    """How a merge subscriber's SQLite file stores a text; None: as `stored`."""
+    print_integer: Callable[[int, Modifiers], str] = print_integer
+    """The text of an integer that a SQLite file has in a column of this type."""
+    print_float: Callable[[float, Modifiers], str] = print_float
+    """As `print_integer`, of a floating point number."""
+    now: str | None = None
+    """SQLite's expression for PostgreSQL's `now()` as a value of this type."""
+
+    literal_words: tuple[str, ...] = ()
+    """The words that may precede a text in a row filter, as in `date '2024-01-01'`."""
+    compared: ExactType | str | None = None
+    """How row filters compare values, or why they do not but test for null; None: neither."""
+    order: Callable[[str], Decimal | None] | None = None
+    """A value's place in the type's order, for resolvers; None for a text that is no such value.
+
+    Without it numbers are ordered as numbers, texts as texts.
+    """
