@@ -37,8 +37,9 @@ from rowtide.lake.stores import locate
 from rowtide.targets.columns import TargetColumns, shape_table
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.targets.errors import TargetInvalid
-from rowtide.targets.options import HISTORY, TargetFormat
+from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable
+from rowtide.targets.table_format import table_format
 
 # Which tables a database has in its lake and its targets, as they are to be registered. What tables and their columns
 # mean, in the words that catalogues show.
@@ -158,12 +159,12 @@ def _list_target(
     if target.is_custom:
         yield OmittedTable(f"target {target.name}", "rowtide does not know the tables of a class of yours")
         return
-    is_iceberg = options.format is TargetFormat.ICEBERG
-    if options.path is None and not is_iceberg:
+    form = table_format(options.format)
+    if options.path is None and form.is_registered_by_path:
         yield OmittedTable(f"target {target.name}", f"its tables are in the catalogue {options.catalog} already")
         return
-    if options.path is not None and is_iceberg:
-        yield OmittedTable(f"target {target.name}", "Iceberg tables of a folder: add it with --catalog")
+    if options.path is not None and not form.is_registered_by_path:
+        yield OmittedTable(f"target {target.name}", f"{form.title} tables of a folder: add it with --catalog")
         return
     names = [consumed.name for consumed in target.consumer.instances]
     for name in sorted(names):

@@ -28,7 +28,6 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.paths import absolute_lake
 from rowtide.lake.session import build_session, for_reading
-from rowtide.lake.spark.jars import ICEBERG
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.targets import definitions
 from rowtide.targets.applying import SetApplier
@@ -46,9 +45,10 @@ from rowtide.targets.new_columns import (
     make_instances,
     translate,
 )
-from rowtide.targets.options import PYTHON, NewTarget, TargetFormat
+from rowtide.targets.options import PYTHON, NewTarget
 from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.table import Verify, without_lease
+from rowtide.targets.table_format import table_format
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ class Targets:
             lake = read_source(connection, self._name, StoreFormat.require_readable).lake
             found = definitions.list_targets(connection)
         places = [target.options.path for target in found if target.options.path is not None]
-        has_iceberg = any(target.options.format is TargetFormat.ICEBERG for target in found)
-        return build_session(lakes=[lake, *places], formats=[ICEBERG] if has_iceberg else [])
+        formats = dict.fromkeys(target.options.format for target in found)
+        libraries = [library for form in formats for library in table_format(form).libraries]
+        return build_session(lakes=[lake, *places], formats=libraries)
 
     def list_definitions(self, name: str | None = None) -> tuple[Target, ...]:
         """Return one target as it is defined, or all. Raises `TargetUnknown`."""

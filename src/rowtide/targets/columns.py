@@ -17,7 +17,8 @@ from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.sql_text import quote
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetInvalid
-from rowtide.targets.options import CURRENT, HISTORY, TargetFormat, TargetOptions
+from rowtide.targets.options import CURRENT, HISTORY, TargetOptions
+from rowtide.targets.table_format import table_format
 
 IS_CURRENT = "is_current"
 HISTORY_NAMES = ["valid_from_lsn", "valid_from_time", "valid_to_lsn", "valid_to_time", IS_CURRENT]
@@ -117,7 +118,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     )
     if set(names) <= set(partition_by):
         raise TargetInvalid(target.name, f"its table of {name} would have no column beside those of its partitions")
-    has_texts = options.format is TargetFormat.DELTA and bool(partition_by)
+    has_texts = table_format(options.format).has_partition_texts and bool(partition_by)
     return TargetColumns(
         tuple(tracked), options.soft_delete, options.apply_as_deletes, cluster_by, partition_by, has_texts
     )

@@ -25,7 +25,8 @@ from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
-from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions
+from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
+from rowtide.targets.table_format import table_format
 
 _UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -165,6 +166,7 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
     is_history = kind == HISTORY
     has_tracked = options.track_history_column_list is not None
     secret = _find_secret(options)
+    form = table_format(options.format)
     return [
         ("its name is not of letters, digits, _, . and -", _NAME.fullmatch(name) is None),
         (f"there is no kind {kind}", not is_custom and kind not in (CURRENT, HISTORY)),
@@ -175,7 +177,7 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
             f"every role that may connect could read its secret {secret}, which belongs in Spark's settings",
             bool(secret),
         ),
-        ("Iceberg tables are not clustered", options.format is TargetFormat.ICEBERG and bool(options.cluster_by)),
+        (f"{form.title} tables are not clustered", not form.can_cluster and bool(options.cluster_by)),
         ("its tables are partitioned and clustered", bool(options.partition_by and options.cluster_by)),
         ("a table of a class is not partitioned", is_custom and bool(options.partition_by)),
         ("a history keeps deleted rows anyway", is_history and options.soft_delete is not None),

@@ -20,6 +20,7 @@ from rowtide.targets.errors import TargetNotMended
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.options import TargetFormat
 from rowtide.targets.table import without_lease
+from rowtide.targets.table_format import table_format
 from rowtide.targets.tables import open_table
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ _NOTHING = Mended(was_marked=False)
 
 @frozen
 class MendedTarget:
-    """A table of a target, and what mending it does. Nothing is to be done with one of Iceberg, whose files may have
-    narrower types for all its readers.
+    """A table of a target, and what mending it does. Nothing is to be done with one of a format whose files may
+    have narrower types for all its readers.
     """
 
     target: str
@@ -47,7 +48,7 @@ class MendedTarget:
 
 @frozen
 class FoundTarget:
-    """The table of an instance in a target; `snapshot` is None for one of Iceberg."""
+    """The table of an instance in a target; `snapshot` is None for one of a format that does not mark wider types."""
 
     target: Target
     instance: str
@@ -66,7 +67,7 @@ def find_tables(
     for target in targets:
         for instance in sorted(names.intersection(target.consumer.instance_names)) if not target.is_custom else ():
             path = target.options.path_of(instance)
-            if target.options.format is TargetFormat.ICEBERG:
+            if not table_format(target.options.format).marks_wider_types:
                 yield FoundTarget(target, instance, path or f"{target.options.catalog}.{instance}", None)
                 continue
             if path is None:

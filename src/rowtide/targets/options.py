@@ -17,7 +17,7 @@ CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 
 
 class TargetFormat(StrEnum):
-    """The format of a target's tables."""
+    """The format of a target's tables; each is the module of its name in `targets.formats`."""
 
     DELTA = "delta"
     ICEBERG = "iceberg"

@@ -31,8 +31,6 @@ from rowtide.targets.errors import (
     TargetPassed,
     TargetValueUnknown,
 )
-from rowtide.targets.formats.delta import DeltaTable
-from rowtide.targets.formats.iceberg import IcebergTable
 from rowtide.targets.history import HistoryRows
 from rowtide.targets.keeping import (
     Copy,
@@ -55,9 +53,10 @@ from rowtide.targets.merging import (
     merge_statement,
     select_rows,
 )
-from rowtide.targets.options import HISTORY, TargetFormat, Truncation
+from rowtide.targets.options import HISTORY, Truncation
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify, order_renames
+from rowtide.targets.table_format import module_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,12 +178,8 @@ def open_table(
 
     `known` is the version that the set has, None before the first.
     """
-    options = target.options
-    table = options.table_of(instance)
-    name = f"{options.catalog}.{table}" if options.catalog is not None else None
-    if options.format is TargetFormat.ICEBERG:
-        return IcebergTable.open(spark, target, table, verify)
-    return DeltaTable(spark, target, options.path_of(instance), name, known, verify)
+    opened: TargetTable = module_of(target.options.format).open_table(spark, target, instance, verify, known)
+    return opened
 
 
 class TableApplier:

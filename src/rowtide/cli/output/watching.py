@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
 from rowtide.diagnosis.result import format_bytes
-from rowtide.targets.options import TargetFormat
+from rowtide.targets.table_format import table_format
 
 INTERVAL_S = 10.0
 _Report = TypeVar("_Report")
@@ -187,8 +187,9 @@ def describe_mended(table: MendedTable) -> str:
 
 def describe_mended_target(mended: MendedTarget) -> str:
     """Describe what mending has done to a table of a target."""
-    if mended.format is TargetFormat.ICEBERG:
-        described = f"{_name(mended.table.path)}: is an Iceberg table, in which nothing is to be mended"
+    form = table_format(mended.format)
+    if not form.marks_wider_types:
+        described = f"{_name(mended.table.path)}: is {form.noun}, in which nothing is to be mended"
     else:
         described = describe_mended(mended.table)
     return f"{mended.target}, {described}"

@@ -36,9 +36,10 @@ from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, Shown
 from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.formats.delta import as_found
 from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
-from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
+from rowtide.targets.options import HISTORY, ApplyEngine, Truncation
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import Verify
+from rowtide.targets.table_format import table_format
 
 _OPERATION = "__$operation"
 
@@ -206,12 +207,12 @@ class DirectApplier:
 
 
 def _suits(target: Target, shape: TargetColumns) -> bool:
-    """Return whether a target's tables are Delta's at a path, and their columns the source's as they are."""
+    """Return whether tables at a path are written without Spark, and their columns are the source's as they are."""
     options = target.options
     has_expressions = options.apply_as_deletes is not None or any(len(column.sources) != 1 for column in shape.columns)
     return (
         options.engine is ApplyEngine.AUTO
-        and options.format is TargetFormat.DELTA
+        and table_format(options.format).is_written_without_spark
         and options.path is not None
         and options.soft_delete is None
         and not has_expressions

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta import formats
 from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
-from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
+from rowtide.delta.formats import OWNER, TARGET_TABLE
 from rowtide.delta.lineage import VersionLineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
@@ -28,14 +29,31 @@ from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
 from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
+from rowtide.targets.table_format import TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-"""Table property: the id of the target that made the table."""
+FORMAT = TableFormat(
+    title="Delta",
+    noun="a Delta table",
+    is_written_without_spark=True,
+    is_registered_by_path=True,
+    can_cluster=True,
+    has_partition_texts=True,
+    marks_wider_types=True,
+)
+
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _OPTIMIZED = "spark.databricks.delta.optimizeWrite.enabled"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+
+
+def open_table(spark: SparkSession, target: Target, instance: str, verify: Verify, known: int | None) -> DeltaTable:
+    """Return the table of an instance; `spark` is a session for it alone, `known` the version that the set has."""
+    options = target.options
+    name = f"{options.catalog}.{options.table_of(instance)}" if options.catalog is not None else None
+    return DeltaTable(spark, target, options.path_of(instance), name, known, verify)
 
 
 class DeltaTable:
@@ -93,7 +111,7 @@ class DeltaTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(table.columns), **table.properties, OWNER: self._target_id}
-        properties[FORMAT] = str(TARGET_TABLE.recorded)
+        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

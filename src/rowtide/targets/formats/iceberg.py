@@ -11,27 +11,48 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE, require_writable
+from rowtide.delta import formats
+from rowtide.delta.formats import OWNER, TARGET_TABLE, require_writable
 from rowtide.lake.paths import local_folder
+from rowtide.lake.spark.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetBranchesDropped, TargetOccupied
 from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
+from rowtide.targets.table_format import TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = TableFormat(title="Iceberg", noun="an Iceberg table", libraries=(ICEBERG,))
 
 LSN = "rowtide.lsn"
 _SUMMARY = "spark.sql.iceberg.snapshot-property."
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _BRANCH = "rowtide_"
 _NOT_A_NAME = re.compile(r"\W")
+
+
+def open_table(spark: SparkSession, target: Target, instance: str, verify: Verify, _known: int | None) -> IcebergTable:
+    """Return the table of an instance; a path is the warehouse of a Hadoop catalogue of the target's own."""
+    options = target.options
+    if options.catalog is not None:
+        catalog, _, namespace = options.catalog.partition(".")
+        settings = dict(options.catalog_options)
+    else:
+        catalog, namespace = f"rowtide_{target.target_id}", _NOT_A_NAME.sub("_", target.name)
+        settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
+    _configure(spark, catalog, settings)
+    levels = [quote(name) for name in (catalog, *namespace.split("."))]
+    namespaces = [".".join(levels[:count]) for count in range(2, len(levels) + 1)]
+    name = f"{namespaces[-1]}.{quote(options.table_of(instance))}"
+    return IcebergTable(spark, target, namespaces, name, verify)
 
 
 class IcebergTable:
@@ -48,21 +69,6 @@ class IcebergTable:
         self._verify = verify
         self._present = 0
         self._branch: str | None = None
-
-    @classmethod
-    def open(cls, spark: SparkSession, target: Target, table: str, verify: Verify) -> Self:
-        """Return a table of a target; a path is the warehouse of a Hadoop catalogue of the target's own."""
-        options = target.options
-        if options.catalog is not None:
-            catalog, _, namespace = options.catalog.partition(".")
-            settings = dict(options.catalog_options)
-        else:
-            catalog, namespace = f"rowtide_{target.target_id}", _NOT_A_NAME.sub("_", target.name)
-            settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
-        _configure(spark, catalog, settings)
-        levels = [quote(name) for name in (catalog, *namespace.split("."))]
-        namespaces = [".".join(levels[:count]) for count in range(2, len(levels) + 1)]
-        return cls(spark, target, namespaces, f"{namespaces[-1]}.{quote(table)}", verify)
 
     @property
     def location(self) -> str:
@@ -91,7 +97,7 @@ class IcebergTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {"format-version": "2", **table.properties, OWNER: self._target.target_id}
-        properties[FORMAT] = str(TARGET_TABLE.recorded)
+        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
