@@ -11,7 +11,7 @@ from builders.replication.replicated_files import ReplicatedFile, as_printed, de
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.file_storage import Affinity
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused

@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-SqliteValue = int | float | str | bytes | None
+from rowtide.databases.types.file_storage import SqliteValue
 
 _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","

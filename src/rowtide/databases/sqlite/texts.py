@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from rowtide.databases.sqlite.keys import SqliteValue, quote_literal
-from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.sqlite.keys import quote_literal
+from rowtide.databases.sqlite.values import stored_type
+from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.databases.types.others import ANY
 from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import TypeKind

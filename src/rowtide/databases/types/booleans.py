@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.types.file_storage import KEEPING_INTEGERS, StoredType
+from rowtide.databases.types.file_storage import KEEPING_INTEGERS, SqliteValue, StoredType
 from rowtide.databases.types.literals import ExactType, Form, Key, Literal, LiteralUnfit, trim
 from rowtide.databases.types.value_type import DeviceColumn, Modifiers, TypeKind, ValueType, always
 

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
-from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.databases.types.literals import ExactType, Form, Key, Literal, LiteralUnfit, require_text, trim
 from rowtide.databases.types.value_type import (
     STRING,

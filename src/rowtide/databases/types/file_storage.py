@@ -12,7 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.keys import SqliteValue
+
+SqliteValue = int | float | str | bytes | None
 
 
 class Affinity(Enum):

@@ -9,9 +9,8 @@ from decimal import Decimal
 from functools import partial
 
 from rowtide.databases.lake_types import tried
-from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.types.decimals import read_number
-from rowtide.databases.types.file_storage import KEEPING_INTEGERS, Affinity, StoredType
+from rowtide.databases.types.file_storage import KEEPING_INTEGERS, Affinity, SqliteValue, StoredType
 from rowtide.databases.types.literals import ExactType, Form, Key, Literal, LiteralUnfit, require_text, trim
 from rowtide.databases.types.value_type import DeviceColumn, Modifiers, TypeKind, ValueType, always, infinity
 

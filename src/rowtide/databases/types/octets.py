@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.types.file_storage import NEVER_NUMBERS, Affinity, StoredType
+from rowtide.databases.types.file_storage import NEVER_NUMBERS, Affinity, SqliteValue, StoredType
 from rowtide.databases.types.literals import ExactType, Form, Key, Literal, LiteralUnfit
 from rowtide.databases.types.texts import text_value
 from rowtide.databases.types.value_type import DeviceColumn, Modifiers, TypeKind, TypeModifier, ValueType, always

@@ -9,8 +9,7 @@ from enum import Enum, auto
 
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.types.file_storage import AS_TEXT, StoredType
+from rowtide.databases.types.file_storage import AS_TEXT, SqliteValue, StoredType
 from rowtide.databases.types.literals import ExactType
 
 Modifiers = tuple[int, ...]

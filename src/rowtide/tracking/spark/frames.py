@@ -26,7 +26,7 @@ import pyarrow as pa
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
-from rowtide.databases.sqlite import types as sqlite_values
+from rowtide.databases.sqlite import values as sqlite_values
 from rowtide.databases.urls import DatabaseKind
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.paths import absolute_lake, local_folder

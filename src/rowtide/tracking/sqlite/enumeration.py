@@ -16,8 +16,9 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of, write_transaction
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.guarding import writing
-from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
-from rowtide.databases.sqlite.types import decode_text, text_of
+from rowtide.databases.sqlite.keys import text_encoding, unpack
+from rowtide.databases.sqlite.values import decode_text, text_of
+from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.tracking.changes import Change, Changes, EnumerationRequest
 from rowtide.tracking.errors import AnchorTooOld, NothingTracked
 from rowtide.tracking.options import PurgeType, TrackedTable

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.keys import SqliteValue, pack, quote, text_encoding, unpack
+from rowtide.databases.sqlite.keys import pack, quote, text_encoding, unpack
+from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.tracking.changes import Change, Operation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.sqlite.stamps import SqliteStamps

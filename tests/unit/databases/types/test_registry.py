@@ -11,7 +11,7 @@ import pytest
 from builders.values.type_catalogue import SAMPLES
 from rowtide.databases.postgres.types.widening import describe_code
 from rowtide.databases.postgres.values import lake_type
-from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types import registry
 from rowtide.databases.types.others import OTHER
 from rowtide.databases.types.registry import FAMILIES, TYPES, find_code, find_type

@@ -13,8 +13,9 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
 from rowtide.databases.sqlite.ddl_text import item_of
-from rowtide.databases.sqlite.keys import SqliteValue, quote
-from rowtide.databases.sqlite.types import stored_type
+from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.values import stored_type
+from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.replication.articles.articles import Article, PublishedColumn

@@ -16,7 +16,7 @@ from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
-from rowtide.databases.sqlite.types import affinity, stored_type
+from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.databases.urls import parse_url
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.errors.subscribers import (

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
-from rowtide.databases.sqlite.keys import SqliteValue, quote_literal
-from rowtide.databases.types.file_storage import AS_TEXT, NEVER_NUMBERS, Affinity, StoredType
+from rowtide.databases.sqlite.keys import quote_literal
+from rowtide.databases.types.file_storage import AS_TEXT, NEVER_NUMBERS, Affinity, SqliteValue, StoredType
 from rowtide.databases.types.registry import find_element, find_type
 
 

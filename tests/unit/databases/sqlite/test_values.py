@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from builders.values.type_catalogue import SAMPLES
-from rowtide.databases.sqlite.types import affinity, decode_text, lake_type, stored_type, text_of
+from rowtide.databases.sqlite.values import affinity, decode_text, lake_type, stored_type, text_of
 from rowtide.databases.types.file_storage import Affinity
 
 DECLARED = {
