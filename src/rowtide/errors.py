@@ -60,6 +60,7 @@ from rowtide.replication.errors.publishing import *
 from rowtide.replication.errors.subscribers import *
 from rowtide.replication.errors.subscribing import *
 from rowtide.storage.errors import *
+from rowtide.systemd.errors import *
 from rowtide.targets.errors import *
 from rowtide.tracking.errors import *
 
