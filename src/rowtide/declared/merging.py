@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from rowtide.databases.urls import parse_url
 from rowtide.declared.effects import Change, Effects, nothing
 from rowtide.declared.kinds import MERGE_ARTICLE, MERGE_FILTER, MERGE_PUBLICATION, MERGE_SUBSCRIPTION
 from rowtide.declared.state import DeclaredObject, State, describe
@@ -78,10 +80,17 @@ def _change_filter(database: Database, change: Change) -> None:
 
 def _add_subscription(database: Database, subscription: DeclaredObject, _wanted: State) -> None:
     given = subscription.arguments()
-    if "existing" in given:
-        database.merge.subscribe_existing(**{name: value for name, value in given.items() if name != "snapshot"})
-    else:
-        database.merge.add_subscription(**{name: value for name, value in given.items() if name != "absent_is_delete"})
+    existing, absent_is_delete = given.pop("existing", None), given.pop("absent_is_delete", False)
+    if existing is None or _is_new_file(subscription.names[-1]):
+        database.merge.add_subscription(**given)
+        return
+    given.pop("snapshot", None)
+    database.merge.subscribe_existing(**given, existing=existing, absent_is_delete=absent_is_delete)
+
+
+def _is_new_file(url: str) -> bool:
+    parsed = parse_url(url)
+    return parsed.kind.is_file and not Path(parsed.database or "").exists()
 
 
 def _change_subscription(database: Database, change: Change) -> None:
