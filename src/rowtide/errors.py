@@ -45,6 +45,7 @@ from rowtide.databases.postgres.errors import (
 )
 from rowtide.databases.sqlite.errors import *
 from rowtide.databases.urls import *
+from rowtide.declared.errors import *
 from rowtide.delta.errors import *
 from rowtide.diagnosis.errors import *
 from rowtide.lake.errors import *

@@ -26,9 +26,17 @@ def print_version(context: click.Context, _parameter: click.Parameter, wanted: b
 
 
 _commands = CommandTable()
-for _name in ("adopt", "check", "health", "upgrade", "demo"):
-    _commands.import_on_use(_name, f"rowtide.cli.{_name}")
-_commands.import_on_use("install-units", "rowtide.cli.units")
+for _name, _module in (
+    ("adopt", "adopt"),
+    ("check", "check"),
+    ("health", "health"),
+    ("export", "declared"),
+    ("apply", "declared"),
+    ("upgrade", "upgrade"),
+    ("install-units", "units"),
+    ("demo", "demo"),
+):
+    _commands.import_on_use(_name, f"rowtide.cli.{_module}")
 for _name, _help in _FEATURES.items():
     _commands[_name] = FeatureGroup(_name, _help)
 

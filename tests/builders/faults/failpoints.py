@@ -11,6 +11,9 @@ import rowtide
 LOG_READER_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
 )
+DECLARED_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("declared_removal", "declared_addition") for side in ("before", "after")
+)
 UPGRADE_FAILPOINTS = ("upgrade_step.before", "upgrade_step.after")
 PART_FAILPOINTS = ("part_entry.before", "part_entry.after")
 EARLY_DELIVERY_FAILPOINTS = ("early_part.before", "early_part.after")

@@ -56,6 +56,7 @@ from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 MAKER = "rowtide change tracking"
 """Comment on a column `rowguid` that tracking added, and drops again."""
 
+DEFAULT_INDEX = StampIndex.BRIN
 _INDEX_FORMS = {
     # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
     StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
@@ -127,7 +128,7 @@ def _begin(
     if found is not None:
         require_sound(connection, found)
         return found, _unfinished(connection, with_key(table, found))
-    index = asked.index or StampIndex.BRIN
+    index = asked.index or DEFAULT_INDEX
     csn = clock.stop_anchors(connection)
     tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
     if has_new_key:

@@ -43,6 +43,7 @@ from rowtide.tracking.sqlite.triggers import find_loss, find_renamed, trigger_na
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""
+DEFAULT_INDEX = StampIndex.BTREE
 
 
 def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTable:
@@ -51,7 +52,7 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
     Raises `NothingToTrack`, `IndexNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
     `TrackingLost`.
     """
-    name, index = asked.table, asked.index or StampIndex.BTREE
+    name, index = asked.table, asked.index or DEFAULT_INDEX
     if not asked.options:
         raise NothingToTrack(name)
     if index is not StampIndex.BTREE:

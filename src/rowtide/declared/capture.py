@@ -1,0 +1,205 @@
+"""Capture as it is declared: the database, instances, rules, consumers and jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from rowtide.cdc.consumers.consumers import list_consumers
+from rowtide.cdc.definitions import EnabledTable, are_begun, list_enabled, read_captured_columns, read_source
+from rowtide.cdc.enabling.instances import list_followed
+from rowtide.cdc.enabling.postgres import repeat_request
+from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes
+from rowtide.cdc.enabling.table_rules import list_rules
+from rowtide.cdc.enabling.table_sets import parse_pattern
+from rowtide.cdc.jobs.definitions import read_jobs
+from rowtide.cdc.snapshot_requests import has_snapshot
+from rowtide.cdc.widened_columns import read_own, read_widened
+from rowtide.core.formats import StoreFormat
+from rowtide.core.options import values_of
+from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.source_table import SourceTable
+from rowtide.databases.urls import parse_url
+from rowtide.declared.effects import Change, Effects, refuse
+from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE
+from rowtide.declared.state import DeclaredObject, ObjectName, State, describe, list_of
+from rowtide.declared.tables import spell_table, split_table
+from rowtide.handle import Database
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.targets.definitions import list_targets
+
+_PATTERN = re.compile(r'\s*((?:"(?:[^"]|"")*"|[^",])+?)\s*(?:,|$)')
+
+
+def read(database: Database) -> Iterator[DeclaredObject]:
+    """Yield what is enabled, and what follows it."""
+    with translated(), open_engine(database.url).connect() as connection:
+        if not are_begun(connection):
+            return
+        source = read_source(connection, parse_url(database.url).name, StoreFormat.require_readable)
+        yield _capture(connection, source)
+        followed = list_followed(connection)
+        for enabled in list_enabled(connection):
+            table = find_by_id(connection, enabled.source_id)
+            if table is not None and enabled.member_id not in followed:
+                yield _instance(connection, enabled, table)
+        yield from _rules(connection)
+        yield from _consumers(connection)
+        yield from _jobs(connection)
+
+
+def find_owned(present: State, wanted: State) -> Iterator[ObjectName]:
+    """Yield the instances of tables that declared rules enable."""
+    rules = list(list_of(wanted, RULE))
+    for instance in list_of(present, INSTANCE):
+        parts = split_table(str(instance.options["table"]))
+        if any(_is_ruled(rule, *parts) for rule in rules):
+            yield instance.name
+
+
+def _is_ruled(rule: DeclaredObject, schema: str, table: str) -> bool:
+    excluding = rule.options.get("excluding", [])
+    assert isinstance(excluding, list)
+    matching, excluded = (
+        any(parse_pattern(one).matches(schema, table, is_visible=False) for one in patterns)
+        for patterns in (split_patterns(rule.names[-1]), excluding)
+    )
+    return matching and not excluded
+
+
+def split_patterns(rule_name: str) -> list[str]:
+    """Return the patterns that the name of a rule has."""
+    return _PATTERN.findall(rule_name)
+
+
+def _capture(connection: Connection, source: SourceDefinition) -> DeclaredObject:
+    log_store = source.log_store if source.log_store != f"{source.lake}/log" else None
+    values = {"lake": source.lake, "log_store": log_store, "widened": read_widened(connection)}
+    return describe(CAPTURE, (), values)
+
+
+def _instance(connection: Connection, enabled: EnabledTable, table: SourceTable) -> DeclaredObject:
+    captured = read_captured_columns(connection, enabled.member_id)
+    present = {column.number: column.name for column in table.columns}
+    columns = [present[number] for number in captured if number in present]
+    others = present.keys() - captured.keys()
+    request = repeat_request(table, enabled, tuple(columns) if others else None)
+    implied = _find_implied(table, request.index_name, enabled)
+    values = values_of(type(request), request) | {
+        "table": spell_table(table.schema, table.name),
+        "snapshot": has_snapshot(connection, enabled.member_id),
+        "widened": read_own(connection, enabled.member_id),
+    }
+    values = {name: value for name, value in values.items() if name in INSTANCE.keys}
+    values |= {name: None for name, value in implied.items() if values.get(name) == value}
+    # Columns that were added to the table since are in no instance of it, whatever was asked for.
+    is_whole = all(number > max(captured, default=0) for number in others)
+    return describe(
+        INSTANCE,
+        [enabled.capture_instance],
+        values,
+        implied=implied | {"columns": columns},
+        tolerated=["columns"] if is_whole else [],
+    )
+
+
+def _find_implied(table: SourceTable, index_name: str | None, enabled: EnabledTable) -> dict[str, object]:
+    """Return what an instance has where nothing else is asked for."""
+    own = choose_key(table, None)
+    key = own if index_name is None else choose_key(table, index_name)
+    found: dict[str, object] = {"supports_net_changes": decide_net_changes(table, key, None)}
+    if own.index_name is not None and enabled.index_name == own.index_name:
+        found["index_name"] = own.index_name
+    return found
+
+
+def _rules(connection: Connection) -> Iterator[DeclaredObject]:
+    for rule in list_rules(connection):
+        values = {name: getattr(rule, name) for name in RULE.keys}
+        yield describe(RULE, [rule.rule_name], values)
+
+
+def _consumers(connection: Connection) -> Iterator[DeclaredObject]:
+    of_targets = {target.consumer.name for target in list_targets(connection)}
+    for consumer in list_consumers(connection):
+        if consumer.name not in of_targets:
+            lag = consumer.describe(None)
+            values = {
+                "instances": [one.name for one in consumer.instances if one.is_enabled],
+                "limit_hours": lag.limit_hours,
+                "role_name": consumer.role_name,
+            }
+            yield describe(CONSUMER, [consumer.name], values)
+
+
+def _jobs(connection: Connection) -> Iterator[DeclaredObject]:
+    """Yield the jobs whose parameters are not those that the first table's enabling gives them."""
+    for job_type, job in read_jobs(connection).items():
+        found = describe(JOB, [job_type.value], {name: getattr(job.parameters, name) for name in JOB.keys})
+        if found.options:
+            yield found
+
+
+def _add_rule(database: Database, rule: DeclaredObject, _wanted: State) -> None:
+    given = rule.arguments() | {"patterns": split_patterns(rule.names[-1])}
+    failed = [one for one in database.cdc.enable_tables(**given, with_new_tables=True) if one.error is not None]
+    for outcome in failed:
+        assert outcome.error is not None
+        raise outcome.error
+
+
+def _change_rule(database: Database, change: Change) -> None:
+    _add_rule(database, change.wanted, {})
+
+
+def _change_consumer(database: Database, change: Change) -> None:
+    # Named again, its instances are those of these names now.
+    given = {"instances": change.wanted.arguments()["instances"], **change.arguments()}
+    database.cdc.change_consumer(name=change.wanted.names[0], **given)
+
+
+def _add_job(database: Database, job: DeclaredObject, _wanted: State) -> None:
+    # The first table that is enabled brings the jobs.
+    is_there = any(listed.job_type == job.names[0] for listed in database.cdc.list_jobs())
+    (database.cdc.change_job if is_there else database.cdc.add_job)(**job.arguments())
+
+
+def _change_job(database: Database, change: Change) -> None:
+    database.cdc.change_job(job_type=change.wanted.names[0], **change.arguments())
+
+
+EFFECTS = {
+    CAPTURE.name: Effects(
+        add=lambda database, capture, _wanted: database.cdc.enable_db(**capture.arguments()),
+        change=lambda database, change: database.cdc.enable_db(
+            **change.wanted.arguments() | {"widened": change.arguments()["widened"]}
+        ),
+        drop=lambda database, _capture: database.cdc.disable_db(),
+    ),
+    INSTANCE.name: Effects(
+        add=lambda database, instance, _wanted: database.cdc.enable_table(**instance.arguments()),
+        change=refuse,
+        drop=lambda database, instance: database.cdc.disable_table(
+            str(instance.options["table"]), capture_instance=instance.names[0]
+        ),
+    ),
+    RULE.name: Effects(
+        add=_add_rule,
+        change=_change_rule,
+        drop=lambda database, rule: database.cdc.drop_table_rule(rule.names[0]),
+    ),
+    CONSUMER.name: Effects(
+        add=lambda database, consumer, _wanted: database.cdc.add_consumer(**consumer.arguments()),
+        change=_change_consumer,
+        drop=lambda database, consumer: database.cdc.drop_consumer(consumer.names[0]),
+    ),
+    JOB.name: Effects(
+        add=_add_job,
+        change=_change_job,
+        drop=lambda database, job: database.cdc.drop_job(job.names[0]),
+    ),
+}

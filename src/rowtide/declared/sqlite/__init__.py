@@ -1,0 +1,1 @@
+"""Declared state of SQLite files."""

@@ -1,0 +1,99 @@
+"""Declared state: objects of some kinds with the options that are not their defaults. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from rowtide.core.values import frozen
+from rowtide.declared.kinds import BY_NAME, KINDS, Kind
+from rowtide.declared.values import Plain
+
+ObjectName = tuple[str, tuple[str, ...]]
+"""The kind of an object, its containers' names, and its own."""
+
+
+@frozen
+class DeclaredObject:
+    """An object: its names, containers' first, and its options as TOML has them, without defaults.
+
+    `implied` are values of options that are not there because they follow from others: a file may have them as well.
+    `tolerated` are options that a file may leave out without a difference; `always` are the columns that are among the
+    others even if they are not named.
+    """
+
+    kind: Kind
+    names: tuple[str, ...]
+    options: Mapping[str, Plain] = field(default_factory=dict)
+    implied: Mapping[str, Plain] = field(default_factory=dict)
+    tolerated: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> ObjectName:
+        """What it is told apart by."""
+        return self.kind.name, self.names
+
+    @property
+    def container(self) -> ObjectName | None:
+        """The name of the object that contains it."""
+        kind = self.kind.container
+        return None if kind is None else (kind.name, self.names[:-1])
+
+    @property
+    def label(self) -> str:
+        """Its name in sentences."""
+        return f"{self.kind.name} {'.'.join(self.names)}".rstrip()
+
+    def value(self, option: str) -> Plain | None:
+        """Return an option's value, or its default."""
+        return self.options.get(option, self.kind.default_of(self.names, option))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the values of its options as the methods take them; those that are not given are not there."""
+        given = {name: self.kind.keys[name].type.read(value) for name, value in self.options.items()}
+        return dict(zip(self.kind.named_by, self.names, strict=False)) | given
+
+
+State = Mapping[ObjectName, DeclaredObject]
+
+
+def describe(
+    kind: Kind,
+    names: Iterable[str],
+    values: Mapping[str, Any],
+    *,
+    implied: Mapping[str, Any] | None = None,
+    tolerated: Iterable[str] = (),
+    always: Iterable[str] = (),
+) -> DeclaredObject:
+    """Return an object with the values that its options have; None and defaults are left out."""
+    own = tuple(names)
+    options = {name: value for name, value in _write(kind, values) if value != kind.default_of(own, name)}
+    return DeclaredObject(
+        kind, own, options, dict(_write(kind, implied or {})), frozenset(tolerated), frozenset(always)
+    )
+
+
+def as_state(objects: Iterable[DeclaredObject]) -> State:
+    """Return objects by their names, in the order of a file."""
+    order = {kind.name: place for place, kind in enumerate(KINDS)}
+    listed = sorted(objects, key=lambda one: (order[one.kind.name], one.names))
+    return {one.name: one for one in listed}
+
+
+def list_of(state: State, kind: Kind) -> Iterator[DeclaredObject]:
+    """Yield the objects of one kind."""
+    return (one for one in state.values() if one.kind is kind)
+
+
+def kind_of(name: ObjectName) -> Kind:
+    """Return an object's kind."""
+    return BY_NAME[name[0]]
+
+
+def _write(kind: Kind, values: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
+    for name, value in values.items():
+        if value is not None:
+            yield name, kind.keys[name].type.write(value)

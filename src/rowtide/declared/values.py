@@ -1,0 +1,141 @@
+"""Values of options as TOML has them, by the types of the options. Pure.
+
+Enumerations are the words, or the numbers, of the command line; lists are arrays, mappings are tables.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, Flag, IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import Option
+from rowtide.core.values import frozen
+from rowtide.core.words import member_of
+
+Plain = str | int | float | bool | list[str] | dict[str, str]
+"""What TOML has of an option's value."""
+
+_LISTS = (tuple, list, Sequence, Iterable)
+
+
+@frozen
+class ValueType:
+    """How the values of an option are read and written; `words` are those that an enumeration has."""
+
+    name: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Plain]
+    words: tuple[str, ...] = ()
+
+
+def find_type(annotated: Any) -> ValueType | None:
+    """Return how values of an annotated type are written; None for a type that no file has, as of a function."""
+    kind, *said = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
+    option = next((one for one in said if isinstance(one, Option)), None)
+    found = _find(_without_none(kind), is_by_number=option is not None and option.by_number)
+    return found if found is None or option is None else _limited(found, option)
+
+
+def _find(kind: Any, *, is_by_number: bool) -> ValueType | None:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if origin in _LISTS and arguments[0] is str:
+        return ValueType("list of texts", _read_list, lambda value: [*value])
+    if origin is Mapping and arguments == (str, str):
+        return ValueType("table of texts", _read_table, dict)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _of_enumeration(kind, is_by_number=is_by_number)
+    return None
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    present = [one for one in get_args(kind) if one is not type(None)]
+    return present[0] if len(present) == 1 else kind
+
+
+def _exactly(kind: type, name: str) -> Callable[[Any], Any]:
+    def read(given: Any) -> Any:
+        if type(given) is not kind:
+            raise ValueError(f"is no {name}")
+        return given
+
+    return read
+
+
+def _read_number(given: Any) -> float:
+    if type(given) not in (int, float):
+        raise ValueError("is no number")
+    return float(given)
+
+
+def _read_lsn(given: Any) -> CommitLsn:
+    try:
+        return CommitLsn.parse(_exactly(str, "text")(given))
+    except RowtideError as error:
+        raise ValueError("is no LSN") from error
+
+
+def _read_list(given: Any) -> tuple[str, ...]:
+    if type(given) is not list or any(type(one) is not str for one in given):
+        raise ValueError("is no list of texts")
+    return tuple(given)
+
+
+def _read_table(given: Any) -> dict[str, str]:
+    if type(given) is not dict or any(type(one) is not str for one in given.values()):
+        raise ValueError("is no table of texts")
+    return dict(given)
+
+
+_SCALARS: Mapping[Any, ValueType] = {
+    str: ValueType("text", _exactly(str, "text"), str),
+    int: ValueType("whole number", _exactly(int, "whole number"), int),
+    bool: ValueType("true or false", _exactly(bool, "true or false"), bool),
+    float: ValueType("number", _read_number, float),
+    Path: ValueType("text", lambda given: Path(_exactly(str, "text")(given)), str),
+    CommitLsn: ValueType("LSN", _read_lsn, str),
+}
+
+
+def _of_enumeration(kind: type[Enum], *, is_by_number: bool) -> ValueType:
+    def read(given: Any) -> Any:
+        try:
+            return member_of(kind, given, "")
+        except RowtideError as error:
+            raise ValueError(f"is not one of {', '.join(words)}") from error
+
+    write = _writer(kind, is_by_number=is_by_number)
+    words = tuple(str(write(member)) for member in kind)
+    return ValueType("number" if is_by_number else "word", read, write, words)
+
+
+def _writer(kind: type[Enum], *, is_by_number: bool) -> Callable[[Any], Plain]:
+    if is_by_number and issubclass(kind, IntEnum):
+        return int
+    if issubclass(kind, Flag):
+        return lambda value: ", ".join(_word_of(member) for member in kind if member in value)
+    return _word_of
+
+
+def _word_of(member: Enum) -> str:
+    return member.value if isinstance(member.value, str) else member.name.lower().replace("_", "-")
+
+
+def _limited(kind: ValueType, option: Option) -> ValueType:
+    def read(given: Any) -> Any:
+        value = kind.read(given)
+        if option.min is not None and value < option.min:
+            raise ValueError(f"is less than {option.min:g}")
+        if option.max is not None and value > option.max:
+            raise ValueError(f"is more than {option.max:g}")
+        return value
+
+    return kind if option.min is None and option.max is None else ValueType(kind.name, read, kind.write, kind.words)
