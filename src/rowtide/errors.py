@@ -24,6 +24,7 @@ from rowtide.core.words import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (
     ConnectionFailed as ConnectionFailed,
+    GrantMissing as GrantMissing,
     LockNotObtained as LockNotObtained,
     NoFreeSender as NoFreeSender,
     NoFreeSlot as NoFreeSlot,
@@ -60,6 +61,7 @@ from rowtide.replication.errors.delivery import *
 from rowtide.replication.errors.publishing import *
 from rowtide.replication.errors.subscribers import *
 from rowtide.replication.errors.subscribing import *
+from rowtide.rights.errors import *
 from rowtide.storage.errors import *
 from rowtide.systemd.errors import *
 from rowtide.targets.errors import *

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.pace import CaptureOptions
-    from rowtide.diagnosis import CheckResult, Purpose
+    from rowtide.diagnosis import CheckResult
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation.copying import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
+    from rowtide.rights.granting import Granted
+    from rowtide.rights.purpose import Purpose
     from rowtide.targets.api import Targets
     from rowtide.tracking import ChangeTracking
 
@@ -220,7 +222,8 @@ class Database:
     ) -> tuple[CheckResult, ...]:
         """Return what is missing for capture or tracking, with remedies, most severe first.
 
-        `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`):
+        `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`,
+        `tracker`):
         only what that needs is checked. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
         or `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
         and connection errors.
@@ -228,6 +231,27 @@ class Database:
         from rowtide.diagnosis import check_database
 
         return check_database(self.url, tables, lake, purpose)
+
+    def grant(
+        self,
+        role: str,
+        purpose: Purpose | str,
+        tables: Sequence[str] = (),
+        *,
+        group: str | None = None,
+        dry_run: bool = False,
+    ) -> Granted:
+        """Grant a role what it lacks for a purpose, in one transaction, and return the statements.
+
+        `purpose` is as in `check`; `tables` are those that the purpose is about, by default all that rowtide uses here.
+        With `group` this role gets the rights, and `role` becomes a member of it. A role that does not exist is not
+        created. With `dry_run` nothing is granted. Raises `PurposeUnknown`, `RoleUnknown`, `GrantRefused`,
+        `NothingToGrant`, `TableNotFound`, `SchemaOfOthers`, `PostgresNeeded`.
+        """
+        with naming_extras():
+            from rowtide.rights.granting import grant, rehearse_grant
+        run = rehearse_grant if dry_run else grant
+        return run(self.url, role, purpose, tables, group=group)
 
     def health(self) -> tuple[CheckResult, ...]:
         """Return the state of everything that rowtide does in the database, worst first.

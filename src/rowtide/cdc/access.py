@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.cdc import rights
-from rowtide.cdc.definitions import read_source
+from rowtide.cdc.definitions import SCHEMA, read_source
 from rowtide.cdc.errors.enabling import NotOwner, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
 from rowtide.cdc.rights import RoleAccess
 from rowtide.databases.postgres.catalogue import running_through
+from rowtide.databases.postgres.monitoring import reads_views
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.source_definition import SourceDefinition
 
@@ -59,6 +60,16 @@ def own_source(connection: Connection, database: str) -> SourceDefinition:
     """Return the definition of this database's source, for its owner only. Raises `DatabaseNotEnabled`, `NotOwner`."""
     source = read_source(connection, database)
     require_owner(connection, database)
+    return source
+
+
+def seen_source(connection: Connection, database: str) -> SourceDefinition:
+    """Return the definition of this database's source, for its owner, and for monitors, which read views of the
+    metadata. Raises `DatabaseNotEnabled`, `NotOwner`.
+    """
+    source = read_source(connection, database)
+    if not reads_views(connection, SCHEMA):
+        require_owner(connection, database)
     return source
 
 

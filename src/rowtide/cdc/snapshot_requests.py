@@ -14,8 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Executable, RowMapping, func, insert, select, text, update
 
-from rowtide.cdc.definitions import snapshots
+from rowtide.cdc.definitions import SCHEMA, snapshots
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.monitoring import reads_views
 
 
 class RequestState(StrEnum):
@@ -110,7 +111,8 @@ def list_requests(connection: Connection, *, only_open: bool = False) -> Sequenc
 def list_visible(connection: Connection) -> Sequence[SnapshotRequest]:
     """Return the requests if the role may see them."""
     may_see = "select coalesce(has_table_privilege(to_regclass('cdc.snapshots'), 'select'), false)"
-    return list_requests(connection) if connection.execute(text(may_see)).scalar_one() else ()
+    sees = reads_views(connection, SCHEMA) or connection.execute(text(may_see)).scalar_one()
+    return list_requests(connection) if sees else ()
 
 
 def find_failed(requests: Sequence[SnapshotRequest]) -> tuple[tuple[str, str], ...]:

@@ -29,6 +29,7 @@ _commands = CommandTable()
 for _name, _module in (
     ("adopt", "adopt"),
     ("check", "check"),
+    ("grant", "grant"),
     ("health", "health"),
     ("export", "declared"),
     ("apply", "declared"),

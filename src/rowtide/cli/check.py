@@ -9,8 +9,8 @@ from rowtide.cli.health import COLUMNS, describe, fields_of
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output.rows import OutputFormat, as_json, print_rows
 from rowtide.core.options import Argument, Option
-from rowtide.diagnosis.purpose import Purpose
 from rowtide.handle import connect
+from rowtide.rights.purpose import Purpose
 
 app = CommandTable()
 

@@ -16,10 +16,11 @@ for something else.
 from __future__ import annotations
 
 from rowtide.diagnosis.codes import Area, Code
-from rowtide.diagnosis.errors import LakeNotChecked, NotAPublisher, PurposeUnknown, Stopped
-from rowtide.diagnosis.purpose import Purpose
+from rowtide.diagnosis.errors import LakeNotChecked, NotAPublisher, Stopped
 from rowtide.diagnosis.result import CheckResult, Measure, State, Unit, exit_code, worst
 from rowtide.diagnosis.views import check_database, read_health, require_nothing_stops
+from rowtide.rights.errors import PurposeUnknown
+from rowtide.rights.purpose import Purpose
 
 __all__ = [
     "Area",

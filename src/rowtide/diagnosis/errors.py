@@ -36,12 +36,3 @@ class NotAPublisher(Invalid, number=5104):
     fact = "SQLite files are not captured or published: {path} cannot be checked as publisher"
     hint = "Check it as monitor, reader, subscriber or merge."
     path: str
-
-
-class PurposeUnknown(Invalid, number=5105):
-    """A check has no purpose of this name."""
-
-    fact = '"{name}" is not a purpose of a check'
-    hint = "Choose one of {purposes}."
-    name: str
-    purposes: str

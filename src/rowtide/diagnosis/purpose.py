@@ -1,29 +1,13 @@
-"""What the checked role is for, and who can run what a check proposes. Pure."""
+"""What the check of a role found, and who can run what it proposes. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from enum import StrEnum
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis.result import Advice, CheckResult, ShellCommand
-
-
-class Purpose(StrEnum):
-    """What the role of the connection is for: a check covers what that needs, and nothing else."""
-
-    MONITOR = "monitor"
-    """It runs `status`, `health` and `check`."""
-    READER = "reader"
-    """It reads changes: of capture instances, or of tracked tables."""
-    PUBLISHER = "publisher"
-    """It enables capture, publishes, and runs the agents that read the log."""
-    SUBSCRIBER = "subscriber"
-    """Published tables are delivered into the database."""
-    MERGE = "merge"
-    """The database is a node of a merge: hub or subscriber."""
 
 
 @frozen

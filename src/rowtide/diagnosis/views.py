@@ -10,9 +10,10 @@ from rowtide.core.names import require_text
 from rowtide.core.places import require_place
 from rowtide.databases.urls import parse_url
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
-from rowtide.diagnosis.errors import LakeNotChecked, PurposeUnknown, Stopped
-from rowtide.diagnosis.purpose import Checked, Purpose, address
+from rowtide.diagnosis.errors import LakeNotChecked, Stopped
+from rowtide.diagnosis.purpose import Checked, address
 from rowtide.diagnosis.result import CheckResult, State, by_state, of_error
+from rowtide.rights.purpose import Purpose, parse_purpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ _WORK_FOR: Mapping[Purpose | None, frozenset[Area]] = {
     Purpose.PUBLISHER: frozenset({Area.LOG, Area.CAPTURE, Area.REPLICATION}),
     Purpose.SUBSCRIBER: frozenset({Area.REPLICATION}),
     Purpose.MERGE: frozenset({Area.MERGE}),
+    Purpose.TRACKER: frozenset({Area.TRACKING}),
 }
 
 
@@ -60,7 +62,7 @@ def check_database(
     `NameUnfit`, and what connecting raises.
     """
     parsed = parse_url(url)
-    known = _known(purpose)
+    known = parse_purpose(purpose) if purpose is not None else None
     if lake is not None:
         require_place(lake)
         if known not in (None, Purpose.PUBLISHER):
@@ -70,12 +72,6 @@ def check_database(
     checked = check(url, named, lake, known)
     found = (*checked.results, *choose_work(checked, known))
     return by_state(address(result, checked.others) for result in found)
-
-
-def _known(purpose: Purpose | str | None) -> Purpose | None:
-    if purpose is not None and purpose not in set(Purpose):
-        raise PurposeUnknown(purpose, ", ".join(Purpose))
-    return Purpose(purpose) if purpose is not None else None
 
 
 def _named(tables: Sequence[str] | str) -> Sequence[str]:

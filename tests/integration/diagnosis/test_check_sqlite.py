@@ -14,9 +14,9 @@ from builders.commands.command_lines import rowtide
 from builders.formats import NEWER, recording
 from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.errors import NameUnfit
-from rowtide.diagnosis.purpose import Purpose
 from rowtide.diagnosis.result import Advice, CheckResult, State
 from rowtide.handle import connect
+from rowtide.rights.purpose import Purpose
 from rowtide.tracking import Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingLost
 

@@ -26,6 +26,7 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, Rehe
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
 from rowtide.lake.paths import absolute_lake
@@ -334,4 +335,5 @@ def _drop_definitions(connection: Connection, source: SourceDefinition) -> None:
     for table in sorted({enabled.source_id for enabled in definitions.list_enabled(connection)}):
         for step in postgres.plan_release_table(connection, source, table):
             connection.execute(step)
-    connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
+    for schema in (definitions.SCHEMA, view_schema(definitions.SCHEMA)):
+        connection.execute(DropSchema(schema, cascade=True, if_exists=True))

@@ -159,7 +159,8 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
         )
         .select_from(table_rules)
         .outerjoin(ruled_tables, considered.rule_name == columns.rule_name)
-        .group_by(columns.rule_name)
+        # Not by the key alone: monitors read a view, of which the server knows no key.
+        .group_by(*columns)
         .order_by(columns.created_at, columns.rule_name)
     )
     return tuple(

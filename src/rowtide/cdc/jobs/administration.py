@@ -1,6 +1,7 @@
 """Adding, changing, dropping and listing jobs (SQL Server: sp_cdc_add_job), and requests to start and stop them.
 
-Only the owner may call them. They raise `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
+Only the owner may call them, and monitors those that list. They raise `DatabaseNotEnabled`, `NotOwner`,
+`DefinitionsIncomplete`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine, delete, insert, select
 
 from rowtide.agents.runs import JobAction, RunOutcome
-from rowtide.cdc.access import own_source
+from rowtide.cdc.access import own_source, seen_source
 from rowtide.cdc.definitions import FEATURE, read_source, require_complete
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobExists, JobMissing, JobNotRunning, JobRunning
 from rowtide.cdc.jobs.definitions import (
@@ -64,7 +65,7 @@ class ListedJob:
 
 def list_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
     """Return the database's jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
-    with _owned(engine, database) as connection:
+    with _seen(engine, database) as connection:
         scan = _OF_REPLICATION if is_read_beside(connection, FEATURE) else _OF_CAPTURE
         reader = find_holder(connection, "log")
         jobs = read_jobs(connection).values()
@@ -75,7 +76,7 @@ def list_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
 
 def list_history(engine: Engine, database: str, job_type: JobType | None) -> tuple[HistoricRun, ...]:
     """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
-    with _owned(engine, database) as connection:
+    with _seen(engine, database) as connection:
         return list_runs(connection, job_type)
 
 
@@ -130,6 +131,15 @@ def read_retention(engine: Engine, database: str) -> timedelta:
         read_source(connection, database, StoreFormat.require_readable)
         parameters = read_parameters(connection, JobType.CLEANUP)
     return timedelta(minutes=parameters.retention or RETENTION_MINUTES)
+
+
+@contextmanager
+def _seen(engine: Engine, database: str) -> Iterator[Connection]:
+    """Open a transaction of the owner, or of a monitor, on a database that has jobs."""
+    with translated(), engine.connect() as connection:
+        seen_source(connection, database)
+        require_complete(connection)
+        yield connection
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from rowtide.cdc.access import own_source
+from rowtide.cdc.access import seen_source
 from rowtide.cdc.definitions import metadata, require_complete
 from rowtide.cdc.scans.metrics import COUNTS, KEPT_SESSIONS, LATEST, ScanMetrics
 from rowtide.cdc.scans.sessions import ScanError, ScanSession
@@ -116,7 +116,7 @@ def list_sessions(engine: Engine, database: str) -> tuple[ScanSession, ...]:
     columns = log_scan_sessions.c
     order = (columns.session_id != 0, columns.session_id.desc())
     with translated(), engine.connect() as connection:
-        _require_owned(connection, database)
+        _require_seen(connection, database)
         rows = connection.execute(select(log_scan_sessions).order_by(*order)).mappings()
         return tuple(ScanSession(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
 
@@ -124,14 +124,14 @@ def list_sessions(engine: Engine, database: str) -> tuple[ScanSession, ...]:
 def list_errors(engine: Engine, database: str) -> tuple[ScanError, ...]:
     """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors). Raises as above."""
     with translated(), engine.connect() as connection:
-        _require_owned(connection, database)
+        _require_seen(connection, database)
         query = select(log_scan_errors).order_by(log_scan_errors.c.session_id.desc())
         rows = connection.execute(query).mappings()
         return tuple(ScanError(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
 
 
-def _require_owned(connection: Connection, database: str) -> None:
-    own_source(connection, database)
+def _require_seen(connection: Connection, database: str) -> None:
+    seen_source(connection, database)
     require_complete(connection)
 
 

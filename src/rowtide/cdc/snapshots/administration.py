@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, text, update
 
-from rowtide.cdc.access import own_source
+from rowtide.cdc.access import own_source, seen_source
 from rowtide.cdc.definitions import EnabledTable, list_enabled, require_complete, snapshots
 from rowtide.cdc.errors.capturing import (
     SnapshotConditionInvalid,
@@ -102,7 +102,7 @@ def limit(engine: Engine, database: str, name: str, rows_per_second: int | None)
 def list_snapshots(engine: Engine, database: str) -> tuple[ListedSnapshot, ...]:
     """Return all snapshots that were requested of the present instances. Raises `DatabaseNotEnabled`, `NotOwner`."""
     with translated(), engine.connect() as connection:
-        own_source(connection, database)
+        seen_source(connection, database)
         require_complete(connection)
         return tuple(_as_listed(request) for request in list_requests(connection))
 

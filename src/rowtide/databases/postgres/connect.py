@@ -18,6 +18,7 @@ from psycopg.types.string import TextLoader
 
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.postgres.functions import PATH
+from rowtide.databases.postgres.monitoring import FIND_MONITORED, MONITORED, map_schemas
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
@@ -362,21 +363,33 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
 
     def pin(connection: psycopg.Connection, record: Any) -> None:
         connection.autocommit = True
-        record.info[SCHEMAS_FOUND] = _pin(connection, settings)
+        record.info[SCHEMAS_FOUND], record.info[MONITORED] = _pin(connection, settings)
         connection.autocommit = False
 
     event.listen(engine, "connect", pin, insert=True)
+    event.listen(engine, "engine_connect", _read_views)
 
 
-def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> str | None:
-    """Pin a session's settings; return the schemas of the role's own path, as `USERS_SCHEMAS` has them."""
+def _read_views(connection: Connection) -> None:
+    """Let a monitor's queries read the views of rowtide's tables."""
+    monitored: frozenset[str] = connection.info[MONITORED]
+    if monitored:
+        schemas = map_schemas(connection, {name: name for name in monitored})
+        connection.execution_options(schema_translate_map=schemas)
+
+
+def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> tuple[str | None, frozenset[str]]:
+    """Pin a session's settings; return the schemas of the role's own path, as `USERS_SCHEMAS` has them, and those that
+    the role reads through views.
+    """
     keeping = "" if "search_path" in settings else f", {_KEEP_SCHEMAS}"
-    found = connection.execute(f"{pin_settings(settings)}, {SESSION}{keeping}".encode()).fetchone()
+    query = f"{pin_settings(settings)}, {SESSION}, {FIND_MONITORED}{keeping}"
+    found = connection.execute(query.encode()).fetchone()
     assert found is not None
-    pid, silence, *kept = found[len(settings) :]
+    pid, silence, monitored, *kept = found[len(settings) :]
     if isinstance(connection, WatchedConnection):
         connection.begin_watch(pid, silence)
-    return str(kept[0]) if kept else None
+    return str(kept[0]) if kept else None, frozenset((monitored or "").split(",")) - {""}
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import psycopg
     from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
+    from rowtide.databases.postgres.denied import MissingGrant
+
 
 class ConnectionFailed(Retryable, number=1101):
     """The server cannot be reached, or the connection broke."""
@@ -74,6 +76,15 @@ class RightMissing(Denied, number=1106):
     fact = "the server refused: {reason}"
     hint = "Grant the right, or connect as the owner of the database and its tables."
     reason: Said
+
+
+class GrantMissing(RightMissing, number=1143):
+    """The role lacks a privilege that a statement grants."""
+
+    fact = "the server refused: {reason}"
+    hint = "Run `{statement}` as {owner}, or connect as {owner}."
+    statement: str
+    owner: str
 
 
 class SchemaOfOthers(Denied, number=1127):
@@ -237,7 +248,7 @@ def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for a psycopg error."""
     import psycopg
 
-    from rowtide.databases.postgres.silence import NotAnswered
+    from rowtide.databases.postgres.silence import MISSING_GRANT, NotAnswered
 
     if isinstance(error, NotAnswered):
         return ServerSilent(error.reason, error.silence_s)
@@ -251,6 +262,9 @@ def translate(error: psycopg.Error) -> RowtideError:
     if sqlstate == OF_OTHERS:
         return SchemaOfOthers(error.diag.message_primary or "", error.diag.message_detail or "")
     if sqlstate == "42501":
+        missing: MissingGrant | None = getattr(error, MISSING_GRANT, None)
+        if missing is not None:
+            return GrantMissing(reason, missing.statement, missing.owner)
         return RowsHidden(reason) if _POLICY in reason else RightMissing(reason)
     if sqlstate == "53400" and "replication slots" in reason:
         return NoFreeSlot()

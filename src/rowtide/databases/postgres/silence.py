@@ -24,6 +24,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.waiting import Ready
 
+from rowtide.databases.postgres.denied import find_grant
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -31,6 +33,8 @@ log = logging.getLogger("rowtide.databases")
 
 SILENCE_S = 60
 """After this time without a word a session is silent, unless `SETTING` says otherwise."""
+MISSING_GRANT = "rowtide_missing_grant"
+"""The attribute of the server's refusals that has what the role lacked."""
 SETTING = "rowtide.silence_timeout"
 """A setting of a session, role, database or server: seconds."""
 SLOWEST_BYTES_S = 8_000
@@ -105,8 +109,20 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         self._pid, self.silence_s = pid, read_silence(setting)
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, timeout) if timeout is not None else self._await(gen, interval)
+        except psycopg.errors.InsufficientPrivilege as error:
+            self._name_grant(error)
+            raise
+
+    def _name_grant(self, error: psycopg.errors.InsufficientPrivilege) -> None:
+        """Note which grant was lacking: only a role that may connect now can look it up."""
+        with suppress(psycopg.Error), _open_look(self) as looking:
+            missing = find_grant(error.diag.message_primary or "", looking)
+            if missing is not None:
+                setattr(error, MISSING_GRANT, missing)
+
+    def _await(self, gen: Any, interval: float) -> Any:
         self._note_answer()
         noting, pause_s = self._noting(gen), self.silence_s / _LOOKS
         while True:

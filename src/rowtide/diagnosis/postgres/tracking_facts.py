@@ -11,6 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import read_validity
 from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.monitoring import as_seen, reads_views, view_schema
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
@@ -100,7 +101,7 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
 
     `publication` is the one of capture; other publications of a table are listed.
     """
-    may_read = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
+    may_read = _may_read(connection)
     refusal = find_refusal(connection) if may_read else None
     tracked = list_tracked(connection) if may_read and refusal is None else ()
     present = {one.name: find_present(connection, one)[1] for one in tracked}
@@ -116,6 +117,15 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
         tables=tuple(_read_tracked(connection, chosen, present, publication)),
         candidates=tuple(_read_candidate(connection, table, publication) for table in candidates if refusal is None),
     )
+
+
+def _may_read(connection: Connection) -> bool | None:
+    """Return whether the role reads what is tracked; None where nothing is."""
+    is_there = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
+    if not is_there and is_there is not None and reads_views(connection, clock.SCHEMA):
+        seen = {"schema": view_schema(clock.SCHEMA), "tables": list(_OUR_TABLES)}
+        return bool(connection.execute(text(_RIGHTS), seen).scalar())
+    return is_there
 
 
 def _read_tracked(
@@ -174,7 +184,7 @@ def _has_key(table: SourceTable, tracked: TrackedTable) -> bool:
 
 
 def _read_tombstones(connection: Connection) -> dict[str, Tombstones]:
-    rows = connection.execute(text(_TOMBSTONES), {"old_days": OLD_DAYS})
+    rows = connection.execute(text(as_seen(connection, _TOMBSTONES, clock.SCHEMA)), {"old_days": OLD_DAYS})
     return {name: Tombstones(*counted) for name, *counted in rows}
 
 

@@ -17,7 +17,7 @@ from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import NotAPublisher, NothingForLake
 from rowtide.diagnosis.merge import MergeFacts, check_merge, read_merge
 from rowtide.diagnosis.places import OTHERS, Place, check_room, read_place
-from rowtide.diagnosis.purpose import Checked, Purpose
+from rowtide.diagnosis.purpose import Checked
 from rowtide.diagnosis.result import (
     Advice,
     CheckResult,
@@ -44,6 +44,7 @@ from rowtide.diagnosis.tracked_tables import (
     enable,
     move_beside,
 )
+from rowtide.rights.purpose import Purpose
 from rowtide.tracking.options import Storage, TrackingKeyType
 from rowtide.tracking.sqlite import system_tables
 from rowtide.tracking.sqlite.subjects import key_of

@@ -25,6 +25,7 @@ from rowtide.databases.postgres.alterations import Committing, Rehearsing, creat
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import format_creation
+from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
@@ -295,7 +296,8 @@ def _forget_source(connection: Connection, source: SourceDefinition) -> None:
             connection.execute(step)
     for schema, table in catalogue.FEATURE_TABLES.items():
         if has_table(connection, schema, table):
-            connection.execute(DropSchema(schema, cascade=True))
+            for dropped in (schema, view_schema(schema)):
+                connection.execute(DropSchema(dropped, cascade=True, if_exists=True))
     _drop_publications(connection, source)
     connection.execute(DropSchema(catalogue.SCHEMA, cascade=True))
 

@@ -21,6 +21,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
+from rowtide.databases.postgres.monitoring import PREFIX, map_schemas
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
 from rowtide.replication.errors.delivery import DistributionMoved, DistributorUnreachable
@@ -136,7 +137,7 @@ def _let_go(info: MutableMapping[Any, Any]) -> bool:
 def schema_of(connection: Connection) -> str:
     """Return the name of the schema that holds a publisher's distribution database, where `distributor` leads."""
     mapped = distributor(connection).get_execution_options().get("schema_translate_map") or {}
-    return str(mapped.get(SCHEMA, SCHEMA))
+    return str(mapped.get(SCHEMA, SCHEMA)).removeprefix(PREFIX)
 
 
 def connect_to(place: DistributorLocation, application_name: str) -> Connection:
@@ -144,7 +145,8 @@ def connect_to(place: DistributorLocation, application_name: str) -> Connection:
     engine = open_engine(place.url, application_name=application_name)
     try:
         with translated():
-            return engine.connect().execution_options(schema_translate_map={SCHEMA: place.schema})
+            opened = engine.connect()
+            return opened.execution_options(schema_translate_map=map_schemas(opened, {SCHEMA: place.schema}))
     except ConnectionFailed as error:
         raise DistributorUnreachable(place.url, error.filled_fact) from error
 

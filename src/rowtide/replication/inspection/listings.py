@@ -97,7 +97,8 @@ def list_publications(engine: Engine, database: str) -> Sequence[ListedPublicati
         query = (
             select(publications.c.publication, publications.c.publisher_db, *counts, publications.c.created_at)
             .select_from(publications.outerjoin(articles).outerjoin(agents, subscribed))
-            .group_by(publications.c.publication_id)
+            # Not by the key alone: monitors read a view, of which the server knows no key.
+            .group_by(*publications.c)
             .order_by(publications.c.publication_id)
         )
         return tuple(ListedPublication(*row) for row in distributor(connection).execute(query))
@@ -139,7 +140,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             )
             .select_from(agents.join(publications).join(subscriptions).join(articles, delivered))
             .where(agents.c.joins.is_(None))
-            .group_by(publications.c.publication, agents.c.id)
+            .group_by(publications.c.publication, *agents.c)
         )
         known = {(row.publication, row.subscriber): row for row in distributor(connection).execute(query)}
     return tuple(

@@ -17,6 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.errors import TransactionAborted, translated
 from rowtide.databases.postgres.functions import format_creation, own_schema
+from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
 from rowtide.replication.distributor import (
@@ -109,8 +110,8 @@ def _move(engine: Engine, database: str, url: str) -> int | None:
             rows = _copy(connection, target, place.schema)
             target.commit()
         failpoint("distribution_copy.after")
-        dropped = DropSchema(schema_of(connection), cascade=True)
-        distributor(connection).execute(dropped)
+        for schema in (schema_of(connection), view_schema(schema_of(connection))):
+            distributor(connection).execute(DropSchema(schema, cascade=True, if_exists=True))
         record_place(connection, place)
     return rows
 

@@ -17,6 +17,7 @@ from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.log.catalogue import find_source, forget_feature
 from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -159,8 +160,8 @@ def _forget_publication(engine: Engine, publication_id: int | None, *, keeps_sou
         if publication_id is not None:
             distributor(connection).execute(publication_records.drop_publication_step(publication_id))
         if publication_id is None or not publication_records.list_publications(connection):
-            dropped = DropSchema(schema_of(connection), cascade=True, if_exists=True)
-            distributor(connection).execute(dropped)
+            for schema in (schema_of(connection), view_schema(schema_of(connection))):
+                distributor(connection).execute(DropSchema(schema, cascade=True, if_exists=True))
             if not keeps_source:
                 if is_elsewhere(connection):
                     record_place(connection, None)

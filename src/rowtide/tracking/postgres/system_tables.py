@@ -13,6 +13,7 @@ from rowtide.databases.format_views import Requirement, parse_definition, requir
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
 from rowtide.databases.postgres.functions import format_creation, recorded_definition
+from rowtide.databases.postgres.monitoring import as_seen
 from rowtide.tracking.errors import NothingTracked, NotTracked
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
@@ -64,11 +65,10 @@ def has_tracked_objects(connection: Connection, requirement: Requirement = Store
 
     Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` as `requirement` does for its format.
     """
-    names = {"name": TRACKED_OBJECTS, "made_with": TOMBSTONES}
-    database, found, definition = connection.execute(text(_STATE), names).one()
-    if found is not None:
+    database, is_there, definition = connection.execute(text(_STATE)).one()
+    if is_there:
         require(requirement, FORMAT, database, parse_definition(definition))
-    return found is not None
+    return bool(is_there)
 
 
 def find_refusal(connection: Connection) -> RowtideError | None:
@@ -92,7 +92,8 @@ def list_tracked(
     """Return all tracked tables by name. Raises as `requirement` for another format."""
     if not has_tracked_objects(connection, requirement):
         return ()
-    return tuple(map(_tracked, connection.execute(text(f'{_SELECT} order by "__sysTN"'))))
+    query = as_seen(connection, f'{_SELECT} order by "__sysTN"', clock.SCHEMA)
+    return tuple(map(_tracked, connection.execute(text(query))))
 
 
 def get_tracked(
@@ -104,8 +105,14 @@ def get_tracked(
     """
     if not has_tracked_objects(connection, requirement):
         raise NotTracked(name)
-    by_name = text(f"""{_SELECT} where "__sysTN" = any(:names) or "__sysTableId" = :source_id
-        order by "__sysTableId" is distinct from :source_id, array_position(:names, "__sysTN")""")
+    by_name = text(
+        as_seen(
+            connection,
+            f"""{_SELECT} where "__sysTN" = any(:names) or "__sysTableId" = :source_id
+        order by "__sysTableId" is distinct from :source_id, array_position(:names, "__sysTN")""",
+            clock.SCHEMA,
+        )
+    )
     named = {"names": spell_names(connection, name), "source_id": find_table_id(connection, name)}
     rows = connection.execute(by_name, named).all()
     if not rows:
@@ -130,7 +137,7 @@ class AsMade:
 def read_as_made(connection: Connection, name: str) -> AsMade:
     """Return a tracked table as it was when its triggers were created."""
     columns = '"__sysTableId"::bigint, "__sysSignature", "__sysKey", "__sysParts"'
-    statement = f'select {columns} from {TRACKED_OBJECTS} where "__sysTN" = :name'
+    statement = as_seen(connection, f'select {columns} from {TRACKED_OBJECTS} where "__sysTN" = :name', clock.SCHEMA)
     source_id, signature, key, parts = connection.execute(text(statement), {"name": name}).one()
     return AsMade(source_id, signature, tuple(key), tuple(parts))
 
@@ -200,7 +207,9 @@ def remove_tracked(connection: Connection, name: str) -> None:
 
 
 _STATE = f"""
-select current_database()::text, coalesce(to_regclass(:name), to_regclass(:made_with)),
+select current_database()::text,
+       exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+               where n.nspname = '{clock.SCHEMA}' and c.relname in ('__sysOCSTrackedObjects', '__sysOCSDeletedRows')),
        {recorded_definition(clock.SCHEMA)}
 """
 _SELECT = f"""

@@ -21,6 +21,7 @@ from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import SCHEMAS_FOUND, load_texts
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.monitoring import map_schemas
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.received_texts import Parameters
@@ -725,4 +726,4 @@ class PostgresNode:
 
 
 def _map(connection: Connection) -> Connection:
-    return connection.execution_options(schema_translate_map={None: SCHEMA})
+    return connection.execution_options(schema_translate_map=map_schemas(connection, {None: SCHEMA}))

@@ -180,8 +180,10 @@ _WRITTEN = (
 )
 FORM = f"select {_WRITTEN}"
 """The query of the form of a node's views and functions, of the database's name, and of the metadata's format."""
-_MADE = " or ".join(
-    f"to_regclass({quote_literal(quote_qualified(SCHEMA, made.name))}) is not null" for made in (replinfo, publications)
+_NAMES_MADE = ", ".join(quote_literal(made.name) for made in (replinfo, publications))
+_MADE = (
+    "exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    f"where n.nspname = '{SCHEMA}' and c.relname in ({_NAMES_MADE}))"
 )
 """One of them may have been dropped since: then a query of it says so."""
 STATE = f"select {_MADE}, {_WRITTEN}"

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, insert, select, text
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.functions import own_schema
+from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
@@ -162,6 +163,7 @@ def create(connection: Connection) -> None:
 def drop(connection: Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     connection.execute(text(f"drop schema {SCHEMA} cascade"))
+    connection.execute(text(f"drop schema if exists {view_schema(SCHEMA)} cascade"))
 
 
 def forget(connection: Connection, nickname: int) -> None:

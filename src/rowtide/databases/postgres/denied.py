@@ -1,0 +1,133 @@
+"""Which grant a role lacked when the server refused a statement.
+
+The server names the object, neither its schema nor the privilege. Both are looked up by a connection of the same role,
+since the transaction that was refused has failed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.values import frozen
+from rowtide.databases.postgres.monitoring import PREFIX
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+
+_OBJECT = re.compile(
+    r"permission denied for (?:materialized |foreign )?"
+    r"(?P<kind>table|view|sequence|schema|database|function|procedure) (?P<name>.+)"
+)
+_OWNED = re.compile(r"must be owner of (?:table|relation|sequence|view) (?P<name>.+)")
+_PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
+_ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
+
+
+@frozen
+class MissingGrant:
+    """A statement that grants what was lacking, and the role that may run it."""
+
+    statement: str
+    owner: str
+
+
+def find_grant(message: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
+    """Return what the role of a session lacks, by what the server said to another one of it; None if that is unclear.
+
+    In a language other than English nothing is found.
+    """
+    role = looking.info.user
+    if named := _PARAMETER.match(message):
+        return MissingGrant(f"grant set on parameter {named['name']} to {quote(role)}", "a superuser")
+    if named := _ROLE.match(message):
+        return MissingGrant(f"grant {quote(named['name'])} to {quote(role)}", "a superuser")
+    named = _OBJECT.match(message)
+    if named is None:
+        return _find_owner(message, looking, role)
+    match named["kind"]:
+        case "table" | "view":
+            return _of_relation(looking, named["name"], role)
+        case "sequence":
+            return _of_object(looking, _SEQUENCE, named["name"], role)
+        case "schema":
+            return _of_object(looking, _SCHEMA, named["name"], role)
+        case "database":
+            return _of_object(looking, _DATABASE, named["name"], role)
+        case _:
+            return _of_object(looking, _FUNCTION, named["name"], role)
+
+
+def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
+    found = looking.execute(_RELATIONS, [name, PREFIX]).fetchall()
+    views = [row for row in found if row[0].startswith(PREFIX)]
+    candidates = views or found
+    if len(candidates) != 1:
+        return None
+    schema, table, owner, has_usage, lacking = candidates[0]
+    if not has_usage:
+        return MissingGrant(f"grant usage on schema {quote(schema)} to {quote(role)}", owner)
+    privileges = "select" if "select" in lacking else ", ".join(lacking)
+    return MissingGrant(f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}", owner)
+
+
+def _of_object(looking: psycopg.Connection[Any], query: sql.SQL, name: str, role: str) -> MissingGrant | None:
+    found = looking.execute(query, {"name": name, "prefix": PREFIX}).fetchall()
+    if len(found) != 1:
+        return None
+    (granted, owner) = found[0]
+    return MissingGrant(f"grant {granted} to {quote(role)}", owner)
+
+
+def _find_owner(message: str, looking: psycopg.Connection[Any], role: str) -> MissingGrant | None:
+    named = _OWNED.match(message)
+    found = looking.execute(_OWNERS, [named["name"]]).fetchall() if named is not None else []
+    return MissingGrant(f"grant {quote(found[0][0])} to {quote(role)}", "a superuser") if len(found) == 1 else None
+
+
+# Of a table that monitors read through a view, the view: it is preferred. A view of another owner is none of rowtide's.
+_RELATIONS = sql.SQL("""
+select n.nspname::text, c.relname::text, o.rolname::text, has_schema_privilege(n.oid, 'usage'), lacking
+from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner
+cross join lateral (
+    select coalesce(array_agg(p order by place), '{}') as lacking
+    from unnest(array['select', 'insert', 'update', 'delete', 'truncate']) with ordinality asked (p, place)
+    where not has_table_privilege(c.oid, p)) l
+where c.relname = %s and c.relkind in ('r', 'p', 'v', 'm', 'f')
+  and (not has_schema_privilege(n.oid, 'usage') or lacking <> '{}')
+  and (not starts_with(n.nspname, %s) or not has_schema_privilege(n.oid, 'usage') or 'select' = any(lacking))
+""")
+
+_SEQUENCE = sql.SQL("""
+select format('usage, select on sequence %%I.%%I', n.nspname, c.relname), o.rolname::text
+from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner
+where c.relname = %(name)s and c.relkind = 'S' and not has_sequence_privilege(c.oid, 'usage')
+""")
+
+_SCHEMA = sql.SQL("""
+select format('%%s on schema %%I', case when has_schema_privilege(chosen.oid, 'usage') then 'create' else 'usage' end,
+              chosen.nspname), o.rolname::text
+from (select n.* from pg_namespace n where n.nspname = %(name)s
+      union all
+      select m.* from pg_namespace n join pg_namespace m on m.nspname = %(prefix)s || n.nspname
+      where n.nspname = %(name)s and m.nspowner = n.nspowner and not has_schema_privilege(m.oid, 'usage')) chosen
+join pg_roles o on o.oid = chosen.nspowner
+order by starts_with(chosen.nspname, %(prefix)s) desc limit 1
+""")
+
+_DATABASE = sql.SQL("""
+select format('create on database %%I', d.datname), o.rolname::text
+from pg_database d join pg_roles o on o.oid = d.datdba where d.datname = %(name)s
+""")
+
+_FUNCTION = sql.SQL("""
+select format('execute on function %%s', p.oid::regprocedure), o.rolname::text
+from pg_proc p join pg_roles o on o.oid = p.proowner
+where p.proname = %(name)s and not has_function_privilege(p.oid, 'execute')
+""")
+
+_OWNERS = sql.SQL("""
+select distinct o.rolname::text from pg_class c join pg_roles o on o.oid = c.relowner
+where c.relname = %s and not pg_has_role(o.oid, 'usage')
+""")

@@ -1,0 +1,186 @@
+"""What is in a database for which a role can be given rights, and reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, text
+
+from rowtide.core.values import frozen
+from rowtide.databases.postgres.catalogue import find_table
+from rowtide.databases.postgres.monitoring import PREFIX
+from rowtide.databases.postgres.quoting import quote
+from rowtide.rights.errors import RoleUnknown
+
+
+@frozen
+class Grantee:
+    """A role that is to be granted rights; one that does not inherit those of its groups needs explicit grants."""
+
+    name: str
+    inherits: bool
+    is_superuser: bool
+
+
+@frozen
+class OwnedTable:
+    """A table of the users', with its owner; `gate` is the gating role of its capture instances, if one has any.
+
+    `is_captured`, `is_tracked`: its changes are read. `columns` are those that are captured.
+    """
+
+    schema: str
+    name: str
+    owner: str
+    owner_is_superuser: bool
+    gates: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    is_captured: bool = False
+    is_tracked: bool = False
+
+
+@frozen
+class RightsFacts:
+    """What rights can be granted for.
+
+    `schemas` are rowtide's, with their owners; `relations` are the tables in them, with their columns, and `views` the
+    names of the views for monitors. `comments` are those on the schemas of such views. `origin_functions` are
+    signatures.
+    """
+
+    database: str
+    database_owner: str
+    version: int
+    grantor: str
+    grantee: Grantee
+    schemas: Mapping[str, str]
+    relations: Mapping[str, Mapping[str, tuple[str, ...]]]
+    views: Mapping[str, tuple[str, ...]]
+    comments: Mapping[str, str]
+    tables: tuple[OwnedTable, ...]
+    schema_owners: Mapping[str, str]
+    origin_functions: tuple[str, ...]
+
+
+def read_facts(connection: Connection, role: str, names: Sequence[str] = ()) -> RightsFacts:
+    """Read what rights a role can be granted for, in tables that are named, else in those that rowtide uses.
+
+    Raises `RoleUnknown`, `TableNotFound`.
+    """
+    grantee = connection.execute(text(_GRANTEE), {"role": role}).one_or_none()
+    if grantee is None:
+        raise RoleUnknown(role, quote(role))
+    here = connection.execute(text(_DATABASE)).one()
+    schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), {"prefix": PREFIX})}
+    listed = connection.execute(text(_RELATIONS), {"schemas": [*schemas, *(PREFIX + name for name in schemas)]}).all()
+    named = [find_table(connection, name).source_id for name in names]
+    tables = _read_tables(connection, schemas, named)
+    return RightsFacts(
+        database=here.name,
+        database_owner=here.owner,
+        version=here.version,
+        grantor=here.role,
+        grantee=Grantee(*grantee),
+        schemas=schemas,
+        relations={name: {row.name: tuple(row.columns) for row in listed if row.schema == name} for name in schemas},
+        views={name: tuple(row.name for row in listed if row.schema == PREFIX + name) for name in schemas},
+        comments={row.name: row.comment for row in connection.execute(text(_COMMENTS), {"prefix": PREFIX})},
+        tables=tables,
+        schema_owners={
+            row.name: row.owner
+            for row in connection.execute(text(_OWNERS), {"schemas": list({one.schema for one in tables})})
+        },
+        origin_functions=tuple(connection.execute(text(_ORIGIN_FUNCTIONS)).scalars()),
+    )
+
+
+def _read_tables(connection: Connection, schemas: Mapping[str, str], named: Sequence[int]) -> tuple[OwnedTable, ...]:
+    queries = [query for schema, query in _USED.items() if schema in schemas]
+    if not (queries or named):
+        return ()
+    used = " union all ".join([*queries, _NAMED])
+    rows = connection.execute(text(_TABLES.format(used=used)), {"named": list(named)})
+    return tuple(
+        OwnedTable(
+            row.schema,
+            row.name,
+            row.owner,
+            row.owner_is_superuser,
+            tuple(row.gates or ()),
+            tuple(row.columns or ()),
+            row.is_captured,
+            row.is_tracked,
+        )
+        for row in rows
+    )
+
+
+_GRANTEE = "select rolname::text, rolinherit, rolsuper from pg_roles where rolname = :role"
+
+_DATABASE = """
+select d.datname::text as name, o.rolname::text as owner, current_user::text as role,
+       current_setting('server_version_num')::int / 10000 as version
+from pg_database d join pg_roles o on o.oid = d.datdba where d.datname = current_database()
+"""
+
+_SCHEMAS = r"""
+select n.nspname::text as name, o.rolname::text as owner
+from pg_namespace n join pg_roles o on o.oid = n.nspowner
+where n.nspname in ('rowtide', 'cdc', 'distribution', 'rowtide_subscriber', 'rowtide_merge', 'rowtide_tracking')
+   or n.nspname ~ '^distribution_\d+_\d+$'
+"""
+
+_RELATIONS = """
+select n.nspname::text as schema, c.relname::text as name,
+       (select array_agg(a.attname::text order by a.attnum) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as columns
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = any(:schemas) and c.relkind in ('r', 'p', 'v') and c.relname <> 'rowtide_format'
+order by 1, 2
+"""
+
+_COMMENTS = """
+select substr(n.nspname, length(:prefix) + 1) as name, obj_description(n.oid, 'pg_namespace') as comment
+from pg_namespace n where starts_with(n.nspname, :prefix) and obj_description(n.oid, 'pg_namespace') is not null
+"""
+
+_USED = {
+    "rowtide": "select source_table_id as id, null::text as gate, null::text as captured, false as is_captured, "
+    "false as is_tracked from rowtide.members where feature <> 'log'",
+    "cdc": "select t.source_object_id, t.role_name, c.column_name, true, false from cdc.change_tables t "
+    "join cdc.captured_columns c using (object_id)",
+    "rowtide_tracking": 'select to_regclass("__sysTN")::oid::bigint, null, null, false, true '
+    'from rowtide_tracking."__sysOCSTrackedObjects"',
+    "rowtide_merge": "select t.tgrelid::bigint, null, null, false, false from pg_trigger t "
+    "where t.tgname ~ '^MSmerge_ins_'",
+}
+"""The tables that rowtide uses, with the columns that it captures."""
+_NAMED = "select unnest(cast(:named as bigint[])), null, null, false, false"
+
+_TABLES = """
+select n.nspname::text as schema, c.relname::text as name, o.rolname::text as owner, o.rolsuper as owner_is_superuser,
+       array_agg(distinct u.gate) filter (where u.gate is not null) as gates,
+       array_agg(distinct a.attname::text) filter (where a.attname is not null) as columns,
+       bool_or(u.is_captured) as is_captured, bool_or(u.is_tracked) as is_tracked
+from ({used}) u (id, gate, captured, is_captured, is_tracked)
+join pg_class c on c.oid = u.id::oid and c.relkind in ('r', 'p')
+join pg_namespace n on n.oid = c.relnamespace
+join pg_roles o on o.oid = c.relowner
+left join pg_attribute a on a.attrelid = c.oid and a.attname = u.captured and not a.attisdropped
+where cardinality(cast(:named as bigint[])) = 0 or c.oid = any(cast(:named as oid[]))
+group by 1, 2, 3, 4 order by 1, 2
+"""
+
+_OWNERS = """
+select n.nspname::text as name, o.rolname::text as owner
+from pg_namespace n join pg_roles o on o.oid = n.nspowner where n.nspname = any(:schemas)
+"""
+
+_ORIGIN_FUNCTIONS = """
+select p.oid::regprocedure::text
+from pg_proc p
+where p.pronamespace = 'pg_catalog'::regnamespace
+  and p.proname in ('pg_replication_origin_create', 'pg_replication_origin_session_setup',
+                    'pg_replication_origin_xact_setup', 'pg_replication_origin_xact_reset')
+order by p.proname
+"""

@@ -1,0 +1,160 @@
+"""Granting a role what a purpose needs: in one transaction, and only what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import psycopg
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.core.values import frozen
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import describe, translated
+from rowtide.databases.postgres.functions import guard_schema
+from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.quoting import quote, quote_literal, statement
+from rowtide.rights.errors import GrantRefused, NothingToGrant
+from rowtide.rights.facts import RightsFacts, read_facts
+from rowtide.rights.grants import Grant
+from rowtide.rights.monitor_views import MonitorViews, plan_views
+from rowtide.rights.plans import Plan, plan
+from rowtide.rights.purpose import Purpose, parse_purpose
+
+
+@frozen
+class Granted:
+    """What was granted, as statements; `not_granted` are rights that widen the view, which a superuser has to grant."""
+
+    statements: tuple[str, ...]
+    not_granted: tuple[str, ...] = ()
+
+
+def grant(
+    url: str, role: str, purpose: Purpose | str, tables: Sequence[str] = (), *, group: str | None = None
+) -> Granted:
+    """Grant a role, or a group and the role's membership in it, what it lacks for a purpose; return the statements.
+
+    All or nothing, but for rights that widen the view. Raises `PurposeUnknown`, `RoleUnknown`, `GrantRefused`,
+    `NothingToGrant`, `TableNotFound`, `SchemaOfOthers`.
+    """
+    with translated(), open_engine(url).begin() as connection:
+        return _grant(connection, role, parse_purpose(purpose), tables, group)
+
+
+def rehearse_grant(
+    url: str, role: str, purpose: Purpose | str, tables: Sequence[str] = (), *, group: str | None = None
+) -> Granted:
+    """Return what `grant` would run, without effect, whether or not this role may grant it. Raises as `grant`, but
+    `GrantRefused`.
+    """
+    with translated(), open_engine(url).connect() as connection:
+        steps, whole, _ = _prepare(connection, role, parse_purpose(purpose), tables, group)
+        holder = group or role
+        grants = (one.grant_to(holder) for one in _lacking(connection, holder, whole.all))
+        return Granted((*steps, *grants, *_join(connection, role, group)))
+
+
+def find_missing(connection: Connection, role: str, purpose: Purpose, tables: Sequence[str] = ()) -> Plan:
+    """Return the grants of a purpose that a role lacks. Raises `RoleUnknown`, `TableNotFound`."""
+    facts = read_facts(connection, role, tables)
+    whole = plan(facts, purpose)
+    if facts.grantee.is_superuser:
+        return Plan(())
+    return Plan(_lacking(connection, role, whole.needed), _lacking(connection, role, whole.widening))
+
+
+def find_unmade_views(facts: RightsFacts) -> tuple[MonitorViews, ...]:
+    """Return the views for monitors that are missing, or were made by another version. Pure."""
+    planned = (plan_views(schema, facts.relations[schema]) for schema in facts.schemas)
+    return tuple(views for views in planned if views is not None and facts.comments.get(views.schema) != views.mark)
+
+
+def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence[str], group: str | None) -> Granted:
+    steps, whole, facts = _prepare(connection, role, purpose, tables, group)
+    holder = group or role
+    for step in steps:
+        _run(connection, step, facts)
+    statements = list(steps)
+    for one in _lacking(connection, holder, whole.needed):
+        statements.append(one.grant_to(holder))
+        _run(connection, statements[-1], facts, one)
+    for step in _join(connection, role, group):
+        statements.append(step)
+        _run(connection, step, facts)
+    not_granted = []
+    for one in _lacking(connection, holder, whole.widening):
+        attempt = connection.begin_nested()
+        try:
+            _run(connection, one.grant_to(holder), facts, one)
+        except GrantRefused:
+            attempt.rollback()
+            not_granted.append(one.grant_to(holder))
+        else:
+            attempt.commit()
+            statements.append(one.grant_to(holder))
+    return Granted(tuple(statements), tuple(not_granted))
+
+
+def _prepare(
+    connection: Connection, role: str, purpose: Purpose, tables: Sequence[str], group: str | None
+) -> tuple[tuple[str, ...], Plan, RightsFacts]:
+    """Return the statements that make views, the grants, and what they were found by."""
+    if group is not None:
+        read_facts(connection, role, tables)
+    facts = read_facts(connection, group or role, tables)
+    steps: tuple[str, ...] = ()
+    if purpose is Purpose.MONITOR:
+        unmade = find_unmade_views(facts)
+        steps = tuple(step for views in unmade for step in _make(views, facts))
+        facts = replace(facts, views={**facts.views, **{views.schema: views.names for views in unmade}})
+    whole = plan(facts, purpose)
+    if not (whole.needed or steps):
+        raise NothingToGrant(purpose, facts.database)
+    return steps, whole, facts
+
+
+def _make(views: MonitorViews, facts: RightsFacts) -> Sequence[str]:
+    """Return the statements that make a schema's views, as the owner of what they show."""
+    schema, owner = quote(view_schema(views.schema)), quote(facts.schemas[views.schema])
+    as_owner = facts.grantor != facts.schemas[views.schema]
+    return [
+        f"create schema if not exists {schema} authorization {owner}",
+        *([f"set local role {owner}"] if as_owner else []),
+        guard_schema(view_schema(views.schema)),
+        *views.statements,
+        f"comment on schema {schema} is {quote_literal(views.mark)}",
+        *(["reset role"] if as_owner else []),
+    ]
+
+
+def _join(connection: Connection, role: str, group: str | None) -> tuple[str, ...]:
+    if group is None:
+        return ()
+    is_member = "select pg_has_role(:role, :group, 'usage')"
+    if connection.execute(text(is_member), {"role": role, "group": group}).scalar_one():
+        return ()
+    return (f"grant {quote(group)} to {quote(role)}",)
+
+
+def _lacking(connection: Connection, role: str, grants: Sequence[Grant]) -> tuple[Grant, ...]:
+    if not grants:
+        return ()
+    asked = ", ".join(f"({one.condition(role)})" for one in grants)
+    held = connection.execute(statement(f"select {asked}")).one()
+    return tuple(one for one, is_held in zip(grants, held, strict=True) if not is_held)
+
+
+def _run(connection: Connection, sql: str, facts: RightsFacts, one: Grant | None = None) -> None:
+    try:
+        connection.execute(statement(sql))
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            owner = one.owner if one is not None else _owner_of_views(facts)
+            raise GrantRefused(facts.grantor, sql, describe(error.orig), owner) from error
+        raise
+
+
+def _owner_of_views(facts: RightsFacts) -> str:
+    return next(iter(facts.schemas.values()), facts.database_owner)
