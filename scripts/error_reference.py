@@ -13,7 +13,8 @@ from rowtide.core.errors import RowtideError
 
 HEAD = """# Errors
 
-Every failure is one line, `RT-number: fact. hint`, and exit code 1; in Python it is an exception of the class that is
+Every failure is one line, `RT-number: fact. hint`, and exit code 1, or that of a command that runs on
+([exit codes](exit-codes.md)); in Python it is an exception of the class that is
 named, from `rowtide.errors`. Numbers of five or three digits are SQL Server's
 own; four digits are rowtide's: 1xxx environment and input, 2xxx log and log store, 3xxx lake, 4xxx change data capture,
 5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge replication, 9xxx targets.

@@ -37,6 +37,9 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     # number: making and dropping a database would take longer than many tests.
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+# No test goes by the configuration file of whoever runs it.
+os.environ["ROWTIDE_CONFIG"] = os.devnull
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

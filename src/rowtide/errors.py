@@ -14,6 +14,7 @@ from rowtide.cdc.errors.enabling import *
 from rowtide.cdc.errors.jobs import *
 from rowtide.cdc.errors.querying import *
 from rowtide.cdc.spark_source.errors import *
+from rowtide.configuration.errors import *
 from rowtide.copying.errors import *
 from rowtide.core.anchors import *
 from rowtide.core.errors import *
@@ -21,6 +22,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import *
 from rowtide.core.names import *
 from rowtide.core.words import *
+from rowtide.databases.passwords import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (
     ConnectionFailed as ConnectionFailed,

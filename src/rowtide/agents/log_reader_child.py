@@ -18,6 +18,7 @@ from rowtide.agents.runs import log, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import hide_pandas
 from rowtide.core.selectable_event import SelectableEvent
+from rowtide.databases.access import register_accesses
 from rowtide.log.batches import BatchWanted, ReadingPace
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
@@ -62,7 +63,8 @@ def open_reading(
 def read_log(parent: Connection) -> None:
     """Read the log that the parent names, until the parent ends."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    url, parent_id, has_run = parent.recv()
+    url, parent_id, has_run, accesses = parent.recv()
+    register_accesses(accesses)
     stop = SelectableEvent()
     speaking = threading.Lock()
 

@@ -27,6 +27,7 @@ from types import TracebackType
 
 from rowtide.agents.runs import OnRetry, log, report_retry
 from rowtide.core.errors import Remedy, Retryable
+from rowtide.databases.access import list_accesses
 from rowtide.log.batches import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.traffic import Traffic
@@ -224,7 +225,7 @@ class LogReaderProcess:
 
 def _send_task(child: Connection, url: str, *, has_run: bool) -> None:
     with suppress(ConnectionError):
-        child.send((url, os.getpid(), has_run))
+        child.send((url, os.getpid(), has_run, list_accesses()))
 
 
 def _end_others() -> None:

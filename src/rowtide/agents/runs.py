@@ -191,7 +191,7 @@ def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:
             return has_run or tries < FIRST_TRIES
         case Remedy.REGAIN:
             return has_run
-        case Remedy.STOP:
+        case Remedy.STOP | Remedy.RESTART:
             return False
 
 

@@ -11,6 +11,7 @@ _FEATURES = {
     "lake": "Copy a lake and its log store, from disk to a bucket and back, and move them.",
     "agent": "The jobs of a database: capture all the time, cleanup daily.",
     "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
+    "config": "The configuration file.",
     "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
     "tracking": "Change tracking: what changed since the last synchronisation.",
 }
@@ -54,7 +55,14 @@ app = CliGroup(
             callback=print_version,
             help="Print the version.",
         ),
-        # Taken before the command line is parsed: see `run_command`.
+        # These are taken before the command line is parsed: see `run_command`.
+        click.Option(
+            ["--config"],
+            metavar="FILE",
+            expose_value=False,
+            help="The configuration file; default: ROWTIDE_CONFIG, ~/.config/rowtide/rowtide.toml, "
+            "/etc/rowtide/rowtide.toml.",
+        ),
         click.Option(
             ["--debug"],
             is_flag=True,

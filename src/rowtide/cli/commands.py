@@ -43,6 +43,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "agent": {
         "agent": ("run",),
     },
+    "config": {
+        "config": ("show",),
+    },
     "replication": {
         "replication.publishing": (
             "add-publication",

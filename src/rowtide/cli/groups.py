@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from rowtide.cli.commands import COMMANDS
-from rowtide.cli.parameters import parameters_of, taking_options
+from rowtide.cli.configured import configuration, defaults_for
+from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 _INTERRUPTED = 130
 """The exit code of a command that SIGINT ended."""
@@ -19,7 +20,22 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 
 class CliCommand(click.Command):
-    """A command whose help lists its arguments before its options."""
+    """A command whose help lists its arguments before its options, and that takes options of the configuration file."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse arguments; what they and the environment do not give, the configuration file may."""
+        options = (one for one in self.params if isinstance(one, CliOption))
+        names = {str(one.name): one.name_in_file for one in options if one.name_in_file is not None}
+        extra["default_map"] = defaults_for(names, args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.BadParameter as error:
+            if error.param is None or not _is_default_of_file(error.param, error.ctx):
+                raise
+            message = f"{error.message} (defaults.{error.param.opts[0].removeprefix('--')} of {configuration().path})"
+            raise click.BadParameter(message, error.ctx, error.param) from error
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of arguments."""
@@ -120,6 +136,11 @@ class FeatureGroup(CliGroup):
 
             with spark_loss_named():
                 raise
+
+
+def _is_default_of_file(parameter: click.Parameter, context: click.Context | None) -> bool:
+    source = context.get_parameter_source(str(parameter.name)) if context is not None else None
+    return source is click.core.ParameterSource.DEFAULT_MAP
 
 
 def _first_paragraph(text: str) -> str:

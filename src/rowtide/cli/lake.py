@@ -35,7 +35,13 @@ def copy(
     log_store: Annotated[str | None, Option(help="Folder of its copy; default: TO/log.")] = None,
     db: Annotated[
         str | None,
-        Option("--db", envvar="ROWTIDE_DB", help="With --switch: the source database.", show_default=False),
+        Option(
+            "--db",
+            envvar="ROWTIDE_DB",
+            help="With --switch: the source database.",
+            show_default=False,
+            is_database=True,
+        ),
     ] = None,
     *,
     switch: Annotated[bool, Option("--switch", help="Let the database use the copy from then on.")] = False,

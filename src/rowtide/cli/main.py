@@ -13,11 +13,12 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from rowtide.cli.configured import configure, find_database_url, find_default
+from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
@@ -141,36 +142,50 @@ _READING = (["replication", "run"], ["cdc", "run"], ["cdc", "scan"])
 
 def read_log_early(arguments: Sequence[str]) -> None:
     """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
-    url = find_database(arguments)
+    url = find_database_url(arguments)
     if list(arguments[:2]) in _READING and "--help" not in arguments and url:
         from rowtide.agents.log_reader_process import begin_reading
 
         begin_reading(url)
 
 
-def find_database(arguments: Sequence[str]) -> str | None:
-    """Return the database that a command line names, else the environment's."""
-    named = [after for before, after in pairwise(arguments) if before == "--db"]
-    named += [argument.removeprefix("--db=") for argument in arguments if argument.startswith("--db=")]
-    return named[-1] if named else os.environ.get("ROWTIDE_DB")
-
-
 _OBJECTS_BETWEEN_COLLECTIONS = 500_000
 _DEBUG = "--debug"
 _HIDE_KEYS = "--hide-keys"
+_CONFIG = "--config"
+_WITHOUT_CONFIGURATION = frozenset({"--help", "--version"})
 
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code.
 
-    0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage.
+    0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage; of commands that run until they
+    are stopped, those of `ExitCode`.
     """
     is_debugging = _DEBUG in arguments
-    arguments = [argument for argument in arguments if argument != _DEBUG]
+    file, arguments = take_configuration([argument for argument in arguments if argument != _DEBUG])
     _begin_logging(is_debugging=is_debugging)
+    try:
+        if arguments and _WITHOUT_CONFIGURATION.isdisjoint(arguments):
+            configure(file)
+    except RowtideError as error:
+        _print_error(error, is_debugging=is_debugging)
+        return code_of(error, arguments)
     # Before the log's reader is started, which inherits it, and until the last error is printed.
-    with hiding(wanted=_HIDE_KEYS in arguments):
+    with hiding(wanted=_HIDE_KEYS in arguments or find_default(_HIDE_KEYS.removeprefix("--")) is True):
         return _run_reporting(arguments, is_debugging=is_debugging)
+
+
+def take_configuration(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the file that `--config` names, and the arguments without it."""
+    file, left, given = None, [], iter(arguments)
+    for argument in given:
+        name, equals, value = argument.partition("=")
+        if name != _CONFIG or (not equals and (value := next(given, "")) == ""):
+            left.append(argument)
+        else:
+            file = value
+    return file, left
 
 
 def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:
@@ -179,20 +194,42 @@ def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:
             read_log_early(arguments)
             _run(arguments)
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return code_of_usage(code, arguments)
     except RowtideError as error:
-        if is_debugging:
-            _print_traceback(type(error), error, error.__traceback__)
-        else:
-            print(error, file=sys.stderr)
-        return 1
+        _print_error(error, is_debugging=is_debugging)
+        return code_of(error, arguments)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
+def _print_error(error: RowtideError, *, is_debugging: bool) -> None:
+    if is_debugging:
+        _print_traceback(type(error), error, error.__traceback__)
+    else:
+        print(error, file=sys.stderr)
+
+
+def end_when_signalled(arguments: Sequence[str]) -> None:
+    """End the process at a signal that comes before a command that runs on has begun, with the code of one stopped.
+
+    What it has begun by then, the log reader's process, ends with it.
+    """
+    if not runs_on(take_configuration(arguments)[1]):
+        return
+
+    def end(_number: int, _frame: object) -> None:
+        os._exit(ExitCode.STOPPED)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
 def main() -> None:
     """Run this process's command line, and end the process."""
+    end_when_signalled(sys.argv[1:])
     # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     hide_pandas()

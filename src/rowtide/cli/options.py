@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 Db = Annotated[
     str,
-    Option("--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False),
+    Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The source database: postgresql://user@host/name, or its name in the configuration file",
+        show_default=False,
+        is_database=True,
+    ),
 ]
 AnyDb = Annotated[
     str,
@@ -30,6 +36,7 @@ AnyDb = Annotated[
         help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
         show_default=False,
         check=lasting,
+        is_database=True,
     ),
 ]
 """The option for a database of any kind that can be tracked."""
@@ -53,7 +60,7 @@ def open_lake_of(db: str) -> LakeFunctions:
 
 
 Reason = Annotated[str, Option(help="Recorded with the gap.")]
-Yes = Annotated[bool, Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask.", from_file=False)]
 
 
 class LossNotConfirmed(RowtideError, number=1016):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
 
+from rowtide.cli.configured import database_url
 from rowtide.cli.value_types import COLUMN_LIST, PAIR, Choice, Flags, metavar_of, value_type
 from rowtide.core.options import Argument, Option
 
@@ -84,8 +85,9 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     if kind is bool:
         attributes |= {"is_flag": True, "metavar": None}
     is_required = default is MISSING and gather is None
-    return click.Option(
+    return CliOption(
         [name, *flags],
+        from_file=said.from_file,
         required=is_required,
         multiple=gather is not None,
         envvar=said.envvar,
@@ -93,6 +95,19 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
         show_default=False if default == "" else said.show_default,
         **attributes,
     )
+
+
+class CliOption(click.Option):
+    """An option of a command."""
+
+    def __init__(self, *given: Any, from_file: bool, **attributes: Any) -> None:
+        super().__init__(*given, **attributes)
+        self._from_file = from_file
+
+    @property
+    def name_in_file(self) -> str | None:
+        """Its name in the configuration file; None if it may not stand there."""
+        return self.opts[0].removeprefix("--") if self._from_file else None
 
 
 def _without_none(kind: Any) -> Any:
@@ -118,6 +133,8 @@ def _finishing(gather: Callable[[Any], Any] | None, default: Any, said: Option |
     check = said.check if isinstance(said, Option) else None
 
     def finish(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        if said.is_database and value:
+            value = database_url(value) if isinstance(value, str) else [database_url(one) for one in value]
         if gather is not None:
             value = gather(value) if value or default is MISSING else default
         if value is None or check is None:

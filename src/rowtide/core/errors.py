@@ -27,6 +27,8 @@ class Remedy(enum.Enum):
     RETRY = "retry"
     REGAIN = "regain"
     """Stop; but an agent that has run before retries, as what is missing existed then."""
+    RESTART = "restart"
+    """Stop; a new process continues."""
 
 
 @dataclass_transform(eq_default=False)

@@ -45,6 +45,10 @@ class Option:
     """Whether the members of an enumeration are written as their numbers, which are SQL Server's; else by name."""
     check: Callable[[Any], Any] | None = None
     """Return the value, or refuse it (`ValueError`)."""
+    is_database: bool = False
+    """Whether it is a database's URL, for which the command line also takes a name of the configuration file."""
+    from_file: bool = True
+    """Whether the configuration file may give it."""
 
 
 @frozen(kw_only=True)
@@ -53,6 +57,7 @@ class Argument:
 
     help: str
     metavar: str | None = None
+    is_database: bool = False
 
 
 TableName = Annotated[str, Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
+from rowtide.core.errors import Denied, Invalid, NotFound, Remedy, RowtideError
 from rowtide.core.row_values import Said
 
 
@@ -83,6 +83,7 @@ class SparkLost(RowtideError, number=3105):
 
     fact = "Spark ended in the middle of the work: {reason}"
     hint = "It was killed, or ran out of memory. Run the command again: it continues where it stopped."
+    remedy = Remedy.RESTART
     reason: Said
 
 

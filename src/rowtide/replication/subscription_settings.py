@@ -160,11 +160,13 @@ SubscriberUrl = Annotated[
         "--subscriber",
         help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
         sql_server="@subscriber",
+        is_database=True,
     ),
 ]
 
 SomeSubscriber = Annotated[
-    str | None, Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+    str | None,
+    Option("--subscriber", help="The subscriber's database; default: all.", show_default=False, is_database=True),
 ]
 
 

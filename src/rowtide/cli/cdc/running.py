@@ -66,7 +66,9 @@ MaxLatency = Annotated[
 def run(
     db: Db,
     *,
-    once: Annotated[bool, Option("--once", help="Stop when everything committed before is published.")] = False,
+    once: Annotated[
+        bool, Option("--once", help="Stop when everything committed before is published.", from_file=False)
+    ] = False,
     engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewriteWidened = False,
     max_latency: MaxLatency = USUAL.max_latency_s,

@@ -57,7 +57,9 @@ def apply(
     db: Db,
     name: Annotated[str | None, Argument(metavar="NAME", help="a target; default: all")] = None,
     *,
-    once: Annotated[bool, Option("--once", help="Stop when what is published now is applied.")] = False,
+    once: Annotated[
+        bool, Option("--once", help="Stop when what is published now is applied.", from_file=False)
+    ] = False,
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,

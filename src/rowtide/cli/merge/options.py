@@ -15,6 +15,7 @@ HubDb = Annotated[
         help="The publisher, the hub: sqlite:///folder/file.db, postgresql://user@host/name",
         show_default=False,
         check=lasting,
+        is_database=True,
     ),
 ]
 ArticleName = Annotated[str, Argument(metavar="ARTICLE", help="an article's name, or its table")]
@@ -26,5 +27,6 @@ SomeSubscriber = Annotated[
         help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
         check=lasting,
         show_default=False,
+        is_database=True,
     ),
 ]

@@ -49,7 +49,9 @@ def add_publication(db: Db, publication: NewPublication) -> None:
 )
 def move_distribution(
     db: Db,
-    distribution_db: Annotated[str, Argument(metavar="URL", help="The database to move it to, without a password.")],
+    distribution_db: Annotated[
+        str, Argument(metavar="URL", help="The database to move it to, without a password.", is_database=True)
+    ],
 ) -> None:
     """Move what publications, articles and subscriptions are to another database.
 
@@ -161,7 +163,8 @@ def script_procedures(
     db: Db,
     publication: PublicationName,
     subscriber: Annotated[
-        str | None, Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
+        str | None,
+        Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.", is_database=True),
     ] = None,
 ) -> None:
     """Print the statements that create a subscriber's objects (SQL Server: sp_scriptpublicationcustomprocs)."""

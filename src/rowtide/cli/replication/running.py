@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.cli.exit_codes import FAILED, code_when_running_on
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     Db,
@@ -72,11 +73,15 @@ def run(
     publication: SomePublication = None,
     subscriber: Annotated[
         list[str] | None,
-        Option(help="Deliver only to this subscriber; may be repeated. Default: all.", show_default=False),
+        Option(
+            help="Deliver only to this subscriber; may be repeated. Default: all.", show_default=False, is_database=True
+        ),
     ] = None,
     *,
     limits: DeliveryLimits,
-    once: Annotated[bool, Option("--once", help="Stop when everything committed before is delivered.")] = False,
+    once: Annotated[
+        bool, Option("--once", help="Stop when everything committed before is delivered.", from_file=False)
+    ] = False,
     _hide_keys: HideKeys = False,
 ) -> None:
     """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
@@ -96,7 +101,7 @@ def run(
 
     printed: list[Exception] = []
     with (
-        _once_each(printed),
+        _once_each(printed, once=once),
         stopping() as stop,
         progress("Starting the log reader ...", describe_reports) as on_report,
     ):
@@ -131,14 +136,14 @@ def run(
 
 
 @contextmanager
-def _once_each(printed: Collection[Exception]) -> Iterator[None]:
+def _once_each(printed: Collection[Exception], *, once: bool) -> Iterator[None]:
     """End the command without a word on an error that was printed when it occurred; `--debug` prints where."""
     try:
         yield
     except RowtideError as error:
         if not any(error is one for one in printed) or logging.getLogger().isEnabledFor(logging.INFO):
             raise
-        raise click.exceptions.Exit(1) from error
+        raise click.exceptions.Exit(FAILED if once else code_when_running_on(error)) from error
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")

@@ -155,7 +155,7 @@ def resume(db: Db, publication: PublicationName, subscriber: SomeSubscriber = No
 
 @app.command(epilog="Example: rowtide replication recover postgresql://localhost/copy")
 def recover(
-    subscriber: Annotated[str, Argument(metavar="SUBSCRIBER", help="the subscriber's database")],
+    subscriber: Annotated[str, Argument(metavar="SUBSCRIBER", help="the subscriber's database", is_database=True)],
 ) -> None:
     """Complete at a subscriber what an agent that was killed left prepared there, without the publisher.
 

@@ -16,6 +16,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
+from rowtide.databases.access import find_replication_url, read_password, with_password
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.postgres.functions import PATH
 from rowtide.databases.postgres.monitoring import FIND_MONITORED, MONITORED, map_schemas
@@ -108,8 +109,11 @@ Until then the role's path holds: whatever is named here, and in `_PINNED_IF`, n
 
 
 def libpq_url(url: str | DatabaseUrl) -> str:
-    """Return the URL in libpq's form, with its password. Raises `UrlNotRead`, `PostgresNeeded`."""
-    return _parse(url).reveal()
+    """Return the URL in libpq's form, with the password to connect with now.
+
+    Raises `UrlNotRead`, `PostgresNeeded`, `PasswordNotRead`, `PasswordFileNotPrivate`.
+    """
+    return with_password(_parse(url)).reveal()
 
 
 def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
@@ -174,6 +178,7 @@ def _make_engine(
         hide_parameters=True,
         execution_options={"compiled_cache": COMPILED_ONCE},
     )
+    _supply_password(engine, parsed)
     if driver == "psycopg":
         _watch(engine)
     _pin_first(engine, settings)
@@ -320,9 +325,10 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
-    own = _startup_parameters(parse_url(url))
+    target = find_replication_url(url)
+    own = _startup_parameters(target)
     parameters = {"replication": "database", "application_name": application_name, **own}
-    return _connect_to_replicate(_with_parameters(libpq_url(url), parameters))
+    return _connect_to_replicate(_with_parameters(libpq_url(target), parameters))
 
 
 def require_replication_right(connection: Connection) -> None:
@@ -355,6 +361,18 @@ def _watch(engine: Engine) -> None:
         return WatchedConnection.connect(*arguments, **options, cursor_factory=choose_cursor())
 
     event.listen(engine, "do_connect", connect)
+
+
+def _supply_password(engine: Engine, url: DatabaseUrl) -> None:
+    """Read the password for each connection: an engine may live longer than a password."""
+    from sqlalchemy import event
+
+    def supply(_dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
+        password = read_password(url)
+        if password is not None:
+            options["password"] = password
+
+    event.listen(engine, "do_connect", supply)
 
 
 def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:

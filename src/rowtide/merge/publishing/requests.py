@@ -34,6 +34,7 @@ SubscriberUrl = Annotated[
         "--subscriber",
         help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
         check=lasting,
+        is_database=True,
     ),
 ]
 RETENTION_DAYS = "Reinitialise subscribers that have not synchronised for this many days; 0: never."

@@ -30,6 +30,7 @@ class NewPublication:
             help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
             "password; default: the publisher.",
             show_default=False,
+            is_database=True,
         ),
     ] = None
     """Later publications find it (SQL Server: sp_adddistributor)."""

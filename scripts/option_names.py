@@ -1,0 +1,42 @@
+"""Prints src/rowtide/cli/option_names.py from the commands, as `make option-names` keeps it."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import click
+
+from rowtide.cli.app import app
+from rowtide.cli.parameters import CliOption
+
+PAGE = '''"""The options that the configuration file may give, as `scripts/option_names.py` finds them in the commands.
+
+They are kept here because a command imports no module of other commands.
+"""
+
+from __future__ import annotations
+
+_NAMES = """
+{names}
+"""
+OPTION_NAMES = frozenset(_NAMES.split())
+'''
+
+
+def page() -> str:
+    """Return the module's text."""
+    names = sorted({name for option in _options(app) if (name := option.name_in_file) is not None})
+    return PAGE.format(names=textwrap.fill(" ".join(names), 118, break_on_hyphens=False))
+
+
+def _options(command: click.Command) -> Iterator[CliOption]:
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            yield from _options(one)
+    yield from (one for one in command.params if isinstance(one, CliOption))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,101 @@
+"""The configuration of this command: the file's, read once, before the command line is parsed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from rowtide.configuration.files import find_file, read_file
+
+if TYPE_CHECKING:
+    from rowtide.configuration.settings import Configuration, DatabaseSettings, OptionValue
+
+_DB = "--db"
+DB_VARIABLE = "ROWTIDE_DB"
+_read: list[Configuration] = []
+
+
+def configure(named: str | None) -> None:
+    """Read the configuration file, and register how its databases are accessed.
+
+    `named` is what `--config` says. Raises `ConfigurationNotRead`, `ConfigurationNotTrusted`, `ConfigurationInvalid`.
+    """
+    _read.clear()
+    found = find_file(named, os.environ)
+    if found is not None:
+        use(load(found.path, found.origin))
+
+
+def load(path: str, origin: str) -> Configuration:
+    """Return what a configuration file says. Raises as `configure`."""
+    from rowtide.cli.option_names import OPTION_NAMES
+    from rowtide.configuration.parsing import parse_configuration
+
+    return parse_configuration(read_file(path), path, origin, OPTION_NAMES)
+
+
+def use(configuration: Configuration) -> None:
+    """Let this command go by a configuration."""
+    from rowtide.databases.access import register_accesses
+
+    _read[:] = [configuration]
+    register_accesses(settings.access for settings in configuration.databases.values())
+
+
+def configuration() -> Configuration:
+    """Return what the file says; without a file, the defaults."""
+    from rowtide.configuration.settings import NO_CONFIGURATION
+
+    return _read[0] if _read else NO_CONFIGURATION
+
+
+def find_default(option: str) -> OptionValue | None:
+    """Return the value that `[defaults]` has for an option; None without one."""
+    return _read[0].defaults.get(option) if _read else None
+
+
+def find_database(arguments: Sequence[str]) -> str | None:
+    """Return the database that a command line names, else the environment's, else the file's default."""
+    named = [after for before, after in pairwise(arguments) if before == _DB]
+    named += [argument.removeprefix("--db=") for argument in arguments if argument.startswith("--db=")]
+    default = find_default("db")
+    return named[-1] if named else os.environ.get(DB_VARIABLE) or (str(default) if default is not None else None)
+
+
+def find_settings(text: str | None) -> DatabaseSettings | None:
+    """Return what the file says of a database that is named, not given as a URL."""
+    return _read[0].databases.get(text) if _read and text is not None else None
+
+
+def find_database_url(arguments: Sequence[str]) -> str | None:
+    """Return the URL of the database that `find_database` finds. Raises `DatabaseNameUnknown`."""
+    found = find_database(arguments)
+    return database_url(found) if found else found
+
+
+def database_url(text: str) -> str:
+    """Return the URL of a database, given as such or by its name in the file. Raises `DatabaseNameUnknown`."""
+    if not _read or not text.strip() or ":" in text or "=" in text:
+        return text
+    named = find_settings(text)
+    if named is None:
+        from rowtide.configuration.errors import DatabaseNameUnknown
+        from rowtide.configuration.parsing import say_nearest
+
+        known = _read[0].databases
+        raise DatabaseNameUnknown(str(_read[0].path), text, say_nearest(text, known), ", ".join(known) or "it has none")
+    return str(named.url)
+
+
+def defaults_for(parameters: Mapping[str, str], arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the file's values of a command's options, given their names by the names of parameters.
+
+    A database's lake is its commands' `--lake`.
+    """
+    found = {name: find_default(option) for name, option in parameters.items()}
+    settings = find_settings(find_database(arguments))
+    if settings is not None and settings.lake is not None:
+        found |= {name: settings.lake for name, option in parameters.items() if option == "lake"}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,274 @@
+"""What a configuration file says, made from its text. Everything that is wrong is found at once. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from rowtide.configuration.errors import ConfigurationInvalid, ConfigurationNotRead
+from rowtide.configuration.lines import KeyPath, find_lines
+from rowtide.configuration.settings import (
+    Configuration,
+    DatabaseSettings,
+    LogSettings,
+    MonitorSettings,
+    OptionValue,
+)
+from rowtide.core.errors import RowtideError
+from rowtide.core.options import Option
+from rowtide.databases.passwords import CommandPassword, EnvironmentPassword, FilePassword, PasswordSource
+from rowtide.databases.urls import DatabaseUrl, parse_url
+
+SECTIONS = ("log", "monitor", "defaults", "databases")
+PASSWORD_KINDS = ("env", "file", "command")
+_LONGEST_NAME = 128
+_NOT_IN_A_NAME = {":", "=", "/"}
+"""What tells a URL from a name, and may not be in the name of a service unit."""
+
+
+def parse_configuration(text: str, path: str, origin: str, option_names: Collection[str]) -> Configuration:
+    """Return what a file says. Raises `ConfigurationNotRead` if it is not TOML, `ConfigurationInvalid`.
+
+    `option_names` are those that commands have and that may stand in `[defaults]`.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationNotRead(path, str(error)) from None
+    lines = find_lines(text)
+    reading = _Reading(lines)
+    sections = reading.take_tables((), document, SECTIONS)
+    configuration = Configuration(
+        path=path,
+        origin=origin,
+        log=reading.read_section(LogSettings, ("log",), sections["log"]),
+        monitor=reading.read_section(MonitorSettings, ("monitor",), sections["monitor"]),
+        defaults=reading.read_defaults(sections["defaults"], option_names),
+        databases=reading.read_databases(sections["databases"]),
+        lines=lines,
+    )
+    if reading.problems:
+        raise ConfigurationInvalid(path, "; ".join(reading.list_problems()))
+    return configuration
+
+
+class _Wrong(Exception):
+    """A value that a key may not have; its text is the reason."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The reading of one file, with the problems found so far."""
+
+    lines: Mapping[KeyPath, int]
+    problems: list[tuple[KeyPath, str]] = field(default_factory=list)
+
+    def list_problems(self) -> Sequence[str]:
+        """Return them in the order of the file."""
+        placed = [(self._find_line(path), problem) for path, problem in self.problems]
+        return [f"line {line}: {problem}" if line else problem for line, problem in sorted(placed)]
+
+    def _find_line(self, path: KeyPath) -> int:
+        """Return the line of a key, else of what it is in; 0 if none is known."""
+        return next((self.lines[path[:size]] for size in range(len(path), 0, -1) if path[:size] in self.lines), 0)
+
+    def take_tables(self, at: KeyPath, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return known tables, empty where there is none; others are problems."""
+        for name, value in given.items():
+            if name not in known:
+                self.problems.append(
+                    ((*at, name), _unknown("section" if isinstance(value, dict) else "key", name, known))
+                )
+            elif not isinstance(value, dict):
+                self.problems.append(((*at, name), f"{show_path((*at, name))} must be a section, [{name}]"))
+        return {name: value if isinstance(value := given.get(name), dict) else {} for name in known}
+
+    def read_section(self, kind: Any, at: KeyPath, given: Mapping[str, Any]) -> Any:
+        """Return a section's dataclass; a value that is wrong has its default."""
+        types = get_type_hints(kind, include_extras=True)
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            path = (*at, name)
+            if name not in types:
+                self.problems.append((path, f"{_unknown('key', name, types)} in [{show_path(at)}]"))
+                continue
+            try:
+                values[name] = _read_value(types[name], value)
+            except _Wrong as wrong:
+                self.problems.append((path, f"{show_path(path)}: {wrong}"))
+                values[name] = None
+        missing = [one.name for one in fields(kind) if one.default is MISSING and one.name not in values]
+        self.problems += [(at, f"[{show_path(at)}] has no {name}") for name in missing]
+        return kind(**values, **dict.fromkeys(missing))
+
+    def read_defaults(self, given: Mapping[str, Any], known: Collection[str]) -> Mapping[str, OptionValue]:
+        """Return values of options by their names."""
+        found: dict[str, OptionValue] = {}
+        for name, value in given.items():
+            if name not in known:
+                self.problems.append((("defaults", name), f"{_unknown('option', name, known)} in [defaults]"))
+            elif isinstance(value, str | int | float):
+                found[name] = value
+            elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+                found[name] = tuple(value)
+            else:
+                problem = f"{show_path(('defaults', name))}: write a text, a number, true, false, or a list of texts"
+                self.problems.append((("defaults", name), problem))
+        return found
+
+    def read_databases(self, given: Mapping[str, Any]) -> Mapping[str, DatabaseSettings]:
+        """Return databases by their names."""
+        found: dict[str, DatabaseSettings] = {}
+        by_url: dict[DatabaseUrl, str] = {}
+        for name, table in given.items():
+            at = ("databases", name)
+            if not isinstance(table, dict):
+                self.problems.append((at, f"{show_path(at)} must be a section, [{show_path(at)}]"))
+                continue
+            if not _may_name(name):
+                problem = (
+                    f"{name!r} cannot name a database: write 1 to {_LONGEST_NAME} characters without : = / and controls"
+                )
+                self.problems.append((at, problem))
+            found[name] = settings = self.read_section(DatabaseSettings, at, table)
+            if settings.url is not None and (first := by_url.setdefault(settings.url, name)) != name:
+                self.problems.append((at, f"{show_path(at)} has the same url as {show_path(('databases', first))}"))
+        return found
+
+
+def _may_name(name: str) -> bool:
+    is_short = 0 < len(name) <= _LONGEST_NAME
+    return is_short and name.isprintable() and name.strip() == name and _NOT_IN_A_NAME.isdisjoint(name)
+
+
+def _read_value(annotated: Any, value: Any) -> Any:
+    """Return what a TOML value stands for. Raises `_Wrong`."""
+    kind, option = get_args(annotated)[:2]
+    if PasswordSource in (kind, _without_none(kind)):
+        return _read_password_source(value)
+    kind = _without_none(kind)
+    if get_origin(kind) is tuple:
+        return _read_words(get_args(kind)[0], value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _read_word(kind, value)
+    return _checked(option, _READERS[kind](value))
+
+
+def _without_none(kind: Any) -> Any:
+    alternatives = [one for one in get_args(kind) if one is not type(None)]
+    if len(alternatives) == len(get_args(kind)):
+        return kind
+    return alternatives[0] if len(alternatives) == 1 else PasswordSource
+
+
+def _checked(option: Option, value: Any) -> Any:
+    try:
+        return value if option.check is None else option.check(value)
+    except ValueError as error:
+        raise _Wrong(str(error)) from None
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _Wrong("write a text that is not empty")
+    return value
+
+
+def _read_bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _Wrong("write true or false")
+    return value
+
+
+def _read_url(value: Any) -> DatabaseUrl:
+    try:
+        url = parse_url(_read_text(value))
+    except RowtideError as error:
+        raise _Wrong(f"{error.filled_fact}. {error.filled_hint}") from None
+    if url.has_secret:
+        raise _Wrong("it has a password (RT-7124); leave it out, and say with the key password where it is kept")
+    return url
+
+
+_READERS: Mapping[Any, Callable[[Any], Any]] = {str: _read_text, bool: _read_bool, DatabaseUrl: _read_url}
+
+
+def _read_word(kind: type[Enum], value: Any) -> Enum:
+    words = [str(member.value) for member in kind]
+    if value not in words:
+        raise _Wrong(f"{_unknown('value', str(value), words)}; write one of {', '.join(words)}")
+    return kind(value)
+
+
+def _read_words(kind: type[Enum], value: Any) -> tuple[Enum, ...]:
+    if not isinstance(value, list):
+        raise _Wrong("write a list of texts")
+    return tuple(dict.fromkeys(_read_word(kind, one) for one in value))
+
+
+def _read_password_source(value: Any) -> PasswordSource:
+    if isinstance(value, str):
+        raise _Wrong(
+            'it is kept elsewhere: write { env = "VARIABLE" }, { file = "/path" } or { command = ["program"] }'
+        )
+    if not isinstance(value, dict) or len(value) != 1:
+        raise _Wrong(f"write a table with one of {', '.join(PASSWORD_KINDS)}")
+    ((kind, given),) = value.items()
+    if kind not in PASSWORD_KINDS:
+        raise _Wrong(_unknown("key", kind, PASSWORD_KINDS))
+    return _PASSWORD_READERS[kind](given)
+
+
+def _read_variable(given: Any) -> PasswordSource:
+    if not isinstance(given, str) or not given or "=" in given or "\0" in given:
+        raise _Wrong("env is the name of a variable of the environment")
+    return EnvironmentPassword(given)
+
+
+def _read_path(given: Any) -> PasswordSource:
+    if not isinstance(given, str) or not Path(given).is_absolute() or "\0" in given:
+        raise _Wrong("file is a path from the root")
+    return FilePassword(given)
+
+
+def _read_command(given: Any) -> PasswordSource:
+    is_list = isinstance(given, list) and given and all(isinstance(one, str) and "\0" not in one for one in given)
+    if not is_list or not given[0]:
+        raise _Wrong('command is a list of a program and its arguments, as ["pass", "shop"]: no shell runs it')
+    return CommandPassword(tuple(given))
+
+
+_PASSWORD_READERS: Mapping[str, Callable[[Any], PasswordSource]] = {
+    "env": _read_variable,
+    "file": _read_path,
+    "command": _read_command,
+}
+
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> str:
+    return f'unknown {kind} "{name}"{say_nearest(name, known)}'
+
+
+def say_nearest(name: str, known: Collection[str]) -> str:
+    """Return the question whether a similar name was meant; an empty text if none is similar."""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name.replace("_", "-") if "-" in "".join(known) else name, known, 1, 0.5)
+    return f'; did you mean "{nearest[0]}"?' if nearest else ""
+
+
+def show_path(path: KeyPath) -> str:
+    """Return a path as it is written in TOML."""
+    return ".".join(_keys(path))
+
+
+def _keys(path: KeyPath) -> Iterator[str]:
+    from json import dumps
+
+    for key in path:
+        is_bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+        yield key if is_bare else dumps(key, ensure_ascii=False)

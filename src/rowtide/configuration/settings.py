@@ -1,0 +1,136 @@
+"""What the configuration file may say: its sections are dataclasses, whose fields are its keys.
+
+The parser, `rowtide config show` and docs/reference/configuration.md are made from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from rowtide.core.options import Option
+from rowtide.core.values import frozen
+from rowtide.databases.access import Access
+from rowtide.databases.passwords import PasswordSource
+from rowtide.databases.urls import DatabaseUrl
+
+OptionValue: TypeAlias = str | int | float | bool | tuple[str, ...]
+"""The value of an option of a command."""
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
+_MOST_PORT = 65535
+
+
+class LogFormat(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least severe events that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class AgentJob(StrEnum):
+    """What `rowtide agent run` does for a database."""
+
+    CAPTURE = "capture"
+    CLEANUP = "cleanup"
+    TARGETS = "targets"
+    SUBSCRIPTIONS = "subscriptions"
+    MERGE = "merge"
+
+
+def as_destination(text: str) -> str:
+    """Return where a log goes (`ValueError`)."""
+    if text not in ("stderr", "journal") and not Path(text).is_absolute():
+        raise ValueError("write stderr, journal, or a path from the root")
+    return text
+
+
+def as_listen(text: str) -> str:
+    """Return an address with a port (`ValueError`)."""
+    found = _LISTEN.fullmatch(text)
+    if found is None or int(found["port"]) > _MOST_PORT:
+        raise ValueError("write host:port, as 127.0.0.1:9187 or [::1]:9187")
+    return text
+
+
+@frozen(kw_only=True)
+class LogSettings:
+    """Where and how events are written."""
+
+    format: Annotated[LogFormat, Option(help="How events are written: json is one object a line.")] = LogFormat.TEXT
+    level: Annotated[LogLevel, Option(help="The least severe events that are written.")] = LogLevel.INFO
+    destination: Annotated[
+        str, Option(metavar="stderr|journal|PATH", help="Where events are written.", check=as_destination)
+    ] = "stderr"
+
+
+@frozen(kw_only=True)
+class MonitorSettings:
+    """What `rowtide monitor serve` serves."""
+
+    listen: Annotated[
+        str,
+        Option(
+            metavar="HOST:PORT", help="Where it listens; a host that others reach is their way in.", check=as_listen
+        ),
+    ] = "127.0.0.1:9187"
+    auth: Annotated[PasswordSource | None, Option(help="The token that clients must send, and where it is kept.")] = (
+        None
+    )
+    values: Annotated[bool, Option(help="Whether values of rows are shown.")] = False
+
+
+DEFAULT_JOBS = (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
+
+
+@frozen(kw_only=True)
+class DatabaseSettings:
+    """A database, which `--db NAME` names."""
+
+    url: Annotated[DatabaseUrl, Option(metavar="URL", help="Its URL, without a password.")]
+    password: Annotated[PasswordSource | None, Option(help="Where its password is kept.")] = None
+    replication_url: Annotated[
+        DatabaseUrl | None,
+        Option(metavar="URL", help="Where its log is read, if `url` goes to a connection pooler."),
+    ] = None
+    run: Annotated[tuple[AgentJob, ...], Option(help="What `rowtide agent run` does for it.")] = DEFAULT_JOBS
+    lake: Annotated[
+        str | None,
+        Option(metavar="PATH|URL", help="What commands that have an option `--lake` take for it."),
+    ] = None
+
+    @property
+    def access(self) -> Access:
+        """How it is accessed."""
+        return Access(self.url, self.password, self.replication_url)
+
+
+@frozen(kw_only=True)
+class Configuration:
+    """What a configuration file says."""
+
+    path: str | None = None
+    """None: there is no file."""
+    origin: str = ""
+    """What named the file: `--config`, `ROWTIDE_CONFIG`, or the place where files are looked for."""
+    log: LogSettings = LogSettings()
+    monitor: MonitorSettings = MonitorSettings()
+    defaults: Mapping[str, OptionValue]
+    """Values of options, by the names that they have on the command line, without dashes before."""
+    databases: Mapping[str, DatabaseSettings]
+    lines: Mapping[tuple[str, ...], int]
+    """The lines of keys and section headers."""
+
+
+NO_CONFIGURATION = Configuration(defaults={}, databases={}, lines={})

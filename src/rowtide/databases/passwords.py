@@ -1,0 +1,147 @@
+"""Where the password of a database is kept outside its URL; it is read each time a connection is made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+from contextlib import suppress
+from dataclasses import field
+
+from rowtide.core.errors import Retryable
+from rowtide.core.values import frozen
+
+COMMAND_DEADLINE_S = 10.0
+"""How long a command may take to print a password."""
+_MOST_BYTES = 64 * 1024
+_BY_OTHERS = 0o077
+_BY_OTHERS_OF_ROOTS = 0o037
+"""Of a file of root's, the group may read it: so service managers hand secrets to a service."""
+
+
+class PasswordNotRead(Retryable, number=1165):
+    """A password cannot be read where the configuration file says that it is kept."""
+
+    fact = "the password cannot be read from {source}: {reason}"
+    hint = "It is read for each new connection; `rowtide config show` lists where passwords are kept."
+    source: str
+    reason: str
+
+
+class PasswordFileNotPrivate(Retryable, number=1166):
+    """Others may read or change a file with a password."""
+
+    fact = "the password file {path} is not private: {reason}"
+    hint = "Give it to the user that runs rowtide, with mode 0600; of a file of root's, the group may read it: 0640."
+    path: str
+    reason: str
+
+
+@frozen
+class EnvironmentPassword:
+    """A password in a variable of the environment."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"the environment variable {self.name}"
+
+    def read(self) -> str:
+        """Return it. Raises `PasswordNotRead`."""
+        password = os.environ.get(self.name)
+        if not password:
+            raise PasswordNotRead(str(self), "it is empty" if password == "" else "it is not set")
+        return password
+
+
+@frozen
+class FilePassword:
+    """A password in a file, which may be replaced at any time."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"the file {self.path}"
+
+    def read(self) -> str:
+        """Return it without the newline at its end. Raises `PasswordNotRead`, `PasswordFileNotPrivate`."""
+        try:
+            # A pipe is refused below; opening one would wait for its writer.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                self._require_private(os.fstat(descriptor))
+                content = file.read(_MOST_BYTES)
+        except OSError as error:
+            raise PasswordNotRead(str(self), error.strerror or str(error)) from error
+        return _only_line(self, content, content.splitlines())
+
+    def _require_private(self, found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            raise PasswordNotRead(str(self), "it is not a regular file")
+        if found.st_uid not in (os.geteuid(), 0):
+            raise PasswordFileNotPrivate(self.path, f"it belongs to the user with ID {found.st_uid}")
+        refused = _BY_OTHERS if found.st_uid else _BY_OTHERS_OF_ROOTS
+        if found.st_mode & refused:
+            raise PasswordFileNotPrivate(self.path, f"its mode is {stat.S_IMODE(found.st_mode):04o}")
+
+
+@frozen
+class CommandPassword:
+    """A command whose first line of output is the password. It is run without a shell."""
+
+    arguments: tuple[str, ...] = field(repr=False)
+    deadline_s: float = COMMAND_DEADLINE_S
+
+    def __str__(self) -> str:
+        # Its arguments may be secrets of their own.
+        return f"the command {self.arguments[0]}"
+
+    def read(self) -> str:
+        """Run it and return what it prints. Raises `PasswordNotRead`."""
+        try:
+            process = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PasswordNotRead(str(self), error.strerror or str(error)) from error
+        try:
+            printed, _ = process.communicate(timeout=self.deadline_s)
+        except subprocess.TimeoutExpired:
+            raise PasswordNotRead(str(self), f"it has not ended after {self.deadline_s:g} s") from None
+        finally:
+            # Also what it has started: a pipe that is held open would be waited for.
+            _kill_session(process)
+        if process.returncode != 0:
+            raise PasswordNotRead(str(self), f"it ended with exit code {process.returncode}")
+        return _only_line(self, printed, printed.splitlines()[:1])
+
+
+PasswordSource = EnvironmentPassword | FilePassword | CommandPassword
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    # All of it has ended, or what is left of it has other rights.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _only_line(source: PasswordSource, content: bytes, lines: list[bytes]) -> str:
+    if not content.strip():
+        raise PasswordNotRead(str(source), "it is empty")
+    if len(lines) != 1:
+        raise PasswordNotRead(str(source), f"it has {len(lines)} lines")
+    try:
+        password = lines[0].decode()
+    except UnicodeDecodeError:
+        raise PasswordNotRead(str(source), "it is not UTF-8") from None
+    if "\0" in password or not password:
+        raise PasswordNotRead(str(source), "it has a null character" if password else "its first line is empty")
+    return password
