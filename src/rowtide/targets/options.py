@@ -17,7 +17,9 @@ CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 
 
 class TargetFormat(StrEnum):
-    """The format of a target's tables; each is the module of its name in `targets.formats`."""
+    """The format of a target's tables."""
+
+    # Each is the module of its name in `targets.formats`.
 
     DELTA = "delta"
     ICEBERG = "iceberg"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_a_resolver_that_is_none_is_refused(merged: Merge, resolver: str) -> Non
     merged.hub.execute(CUSTOMER)
     merged.merge.add_publication(PUBLICATION)
 
-    with pytest.raises(ResolverUnknown):
+    with pytest.raises(ResolverUnknown, match=re.escape(f'there is no resolver "{resolver}"')):
         merged.merge.add_article(PUBLICATION, "customer", resolver=resolver)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from builders.merge.merged_databases import FileMember, Merge, ServerMember
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 
@@ -90,7 +91,7 @@ def test_e06_to_e08_connections_ended_by_the_server_lose_nothing(merged: Merge, 
                 "where datname = current_database() and application_name = 'rowtide merge'"
             )
 
-    with pytest.raises(RowtideError):
+    with pytest.raises(ConnectionFailed, match="no connection to the database"):
         merged.sync_beside(0, commits, end)
 
     require_at_rest(merged, "parent", columns="id, name")

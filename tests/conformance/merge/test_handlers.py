@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from builders.merge.merge_handlers import Broken, Careless, Stock
@@ -162,5 +164,5 @@ def test_a_handler_that_is_none_is_refused(merged: Merge, path: str) -> None:
     merged.hub.execute(CUSTOMER)
     merged.merge.add_publication(PUBLICATION)
 
-    with pytest.raises(ResolverUnknown):
+    with pytest.raises(ResolverUnknown, match=re.escape(f'there is no resolver "python:{path}"')):
         merged.merge.add_article(PUBLICATION, "customer", resolver=f"python:{path}")

@@ -178,7 +178,7 @@ def test_identity_columns_and_bulk_inserts_stay_in_their_range(server: EmbeddedS
         begin(merged, IDENTITY, size=size)
         bulk = f"insert into thing (made_by) select 'bulk' from generate_series(1, {size - 2})"
         subscriber.execute(bulk)
-        with pytest.raises(psycopg.Error):
+        with pytest.raises(psycopg.Error, match="reached maximum value of sequence"):
             subscriber.execute(bulk)
         subscriber.execute(bulk)
         insert(hub, "h")

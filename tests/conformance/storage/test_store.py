@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
 import resource
 import socket
 import stat
@@ -136,7 +137,7 @@ def test_a_file_is_written_and_read_in_pieces(store: Store, size: int, monkeypat
             assert file.read(size) == content
         if whole:
             monkeypatch.undo()
-    with pytest.raises(Missing):
+    with pytest.raises(Missing, match="a/none"):
         store.open("a/none")
 
 
@@ -248,7 +249,7 @@ def test_a_local_file_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None
 def test_a_root_that_cannot_be_written_is_refused(tmp_path: Path, root: str) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(LogStoreNotWritable):
+    with pytest.raises(LogStoreNotWritable, match=re.escape(f'the log store "{tmp_path / root}" cannot be written')):
         LocalStore(str(tmp_path / root))
 
 

@@ -278,7 +278,7 @@ def test_a_table_that_others_altered_is_read_again(tmp_path: Path, *, holds_leas
     assert own(path).read()["key"].to_pylist().count(7) == 1
     now[0] += 3601
     shutil.rmtree(path / "_delta_log")
-    with pytest.raises(TableMissing):
+    with pytest.raises(TableMissing, match="there is no table"):
         append(committer, location, 4)
 
 

@@ -105,7 +105,7 @@ def test_a_damaged_segment_is_named(store: LocalStore) -> None:
 def test_what_is_no_parquet_file_is_named(store: LocalStore, data: bytes) -> None:
     store.put_durable("segments/a", data)
 
-    with pytest.raises(SegmentCorrupt):
+    with pytest.raises(SegmentCorrupt, match='the segment "segments/a" is damaged'):
         read_segment(store, "segments/a")
 
 

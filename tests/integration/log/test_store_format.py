@@ -180,15 +180,23 @@ def write_as(store: LocalStore, path: str, recorded: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "error"),
-    [(None, FormatUnnumbered), ("2/2/2", FormatNewer), ("2/1/2", None), ("1/1/1", None), ("one", SegmentCorrupt)],
+    ("recorded", "error", "said"),
+    [
+        (None, FormatUnnumbered, "was written before formats had numbers"),
+        ("2/2/2", FormatNewer, "a newer version of rowtide wrote"),
+        ("2/1/2", None, ""),
+        ("1/1/1", None, ""),
+        ("one", SegmentCorrupt, "is damaged"),
+    ],
 )
-def test_a_segment_says_its_format(store: LocalStore, recorded: str | None, error: type[Exception] | None) -> None:
+def test_a_segment_says_its_format(
+    store: LocalStore, recorded: str | None, error: type[Exception] | None, said: str
+) -> None:
     write_as(store, "segments/s", recorded)
     if error is None:
         assert read_segment(store, "segments/s").num_rows == 1
         return
-    with pytest.raises(error):
+    with pytest.raises(error, match=said):
         read_segment(store, "segments/s", ("commit_lsn",))
 
 

@@ -31,7 +31,7 @@ def test_an_anchor_may_be_given_as_the_text_that_was_kept(tracked_file: TrackedF
 def test_what_is_no_name_of_a_table_is_refused(tracked_file: TrackedFile, table: object) -> None:
     tracking = rowtide.connect(f"sqlite:///{tracked_file.path}").tracking
     for use in ("enable_tracking", "disable_tracking", "resume_tracking", "get_tracked"):
-        with pytest.raises(TableToTrackNotFound):
+        with pytest.raises(TableToTrackNotFound, match=r"there is no table .* that can be tracked"):
             getattr(tracking, use)(table)
 
 

@@ -107,7 +107,7 @@ def test_running_log_reader_stops_at_a_tampered_publication(logged: LoggedDataba
     tamper, error = PUBLICATIONS[case]
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
-    with pytest.raises(error), open_log_reader(logged.url) as reader:
+    with pytest.raises(error, match=f"RT-{error.number}: "), open_log_reader(logged.url) as reader:
         read_over(logged, reader, tamper)
     assert logged.inserted() == ["1"]
 

@@ -38,7 +38,7 @@ def test_a_repeat_removes_what_an_interrupted_disabling_has_left(logged: LoggedD
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     interrupt(logged, failpoint)
-    with pytest.raises(DatabaseNotEnabled):
+    with pytest.raises(DatabaseNotEnabled, match="is not enabled for change data capture"):
         logged.cdc.status()
     disable_database(open_engine(logged.url), "shop", lambda _source: None)
 

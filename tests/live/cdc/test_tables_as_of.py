@@ -274,7 +274,7 @@ def test_a_table_with_half_carried_types_is_not_read(
     last, table = list(states)[-1], retyped.partition(" ")[0]
     copied.execute(f"alter table {retyped}")
     carry_half(copied, monkeypatch)
-    with pytest.raises(TypesDiffer):
+    with pytest.raises(TypesDiffer, match=f"the change table of public_{table} and its base"):
         open_lake(str(copied.lake)).get_table_as_of(f"public_{table}", last)
     copied.capture()
     assert read(copied, table, last) == states[last][table]

@@ -14,6 +14,7 @@ from builders.capture.applied_targets import AppliedTargets
 from builders.capture.capture_processes import CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.cuts import Cut
 from builders.faults.failpoints import CHANGE_FAILPOINTS, MENDING_FAILPOINTS
 from builders.faults.killed_programs import KILLED
 from builders.lakes.delta_tables import locate, own
@@ -128,7 +129,7 @@ def test_a_base_is_widened_and_mended_at_once(
     if cut_at:
         with monkeypatch.context() as patched:
             patched.setattr(retyping, "mend", cut)
-            with pytest.raises(NotImplementedError):
+            with pytest.raises(Cut):
                 logged.cdc.run(once=True)
         assert [is_marked(own(path)) for path in tables(logged)] == [False, True]
     logged.cdc.run(once=True)
@@ -137,7 +138,7 @@ def test_a_base_is_widened_and_mended_at_once(
 
 
 def cut(*_arguments: object, **_options: object) -> None:
-    raise NotImplementedError
+    raise Cut
 
 
 def test_a_run_that_rewrites_takes_the_feature_away(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:

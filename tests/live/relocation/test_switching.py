@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -135,7 +136,7 @@ def test_a_killed_switch_leaves_one_place_in_force(moving: LoggedDatabase, tmp_p
     assert (switch(moving, target) is None) == was_switched
     capture(moving, 4)
     assert read_ids(target) == [1, 2, 3, 4]
-    with pytest.raises(LogStoreRelocated):
+    with pytest.raises(LogStoreRelocated, match=re.escape(f"the log store was moved to {target}")):
         Manifest.find(open_store(f"{moving.lake}/log"))
 
 

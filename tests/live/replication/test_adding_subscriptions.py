@@ -64,7 +64,7 @@ def test_articles_stay_as_they_are_meanwhile(
 
     def act() -> None:
         monkeypatch.setattr(publication_records, "PATIENCE_S", 0.1)
-        with pytest.raises(SubscriptionBeingAdded):
+        with pytest.raises(SubscriptionBeingAdded, match="a subscription to publication .* is being added"):
             CHANGES[change](replicated)
 
     subscribe_while(replicated, monkeypatch, act)

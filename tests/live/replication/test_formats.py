@@ -39,7 +39,7 @@ def test_a_newer_publisher_is_read_where_it_may_be(replicated: ReplicatedDatabas
     assert [one.publication for one in replicated.replication.list_publications()] == [PUBLICATION]
     assert len(replicated.replication.status()) == 1
     replicated.publisher.execute(*recording(view, NEWER))
-    with pytest.raises(FormatNewer):
+    with pytest.raises(FormatNewer, match="a newer version of rowtide wrote"):
         replicated.replication.list_publications()
 
 

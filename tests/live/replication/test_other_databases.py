@@ -54,7 +54,7 @@ def test_a_publisher_does_not_subscribe_to_itself(
     published: ReplicatedDatabase = request.getfixturevalue(name)
     url = spell(published.publisher.url)
     for options in ({"if_exists": IfExists.DROP}, {"sync_type": SyncType.REPLICATION_SUPPORT_ONLY}):
-        with pytest.raises(SubscriberIsPublisher):
+        with pytest.raises(SubscriberIsPublisher, match="is the publisher itself"):
             published.replication.add_subscription(PUBLICATION, url, **options)
 
     assert published.publisher.execute("table items") == [(1, 1)]
@@ -184,7 +184,7 @@ def test_a_file_subscribes_once_however_it_is_named(
     replicated_file.replication.add_subscription(PUBLICATION, replicated_file.subscriber.url)
     other = replicated_file.subscriber.path.with_name("other.db")
     link(replicated_file.subscriber.path, other)
-    with pytest.raises(SubscriberKnownOtherwise):
+    with pytest.raises(SubscriberKnownOtherwise, match=f"already subscribes to publication {PUBLICATION}, as"):
         replicated_file.replication.add_subscription(PUBLICATION, f"sqlite:///{other}", if_exists=IfExists.DROP)
 
 

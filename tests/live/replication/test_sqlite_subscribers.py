@@ -199,7 +199,7 @@ def test_unknown_url_kind_is_refused_without_its_password(replicated_file: Repli
 def test_a_subscriber_is_a_file(replicated_file: ReplicatedFile, url: str) -> None:
     replicated_file.publish(ORDERS, orders={})
 
-    with pytest.raises(SubscriberWithoutFile):
+    with pytest.raises(SubscriberWithoutFile, match="does not name a file"):
         replicated_file.replication.add_subscription("shop", url)
 
 

@@ -89,7 +89,7 @@ def test_refused_request_does_not_reach_the_server(
     proxy.inject_once(fault, is_put)
     with pytest.raises(BaseError, match=said):
         create(store, "a")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="not found"):
         obstore.head(direct, "a")
     create(store, "a")
 
@@ -146,7 +146,7 @@ def test_cut_resets_a_request_under_way(store: S3Store, direct: S3Store, proxy: 
         assert held.arrived.wait(10)
         with proxy.cut(), pytest.raises(BaseError):
             creating.result()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="not found"):
         obstore.head(direct, "a")
     create(store, "a")
 

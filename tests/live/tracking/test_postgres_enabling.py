@@ -109,7 +109,7 @@ def test_stamps_have_the_index_that_was_asked_for(
 def test_enabling_again_builds_an_index_that_was_not_finished(program: psycopg.Connection, what: str) -> None:
     tracking = ChangeTracking(program)
     tracked = tracking.enable_tracking("t")
-    with pytest.raises(TrackedAlready):
+    with pytest.raises(TrackedAlready, match=r"table \S*\bt is already tracked"):
         tracking.enable_tracking("t")
     oid = program.execute("select 't'::regclass::oid").fetchone()
     assert oid is not None
@@ -123,7 +123,7 @@ def test_enabling_again_builds_an_index_that_was_not_finished(program: psycopg.C
     assert program.execute(
         "select indisvalid from pg_index where indexrelid = %s::regclass", [f'"{name}"']
     ).fetchone() == (True,)
-    with pytest.raises(TrackedAlready):
+    with pytest.raises(TrackedAlready, match=r"table \S*\bt is already tracked"):
         tracking.enable_tracking("t")
 
 
@@ -246,7 +246,7 @@ def test_a_table_that_was_restored_under_its_name_is_resumed(program: psycopg.Co
     program.execute("update t set note = 'before' where id < 10")
     program.execute("create table copy (like t including all); insert into copy select * from t; drop table t")
     program.execute("alter table copy rename to t")
-    with pytest.raises(TrackingLost):
+    with pytest.raises(TrackingLost, match="the table was dropped"):
         changes_since(tracking)
 
     tracking.resume_tracking("public.t")

@@ -220,7 +220,7 @@ def test_a_migration_killed_at_each_step_is_repeated(
         done += step if failpoint.endswith(".after") else step - 1
         be_of_format_1()
         if done > 1:
-            with pytest.raises(FormatNewer):
+            with pytest.raises(FormatNewer, match="a newer version of rowtide wrote the log store"):
                 Manifest.open(store)
         else:
             assert Manifest.open(store).state.format == LOG_STORE.recorded

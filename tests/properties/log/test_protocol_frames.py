@@ -41,5 +41,5 @@ def test_frames_are_found_as_one_by_one(frames: list[tuple[bytes, bytes]], data:
 def test_a_length_that_no_frame_has_is_refused(length: int) -> None:
     log = written([(b"d", b"w123")]) + FRAME_HEAD.pack(b"d", length) + b"w"
 
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError, match="no frame of the protocol"):
         find_frames(np.frombuffer(log, np.uint8))

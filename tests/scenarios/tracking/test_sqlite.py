@@ -85,7 +85,7 @@ def test_a_purge_that_is_killed_refuses_what_it_removed(tracked_file: TrackedFil
 
     tracked_file.seen = old
     if failpoint.endswith("after"):
-        with pytest.raises(AnchorTooOld):
+        with pytest.raises(AnchorTooOld, match="is too old for table"):
             tracked_file.changes()
     else:
         assert tracked_file.changes() == [("delete", 1)]

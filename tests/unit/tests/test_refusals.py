@@ -6,13 +6,19 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-UNIT = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
+OF_CUTS = {
+    "live/merge/test_silent_networks.py": "which statement meets the silence decides what is said",
+}
+OWN = {"Cut", "Interrupted"}
+"""The tests' own errors, which cut work off."""
 
 
 def test_tables_of_refusals_assert_the_problem() -> None:
     found = [
-        f"{path.relative_to(UNIT)}:{line}"
-        for path in sorted(UNIT.rglob("test_*.py"))
+        f"{path.relative_to(TESTS)}:{line}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if str(path.relative_to(TESTS)) not in OF_CUTS
         for line in find_unasserted(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert found == []
@@ -20,8 +26,8 @@ def test_tables_of_refusals_assert_the_problem() -> None:
 
 def test_a_refusal_of_a_class_alone_is_found() -> None:
     table = "@pytest.mark.parametrize('a', [1])\ndef test_it(a: int) -> None:\n    with pytest.raises({}: f(a)\n"
-    texts = ["ValueError)", "ValueError, match='odd')", "ValueError) as raised"]
-    assert [list(find_unasserted(ast.parse(table.format(text)))) for text in texts] == [[3], [], []]
+    texts = ["ValueError)", "ValueError, match='odd')", "ValueError) as raised", "Cut)", "errors.UndefinedColumn)"]
+    assert [list(find_unasserted(ast.parse(table.format(text)))) for text in texts] == [[3], [], [], [], []]
 
 
 def find_unasserted(module: ast.Module) -> Iterator[int]:
@@ -38,7 +44,18 @@ def find_unasserted(module: ast.Module) -> Iterator[int]:
 
 def is_of_a_class_alone(item: ast.withitem) -> bool:
     match item:
-        case ast.withitem(ast.Call(ast.Attribute(attr="raises"), [_], keywords), None):
-            return not keywords
+        case ast.withitem(ast.Call(ast.Attribute(attr="raises"), [error], keywords), None):
+            return not keywords and not says_what_failed(error)
+        case _:
+            return False
+
+
+def says_what_failed(error: ast.expr) -> bool:
+    """Return whether a class alone does: the tests' own, and psycopg's, of which each is an SQLSTATE."""
+    match error:
+        case ast.Name(name):
+            return name in OWN
+        case ast.Attribute(ast.Name("errors") | ast.Attribute(attr="errors")):
+            return True
         case _:
             return False

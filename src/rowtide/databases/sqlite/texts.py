@@ -51,7 +51,9 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
     if type_text == ANY and value is not None:
         return literal_of(value)
     text = to_plain_text(value, type_text)
-    if text is None or _is_given_back(value, text, type_text):
+    if text is None or (isinstance(value, int) and not _is_bytes(type_text)):
+        return text
+    if _is_given_back(value, text, type_text):
         return text
     return f"{OF_ANOTHER_CLASS}{literal_of(value)}"
 
@@ -62,13 +64,24 @@ def to_plain_text(value: SqliteValue, type_text: str) -> str | None:
         case None | str():
             return value
         case int():
-            found, modifiers = find_type(type_text)
-            return found.print_integer(value, modifiers)
+            return _integer_printer(type_text)(value)
         case float():
             found, modifiers = find_type(type_text)
             return found.print_float(value, modifiers)
         case bytes():
             return "\\x" + value.hex()
+
+
+@lru_cache(maxsize=1024)
+def _integer_printer(type_text: str) -> Callable[[int], str]:
+    found, modifiers = find_type(type_text)
+    printer = found.print_integer
+    return str if printer is None else lambda value: printer(value, modifiers)
+
+
+@lru_cache(maxsize=1024)
+def _is_bytes(type_text: str) -> bool:
+    return kind_of(type_text) is TypeKind.BYTES
 
 
 def from_text(text: str | None, type_text: str) -> SqliteValue:
@@ -83,12 +96,12 @@ def _is_given_back(value: SqliteValue, text: str, type_text: str) -> bool:
     """Whether `from_text` returns a value, with the help of the column's affinity for numbers."""
     match value:
         case bytes():
-            return kind_of(type_text) is TypeKind.BYTES
+            return _is_bytes(type_text)
         case int():
-            return kind_of(type_text) is not TypeKind.BYTES
+            return False
         case float():
-            kind = kind_of(type_text)
-            return kind is not TypeKind.BYTES and (math.isfinite(value) or kind in (TypeKind.NUMERIC, TypeKind.FLOAT))
+            has_infinity = math.isfinite(value) or kind_of(type_text) in (TypeKind.NUMERIC, TypeKind.FLOAT)
+            return has_infinity and not _is_bytes(type_text)
         case str():
             return value == from_text(text, type_text) or (
                 value == _MINUS_ZERO and kind_of(type_text) is TypeKind.FLOAT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
@@ -114,9 +115,8 @@ def _print_integer(value: int, modifiers: Modifiers) -> str:
 
 def _print_float(value: float, modifiers: Modifiers) -> str:
     """Return a number's shortest digits without exponent, with the decimals of its type if that loses none."""
-    endless = infinity(value)
-    if endless is not None:
-        return endless
+    if math.isinf(value):
+        return infinity(value)
     number = Decimal(repr(value)).normalize()
     text = f"{number:f}" if number else "0"
     scale = scale_of(modifiers)

@@ -47,9 +47,8 @@ def _printer(largest_exponent: int, digits: Callable[[float], Decimal]) -> Calla
     plain_below = 10.0**largest_exponent
 
     def print_number(value: float, _modifiers: Modifiers) -> str:
-        endless = infinity(value)
-        if endless is not None:
-            return endless
+        if math.isinf(value):
+            return infinity(value)
         if abs(value) < plain_below and "e" not in (text := repr(value)):
             return text.removesuffix(".0")
         number = digits(value).normalize()

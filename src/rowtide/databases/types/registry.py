@@ -41,6 +41,7 @@ def find_type(type_text: str) -> FoundType:
     return FoundType(found, tuple(int(number) for number in (match["modifiers"] or "").split(",") if number.strip()))
 
 
+@lru_cache(maxsize=4096)
 def kind_of(type_text: str) -> TypeKind:
     """Return the kind of a type."""
     return find_type(type_text).kind

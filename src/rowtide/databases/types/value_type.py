@@ -87,19 +87,14 @@ def always(lake_type: LakeType) -> Callable[[Modifiers], LakeType]:
     return lambda _modifiers: lake_type
 
 
-def print_integer(value: int, _modifiers: Modifiers) -> str:
-    """Return a file's integer as it is."""
-    return str(value)
-
-
 def print_float(value: float, _modifiers: Modifiers) -> str:
     """Return a file's floating point number as Python prints it, which SQLite reads as the same number."""
-    return infinity(value) or repr(value)
+    return infinity(value) if math.isinf(value) else repr(value)
 
 
-def infinity(value: float) -> str | None:
-    """Return PostgreSQL's text of an infinite number; None for another."""
-    return ("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else None
+def infinity(value: float) -> str:
+    """Return PostgreSQL's text of an infinite number."""
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 @frozen(kw_only=True)
@@ -130,10 +125,10 @@ class ValueType:
     device: DeviceColumn = OTHER_COLUMN
     read: Callable[[str, Modifiers], SqliteValue] | None = None
     """How a merge subscriber's SQLite file stores a text; None: as `stored`."""
-    print_integer: Callable[[int, Modifiers], str] = print_integer
-    """The text of an integer that a SQLite file has in a column of this type."""
+    print_integer: Callable[[int, Modifiers], str] | None = None
+    """The text of an integer that a SQLite file has in a column of this type; None: its digits."""
     print_float: Callable[[float, Modifiers], str] = print_float
-    """As `print_integer`, of a floating point number."""
+    """The text of a floating point number that a SQLite file has in a column of this type."""
     now: str | None = None
     """SQLite's expression for PostgreSQL's `now()` as a value of this type."""
 
