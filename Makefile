@@ -28,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants diagnosis-reference error-reference type-reference object-reference python-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants declared-reference diagnosis-reference error-reference type-reference object-reference python-reference
 
 .DEFAULT_GOAL := help
 
@@ -143,6 +143,9 @@ error-reference: install ## Write docs/reference/errors.md from the error classe
 
 diagnosis-reference: install ## Write docs/reference/diagnosis.md from the codes of results
 	$(BIN)/python scripts/diagnosis_reference.py > docs/reference/diagnosis.md
+
+declared-reference: install ## Write docs/reference/declared-state.md from the options of methods
+	$(BIN)/python scripts/declared_reference.py > docs/reference/declared-state.md
 
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
