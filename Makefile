@@ -28,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference
 
 .DEFAULT_GOAL := help
 
@@ -151,6 +151,8 @@ option-names: install ## Write src/rowtide/cli/option_names.py from the commands
 	$(BIN)/python scripts/option_names.py > .venv/option_names.py
 	mv .venv/option_names.py src/rowtide/cli/option_names.py
 
+declared-reference: install ## Write docs/reference/declared-state.md from the options of methods
+	$(BIN)/python scripts/declared_reference.py > docs/reference/declared-state.md
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
 

@@ -220,7 +220,7 @@ JOB = Kind(
         job_type.value: {name: value for name, value in asdict(parameters).items() if value is not None}
         for job_type, parameters in DEFAULTS.items()
     },
-    loses="a run that is under way ends",
+    loses="a run that is under way, which ends",
 )
 DISTRIBUTION = Kind(
     name="distribution",

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.declared_states import actions_of, apply_text, export_text, plan_text
+from builders.faults.failpoints import DECLARED_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.declared import applying
 from rowtide.declared.errors import DeclarationImpossible, DeclaredStateChanged, DeclaredTablesMissing
-from rowtide.log.errors import LeaseHeld
+from rowtide.handle import connect
+from rowtide.log.errors import LeaseHeld, LogStoreTaken
 from rowtide.log.postgres.lease import AdvisoryLease
 
 TABLES = (
@@ -185,3 +191,69 @@ def test_what_a_rule_enables_is_not_pruned(shop: LoggedDatabase) -> None:
 
     assert [one.capture_instance for one in shop.cdc.list_instances()] == ["public_item"]
     assert plan_text(shop.url, text, prunes=True).is_empty
+
+
+APPLY = """
+import sys
+from builders.declared_states import apply_text
+apply_text(sys.argv[1], sys.argv[2], prunes=True)
+"""
+
+
+@pytest.mark.parametrize("failpoint", DECLARED_FAILPOINTS)
+def test_an_interrupted_apply_is_completed_by_a_repeat(server: EmbeddedServer, tmp_path: Path, failpoint: str) -> None:
+    """From one state to another with each action, killed at each step."""
+    steps = 0
+    for hit in range(1, 30):
+        before = f"""
+[cdc]
+lake = "{tmp_path}/lake_{hit}"
+[cdc.instances.items]
+table = "item"
+[cdc.instances.buyers]
+table = "buyer"
+[cdc.consumers.search]
+instances = ["items"]
+"""
+        after = before.replace('"item"', '"item"\nbefore_images = "key"').replace(
+            "instances.buyers", "instances.others"
+        )
+        with fresh_database(server) as url, psycopg.connect(url, autocommit=True) as session:
+            for sql in TABLES[:2]:
+                session.execute(sql)
+            apply_text(url, before)
+
+            killed = run_program(APPLY, url, after, failpoint=f"{failpoint}@{hit}")
+
+            apply_text(url, after, prunes=True)
+            assert plan_text(url, after, prunes=True).is_empty
+            assert [one.instances for one in connect(url).cdc.list_consumers()] == [("items",)]
+        if killed != KILLED:
+            break
+        steps += 1
+    assert steps == {"declared_removal": 2, "declared_addition": 3}[failpoint.partition(".")[0]]
+
+
+def test_positions_are_not_restored_with_a_state(shop: LoggedDatabase, server: EmbeddedServer) -> None:
+    text = f'[cdc]\nlake = "{shop.lake}"\n[cdc.instances.items]\ntable = "item"\nsnapshot = false\n'
+    apply_text(shop.url, text + '[cdc.consumers.search]\ninstances = ["items"]\n')
+    shop.execute("insert into item values (1)")
+    shop.cdc.run(once=True)
+    with shop.cdc.consume("search") as window:
+        assert window.to is not None
+    assert shop.cdc.list_consumers()[0].acknowledged_lsn is not None
+    exported = export_text(shop.url)
+
+    with fresh_database(server) as url, psycopg.connect(url, autocommit=True) as session:
+        session.execute(TABLES[0])
+        elsewhere = exported.replace(str(shop.lake), f"{shop.lake}_2")
+        planned = apply_text(url, elsewhere)
+
+        notes = {step.kind: step.note for step in planned.steps}
+        assert notes["consumer"] == "its acknowledged LSN is not restored: it begins at the low endpoints"
+        assert notes["instance"] == "change rows from before are not restored"
+        assert connect(url).cdc.list_consumers()[0].acknowledged_lsn is None
+        # A lake has one database.
+        connect(url).cdc.disable_db()
+        with pytest.raises(LogStoreTaken):
+            apply_text(url, exported)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies
@@ -96,7 +97,7 @@ def objects(draw: strategies.DrawFn) -> DeclaredObject:
     kind = draw(strategies.sampled_from([one for one in KINDS if one.depth and not one.is_url]))
     own = strategies.sampled_from([*kind.named_defaults]) if kind.named_defaults else NAMES
     names = (*draw(strategies.tuples(*[NAMES] * (kind.depth - 1))), draw(own))
-    options = {}
+    options: dict[str, Any] = {}
     for key in kind.keys.values():
         drawn = draw(
             {
