@@ -77,7 +77,7 @@ class LogSettings:
 
 @frozen(kw_only=True)
 class MonitorSettings:
-    """What `rowtide monitor serve` serves."""
+    """What the monitor serves."""
 
     listen: Annotated[
         str,
