@@ -120,9 +120,12 @@ url = "sqlite:///{tmp_path}/copy.db"
         with psycopg.connect(f"host={socket} port={port} dbname=published user={session.info.user}") as publisher:
             publisher.execute("insert into item values (7)")
         agent.wait_for(lambda: read_items(tmp_path / "copy.db") == [7])
-        readers = session.execute("select distinct usename from pg_stat_replication").fetchall()
-        assert readers == [(ROLE,)]
+        agent.wait_for(lambda: list_readers(session) == [(ROLE,)])
         assert agent.stop() == 0
+
+
+def list_readers(session: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return session.execute("select distinct usename from pg_stat_replication").fetchall()
 
 
 def has_table(file: Path, name: str) -> bool:
