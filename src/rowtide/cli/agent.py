@@ -101,7 +101,10 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
 
 def run_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
-    with requesting(work.options.spark), watching("Starting the log reader ...") as (stop, watchers):
+    with (
+        requesting(work.options.spark),
+        watching("Starting the log reader ...", at_hangup=has_terminal()) as (stop, watchers),
+    ):
         connect(work.url).run_agent(
             options=work.options.capture,
             stop=stop,

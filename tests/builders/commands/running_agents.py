@@ -9,8 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 PATIENCE_S = 120.0
+
+
+def is_running(pid: int | str) -> bool:
+    """Return whether a process has not ended; one that nobody has waited for has."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 class RunningAgent:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.commands.running_agents import is_running
 from rowtide.agents.supervisor import AllNeedPerson, Supervisor, Task, Tasks
 from rowtide.core.errors import FileNotReadable
 
@@ -52,11 +53,6 @@ def starts(folder: Path, name: str) -> list[list[str]]:
     """Return the starts of a child: its process, its secrets, its arguments."""
     path = folder / name
     return [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def is_running(pid: str | int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def supervise(tasks: Tasks, then: Callable[[], None], reload: Callable[[], Tasks] | None = None) -> list[str]:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.commands.configuration_files import write_file
-from builders.commands.running_agents import RunningAgent
+from builders.commands.running_agents import RunningAgent, is_running
 
 
-def test_subscribers_of_a_hub_are_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscribers_are_synchronised_until_the_agent_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub, field = tmp_path / "hub.db", tmp_path / "field.db"
     text = f"""
 [databases.hub]
@@ -41,10 +44,13 @@ run = []
 
     with RunningAgent() as agent:
         agent.wait_for(lambda: read_items(field) == [7])
-        code = agent.stop()
+        agent.wait_for_output("hub merge: p to")
+        child = agent.pid_of("hub merge")
+        assert is_running(child)
+        agent.process.kill()
+        agent.process.wait()
+        wait_until(lambda: not is_running(child), what="the child has ended")
 
-    assert code == 0, agent.output
-    assert "hub merge: p to" in agent.output
     assert "field" not in [line.partition(":")[0] for line in agent.output.splitlines()]
 
 
