@@ -14,7 +14,7 @@ HEAD = """# The configuration file
 
 `rowtide.toml` has databases by name, defaults of options, and where events go. It is the first that is found of
 
-1. the file that `--config` names (`rowtide --config FILE …`),
+1. the file that `--config` names (`--config FILE`, before or behind a command),
 2. the file that `ROWTIDE_CONFIG` names, by a path from the root; `ROWTIDE_CONFIG=/dev/null` means none,
 3. `$XDG_CONFIG_HOME/rowtide/rowtide.toml`, by default `~/.config/rowtide/rowtide.toml`,
 4. `/etc/rowtide/rowtide.toml`.
@@ -80,10 +80,10 @@ always ([URLs and passwords](urls.md#where-passwords-belong)).
 
 A pooler cannot pass on replication connections. With `replication_url` the log is read there, with the same password;
 everything else goes to `url`. Leases and locks belong to sessions: a pooler must pool sessions, not transactions.
-"""
+"""  # noqa: E501  a row of a table is a line
 SECTIONS = (
     ("[log]", "Where and how events are written.", LogSettings),
-    ("[monitor]", "What `rowtide monitor` serves.", MonitorSettings),
+    ("[monitor]", "What the monitor serves.", MonitorSettings),
     (
         "[databases.NAME]",
         "A database. Quote a name that has other characters than letters, digits, - and _.",

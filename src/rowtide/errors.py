@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rowtide.adoption.errors import *
 from rowtide.agents.log_reader_process import *
+from rowtide.agents.supervisor import *
 from rowtide.catalogs.errors import *
 from rowtide.cdc.errors.capturing import *
 from rowtide.cdc.errors.enabling import *

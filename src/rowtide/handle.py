@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
@@ -100,13 +100,15 @@ class Database:
         watchers: Watchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
         hide_keys: bool = False,
+        jobs: Collection[str] = ("capture", "cleanup", "targets"),
     ) -> None:
         """Run the jobs of the database, and apply targets, until `stop` is set (SQL Server Agent).
 
-        `options` are the capture job's. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
-        logged and raised. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
+        `options` are the capture job's; `jobs` says which run. With `hide_keys`, `***` replaces rows' keys and values
+        in what is stored, logged and raised. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
+            from rowtide.cdc.jobs.parameters import JobType
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
             from rowtide.cdc.scans.pace import USUAL
@@ -120,8 +122,11 @@ class Database:
             options or USUAL,
         )
         agent = TargetsAgent(self.targets, None, make_spark, on_event)
-        with hiding(wanted=hide_keys), targets_beside(agent, context.stop, context.watchers.on_retry):
-            run_jobs(context, on_event)
+        with ExitStack() as running:
+            running.enter_context(hiding(wanted=hide_keys))
+            if "targets" in jobs:
+                running.enter_context(targets_beside(agent, context.stop, context.watchers.on_retry))
+            run_jobs(context, on_event, [job for job in JobType if job in jobs])
 
     def run_targets(
         self,

@@ -241,7 +241,7 @@ def _start_child() -> _Child:
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno())],
-            env={**os.environ, "PYTHONPATH": _module_search_path()},
+            env={**os.environ, "PYTHONPATH": module_search_path()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
@@ -250,6 +250,6 @@ def _start_child() -> _Child:
     return process, ours
 
 
-def _module_search_path() -> str:
+def module_search_path() -> str:
     """Return this process's module search path, so that the child finds the same rowtide."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)

@@ -1,22 +1,56 @@
-"""`rowtide agent`: the jobs of a database."""
+"""`rowtide agent`: the jobs of a database, or of all databases of the configuration file."""
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from rowtide.agents.supervisor import Supervisor, Tasks, has_terminal
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
+from rowtide.cli.agent_tasks import AgentWork, RunOptions, group_jobs, make_tasks
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
+from rowtide.cli.configured import configuration, load
+from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import Db, HideKeys, Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import watching
+from rowtide.cli.output.watching import stopping, watching
+from rowtide.cli.replication.running import deliver
+from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
+from rowtide.core.errors import RowtideError
+from rowtide.core.options import Option
+from rowtide.core.row_values import are_hidden
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
+if TYPE_CHECKING:
+    from rowtide.merge import SyncOutcome
+
 app = CommandTable()
+
+_CHILD = "rowtide.cli.agent_child"
+
+OneDatabase = Annotated[
+    str | None,
+    Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The source database: postgresql://user@host/name, or its name in the configuration file; default: all "
+        "databases of the file.",
+        show_default=False,
+        is_database=True,
+        from_file=False,
+    ),
+]
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
 def run(
-    db: Db,
+    db: OneDatabase = None,
     engine: EngineOption = EngineSetting.AUTO,
     *,
     rewrite_widened: RewriteWidened = False,
@@ -26,19 +60,82 @@ def run(
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
 ) -> None:
-    """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
+    """Run the jobs of a database, or of all databases of the configuration file, until Ctrl-C (SQL Server Agent).
 
     The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
     clock; a missed run is made up. `rowtide cdc start-job` and `stop-job` take effect within a second or two.
 
-    Subscriptions are delivered by `rowtide replication run`, a process of its own, which may run elsewhere.
+    For databases of the file, `run` says which jobs: also the delivery of subscriptions, and merge. Each database has
+    processes of its own, which are started again when they end; SIGHUP reads the file again, where there is no
+    terminal. Subscriptions of other databases are delivered by `rowtide replication run`.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
-        database = connect(db)
-        database.run_agent(
-            options=CaptureOptions(engine, rewrite_widened, max_latency),
+    capture = CaptureOptions(engine, rewrite_widened, max_latency)
+    options = RunOptions(capture, request, are_hidden(), logging.getLogger().isEnabledFor(logging.INFO))
+    read = configuration()
+    names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
+    if db is None and not names:
+        raise click.UsageError("Missing option '--db', and no configuration file has databases.")
+    if db is not None:
+        run_list = read.databases[names[0]].run if names else DEFAULT_JOBS
+        if list(group_jobs(run_list)) == [""]:
+            run_jobs(AgentWork(db, run_list, (), read.log, options))
+            return
+    _supervise(read, names if db is not None else None, options)
+
+
+def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOptions) -> None:
+    """Run databases of a file in processes; without names, those that the file has."""
+
+    def tasks_of(read: Configuration) -> Tasks:
+        return make_tasks(read, read.databases if names is None else names, options, os.environ)
+
+    def reload() -> Tasks:
+        return tasks_of(load(str(read.path), read.origin))
+
+    supervisor = Supervisor(
+        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda event: notes.print(event, soft_wrap=True)
+    )
+    supervisor.run(tasks_of(read), None if has_terminal() else reload)
+
+
+def run_jobs(work: AgentWork) -> None:
+    """Run capture, cleanup and targets of a database until it is stopped."""
+    with (
+        requesting(work.options.spark),
+        watching("Starting the log reader ...", at_hangup=has_terminal()) as (stop, watchers),
+    ):
+        connect(work.url).run_agent(
+            options=work.options.capture,
             stop=stop,
             watchers=watchers,
             on_event=lambda event: notes.print(event, soft_wrap=True),
+            jobs=work.jobs,
         )
+
+
+def deliver_subscriptions(work: AgentWork) -> None:
+    """Deliver the subscriptions of a publisher until it is stopped."""
+    deliver(work.url)
+
+
+def synchronise_subscribers(work: AgentWork) -> None:
+    """Synchronise the subscribers of a hub again and again until it is stopped."""
+
+    def report(outcomes: Sequence[SyncOutcome]) -> None:
+        for one in outcomes:
+            if one.error is not None or one.uploaded or one.downloaded or one.refused:
+                notes.print(_describe_outcome(one), soft_wrap=True)
+
+    def on_retry(error: RowtideError, pause_s: float) -> None:
+        notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
+
+    with stopping() as stop:
+        connect(work.url).merge.run(stop=stop, on_round=report, on_retry=on_retry)
+
+
+def _describe_outcome(outcome: SyncOutcome) -> str:
+    whole = f"{outcome.publication} to {outcome.subscriber}: "
+    if outcome.error is not None:
+        return f"{whole}{outcome.error}"
+    return f"{whole}{outcome.uploaded:,} rows uploaded, {outcome.downloaded:,} downloaded, {outcome.refused:,} refused"

@@ -22,7 +22,9 @@ def check(
         list[str] | None,
         Argument(metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."),
     ] = None,
-    lake: Annotated[str | None, Option(help="Before enabling capture: where the lake will be.")] = None,
+    lake: Annotated[
+        str | None, Option(help="Before enabling capture: where the lake will be.", from_file=False)
+    ] = None,
     purpose: Annotated[
         Purpose | None,
         Option("--as", help="Check only what a role for this needs; default: to enable and run what there is."),

@@ -26,9 +26,12 @@ class CliCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse arguments; what they and the environment do not give, the configuration file may."""
-        options = (one for one in self.params if isinstance(one, CliOption))
-        names = {str(one.name): one.name_in_file for one in options if one.name_in_file is not None}
-        extra["default_map"] = defaults_for(names, args)
+        options = {str(one.name): one for one in self.params if isinstance(one, CliOption)}
+        names = {name: one.name_in_file for name, one in options.items() if one.name_in_file is not None}
+        extra["default_map"] = {
+            name: (value,) if options[name].multiple and isinstance(value, str) else value
+            for name, value in defaults_for(names, args).items()
+        }
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.BadParameter as error:

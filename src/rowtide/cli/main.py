@@ -164,16 +164,16 @@ def run_command(arguments: Sequence[str]) -> int:
     """
     is_debugging = _DEBUG in arguments
     file, arguments = take_configuration([argument for argument in arguments if argument != _DEBUG])
-    _begin_logging(is_debugging=is_debugging)
+    begin_logging(is_debugging=is_debugging)
     try:
         if arguments and _WITHOUT_CONFIGURATION.isdisjoint(arguments):
             configure(file)
     except RowtideError as error:
-        _print_error(error, is_debugging=is_debugging)
+        _print_error(error, _say, is_debugging=is_debugging)
         return code_of(error, arguments)
     # Before the log's reader is started, which inherits it, and until the last error is printed.
     with hiding(wanted=_HIDE_KEYS in arguments or find_default(_HIDE_KEYS.removeprefix("--")) is True):
-        return _run_reporting(arguments, is_debugging=is_debugging)
+        return run_reporting(lambda: _run(arguments), arguments, is_debugging=is_debugging)
 
 
 def take_configuration(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -188,36 +188,46 @@ def take_configuration(arguments: Sequence[str]) -> tuple[str | None, list[str]]
     return file, left
 
 
-def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def run_reporting(
+    run: Callable[[], None], arguments: Sequence[str], say: Callable[[str], None] = _say, *, is_debugging: bool
+) -> int:
+    """Run what a command line asks for, say what its error is, and return the exit code."""
     try:
         with naming_extras():
-            read_log_early(arguments)
-            _run(arguments)
+            run()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         return code_of_usage(code, arguments)
     except RowtideError as error:
-        _print_error(error, is_debugging=is_debugging)
+        _print_error(error, say, is_debugging=is_debugging)
         return code_of(error, arguments)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def _print_error(error: RowtideError, *, is_debugging: bool) -> None:
+def _print_error(error: RowtideError, say: Callable[[str], None], *, is_debugging: bool) -> None:
     if is_debugging:
         _print_traceback(type(error), error, error.__traceback__)
     else:
-        print(error, file=sys.stderr)
+        say(str(error))
 
 
 def end_when_signalled(arguments: Sequence[str]) -> None:
-    """End the process at a signal that comes before a command that runs on has begun, with the code of one stopped.
+    """Let a signal end the process that comes before a command that runs on has begun."""
+    if runs_on(take_configuration(arguments)[1]):
+        end_at_signals()
 
-    What it has begun by then, the log reader's process, ends with it.
+
+def end_at_signals() -> None:
+    """Let a signal end the process at once, with the code of a command that was stopped.
+
+    What it has begun until then, the log reader's process, ends with it.
     """
-    if not runs_on(take_configuration(arguments)[1]):
-        return
 
     def end(_number: int, _frame: object) -> None:
         os._exit(ExitCode.STOPPED)
@@ -230,22 +240,29 @@ def end_when_signalled(arguments: Sequence[str]) -> None:
 def main() -> None:
     """Run this process's command line, and end the process."""
     end_when_signalled(sys.argv[1:])
+    start_process(lambda: run_command(sys.argv[1:]))
+
+
+def start_process(command: Callable[[], int]) -> None:
+    """Run what returns an exit code, and end the process with it."""
     # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     hide_pandas()
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
-    run_as_process(lambda: run_command(sys.argv[1:]))
+    run_as_process(command)
 
 
 def _run(arguments: Sequence[str]) -> None:
+    read_log_early(arguments)
     # Not before the log is read: it imports the parser of command lines.
     from rowtide.cli.app import app
 
     app(arguments)
 
 
-def _begin_logging(*, is_debugging: bool) -> None:
+def begin_logging(*, is_debugging: bool) -> None:
+    """Log what is an error, and what agents do while debugging."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO if is_debugging else logging.ERROR, handlers=[handler])

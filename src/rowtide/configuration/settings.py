@@ -64,6 +64,13 @@ def as_listen(text: str) -> str:
     return text
 
 
+def as_place(text: str) -> str:
+    """Return a folder that does not depend on the current one, or a URL (`ValueError`)."""
+    if "://" not in text and not Path(text).is_absolute():
+        raise ValueError("write a path from the root, or a URL")
+    return text
+
+
 @frozen(kw_only=True)
 class LogSettings:
     """Where and how events are written."""
@@ -77,7 +84,7 @@ class LogSettings:
 
 @frozen(kw_only=True)
 class MonitorSettings:
-    """What `rowtide monitor serve` serves."""
+    """What the monitor serves."""
 
     listen: Annotated[
         str,
@@ -107,7 +114,11 @@ class DatabaseSettings:
     run: Annotated[tuple[AgentJob, ...], Option(help="What `rowtide agent run` does for it.")] = DEFAULT_JOBS
     lake: Annotated[
         str | None,
-        Option(metavar="PATH|URL", help="What commands that have an option `--lake` take for it."),
+        Option(
+            metavar="PATH|URL",
+            help="The `--lake` of `cdc enable-db` and `replication add-publication`.",
+            check=as_place,
+        ),
     ] = None
 
     @property

@@ -61,8 +61,9 @@ class UrlNotRead(Invalid, number=1020):
     """The text is not a database URL. It may contain a password anywhere, so it is not shown."""
 
     fact = "the database's URL cannot be read: {problem}"
-    hint = """Write postgresql://user@host:port/name, 'host=... dbname=...', or sqlite:///folder/file.db. In names and
-        passwords write @ as %40, : as %3A, / as %2F, ? as %3F and % as %25."""
+    hint = """Write postgresql://user@host:port/name, 'host=... dbname=...', sqlite:///folder/file.db, or on the command
+        line a name of the configuration file. In names and passwords write @ as %40, : as %3A, / as %2F, ? as %3F and %
+        as %25."""
     problem: str
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rowtide.agents.runs import run_agent
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.core.words import member_of
@@ -76,6 +80,23 @@ from rowtide.merge.session.synchronisation import synchronise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rowtide.core.errors import RowtideError
+
+INTERVAL_S = 60.0
+"""From the end of a round of synchronisations to the next, as SQL Server's -PollingInterval."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """An agent whose step is a round of synchronisations, after which it rests."""
+
+    synchronise_all: Callable[[], None]
+
+    def step(self) -> bool:
+        """Synchronise all."""
+        self.synchronise_all()
+        return False
 
 
 class MergeReplication(MergePublishing, MergeInspection):
@@ -299,6 +320,34 @@ class MergeReplication(MergePublishing, MergeInspection):
             found += synchronise_in_tasks(spark, self.url, tasks, limits, on_outcome=on_outcome)
         found += synchronise_in_threads(self.url, here, limits, workers=workers, on_outcome=on_outcome)
         return sorted(found, key=lambda outcome: (outcome.subscriber, outcome.publication))
+
+    def run(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        interval_s: float = INTERVAL_S,
+        workers: int = DEFAULT_WORKERS,
+        on_round: Callable[[Sequence[SyncOutcome]], None] = lambda _outcomes: None,
+        on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
+        hide_keys: bool = False,
+        limits: DeviceLimits = DEFAULT_LIMITS,
+    ) -> None:
+        """Synchronise all subscribers of this hub every `interval_s` seconds until `stop` is set.
+
+        (SQL Server: the Merge Agent with -Continuous.) A failure is in its subscription's result, and stops no other;
+        an unreachable hub is retried. Raises other errors of the hub.
+        """
+
+        def synchronise_all() -> None:
+            on_round(self.sync_all(workers=workers, hide_keys=hide_keys, limits=limits))
+
+        rounds = Rounds(synchronise_all)
+        run_agent(
+            lambda: nullcontext(rounds),
+            stop=stop or threading.Event(),
+            idle_s=interval_s,
+            on_retry=on_retry,
+        )
 
     def list_pending(
         self,

@@ -102,6 +102,15 @@ def test_a_default_that_an_option_refuses_is_named_with_its_file(file: Path) -> 
     assert f"defaults.format of {file}" in failed.errors
 
 
+def test_one_text_is_one_value_of_an_option_that_repeats(file: Path) -> None:
+    file.write_text('[defaults]\nspark-conf = "nonsense"\n')
+
+    failed = rowtide("cdc", "apply", "--once", "--db", "postgresql://me@127.0.0.1:1/gone")
+
+    assert failed.code == 2
+    assert "nonsense" in failed.errors
+
+
 def test_an_option_that_no_command_has_is_an_error(file: Path) -> None:
     file.write_text(file.read_text().replace("format", "formt"))
 

@@ -117,9 +117,7 @@ def test_a_command_gets_the_first_line_alone_and_no_input() -> None:
     assert CommandPassword((sys.executable, "-c", script)).read() == "first"
 
 
-def test_a_registered_password_is_found_by_the_url_without_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_is_found_by_the_url_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_PW", "s3cr3t")
     url = parse_url("postgresql://me@pooler/shop")
     access = Access(url, EnvironmentPassword("SHOP_PW"), parse_url("postgresql://me@db1/shop"))

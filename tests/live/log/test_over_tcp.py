@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import psycopg
 import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
-from rowtide.databases.postgres.embedded import EmbeddedServer
+from builders.servers.tcp_servers import ROLE, start_tcp_server
 from rowtide.log.postgres.stream import copy_data
 
 ROWS = 30_000
@@ -22,19 +21,9 @@ WIDE_ROWS = 2_000
 @pytest.fixture(scope="module")
 def tcp_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server's own database on 127.0.0.1, of a user who needs a password."""
-    place = tmp_path_factory.mktemp("postgres-tcp")
-    with EmbeddedServer.start(place) as server:
-        password = secrets.token_urlsafe()
-        with psycopg.connect(server.url(), autocommit=True) as session:
-            session.execute(f"create role remote login superuser password '{password}'".encode())
-    rules = place / "data" / "pg_hba.conf"
-    # The first rule that fits decides, and those that are there trust everybody.
-    rules.write_text("host all,replication remote 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with EmbeddedServer.start(place, settings={"listen_addresses": "127.0.0.1", "port": str(port)}):
-        yield f"postgresql://remote:{password}@127.0.0.1:{port}/postgres"
+    password = secrets.token_urlsafe()
+    with start_tcp_server(tmp_path_factory.mktemp("postgres-tcp"), password) as (_, port):
+        yield f"postgresql://{ROLE}:{password}@127.0.0.1:{port}/postgres"
 
 
 def test_a_backlog_and_single_changes_arrive_whole_over_tcp(tcp_url: str, lake: Path) -> None:

@@ -20,6 +20,16 @@ def _handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def test_a_hangup_may_change_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    with stopping(at_hangup=False) as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+
+
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.name)
 def test_a_signal_asks_a_command_to_end(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_DFL)

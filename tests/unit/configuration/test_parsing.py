@@ -101,6 +101,7 @@ def test_everything_that_is_wrong_is_listed_with_its_line() -> None:
         ('[databases.shop]\nurl = ""', "line 2: databases.shop.url: write a text that is not empty"),
         ('[databases.shop]\nurl = "mysql://h/x"', "line 2: databases.shop.url: there is no support for databases"),
         ('[databases.shop]\nurl = "/a/b"', "line 2: databases.shop.url: the database's URL cannot be read"),
+        (SHOP + 'lake = "lake"', "line 3: databases.shop.lake: write a path from the root, or a URL"),
         (SHOP + 'run = "capture"', "line 3: databases.shop.run: write a list of texts"),
         (SHOP + 'run = ["clean"]', 'line 3: databases.shop.run: unknown value "clean"; did you mean "cleanup"?'),
         (SHOP + "run = [[1]]", 'line 3: databases.shop.run: unknown value "[1]"'),

@@ -225,6 +225,7 @@ NOT_RUN = {
         "LsnNotKept",
         "NodeOutdated",
         "NothingToCopy",
+        "PasswordNotRead",
         "ProcessEnded",
         "ProcessSilent",
         "PartitionMoved",

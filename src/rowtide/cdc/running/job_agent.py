@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -132,13 +132,15 @@ POLL_S = 1.0
 _LEASE_PATIENCE_S = 10.0
 
 
-def run_jobs(context: CaptureContext, on_event: Callable[[str], None] = ignore) -> None:
-    """Run the jobs of a database until the run is stopped; `on_event` is called when a job begins and when it ends.
+def run_jobs(
+    context: CaptureContext, on_event: Callable[[str], None] = ignore, job_types: Collection[JobType] = tuple(JobType)
+) -> None:
+    """Run jobs of a database until the run is stopped; `on_event` is called when a job begins and when it ends.
 
     Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
     `SparkLost`.
     """
-    agent = JobAgent(context, on_event)
+    agent = JobAgent(context, on_event, job_types)
     try:
         run_agent(agent.open, stop=context.stop, idle_s=POLL_S, on_retry=context.watchers.on_retry)
     finally:
@@ -159,10 +161,13 @@ class _JobState:
 class JobAgent:
     """The jobs' runs, which outlive a lost connection of the agent's own."""
 
-    def __init__(self, context: CaptureContext, on_event: Callable[[str], None]) -> None:
+    def __init__(
+        self, context: CaptureContext, on_event: Callable[[str], None], job_types: Collection[JobType]
+    ) -> None:
         self._context = replace(context, make_spark=SharedSpark(context.make_spark).get)
         self._engine = open_engine(context.url, application_name=f"rowtide agent on {describe_holder()}")
         self._on_event = on_event
+        self._job_types = job_types
         self._jobs: dict[JobType, _JobState] = {}
         self._connection: Connection | None = None
         self._lost: SparkLost | None = None
@@ -215,7 +220,7 @@ class JobAgent:
         """Take over from an agent that is gone: its runs are lost, requests to it are void."""
         job_history.record_lost(connection)
         take_requests(connection)
-        for job_type in JobType:
+        for job_type in self._job_types:
             last = job_history.find_last_run(connection, job_type)
             self._jobs[job_type] = _JobState(last_begun=last.started_at if last is not None else None)
 

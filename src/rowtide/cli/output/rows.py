@@ -39,6 +39,14 @@ _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 class Notes:
     """Messages on stderr; rich is imported for a terminal, and to wrap lines."""
 
+    def __init__(self) -> None:
+        self._prefix = ""
+        self._is_shared = False
+
+    def share(self, prefix: str) -> None:
+        """Print on a stream that other processes print on too: each line with a prefix, and no line twice."""
+        self._prefix, self._is_shared = prefix, True
+
     @cached_property
     def console(self) -> Console:
         """The terminal, or its replacement."""
@@ -50,14 +58,14 @@ class Notes:
     def is_terminal(self) -> bool:
         """Whether lines can be overwritten."""
         may_be = sys.stderr.isatty() or not _AS_TERMINAL.isdisjoint(os.environ)
-        return may_be and self.console.is_terminal
+        return may_be and not self._is_shared and self.console.is_terminal
 
     def print(self, text: str, *, soft_wrap: bool = False) -> None:
         """Print a message; with `soft_wrap` a terminal wraps it, and a file has it in one line."""
         if soft_wrap and not self.is_terminal:
-            print(redact(text).translate(_WITHOUT_CONTROLS), file=sys.stderr)
+            print(f"{self._prefix}{redact(text)}".translate(_WITHOUT_CONTROLS), file=sys.stderr)
         else:
-            self.console.print(redact(text), soft_wrap=soft_wrap)
+            self.console.print(f"{self._prefix}{redact(text)}", soft_wrap=soft_wrap)
 
     def status(self, text: str) -> Status | HiddenStatus:
         """Return a context in which a terminal shows a status line."""

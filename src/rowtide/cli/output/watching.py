@@ -118,12 +118,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`."""
+def stopping(*, at_hangup: bool = True) -> Iterator[threading.Event]:
+    """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
+
+    Without `at_hangup`, SIGHUP changes nothing: a service manager sends it to have files read again.
+    """
     stop = threading.Event()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if at_hangup or number != signal.SIGHUP:
+            stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
@@ -132,14 +136,14 @@ def stopping() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
+def watching(beginning: str, *, at_hangup: bool = True) -> Iterator[tuple[threading.Event, Watchers]]:
     """Yield the event that `stopping` yields, and watchers that print.
 
     `beginning` is shown until the first cycle.
     """
     from rowtide.cdc.running.context import Watchers
 
-    with stopping() as stop, progress(beginning, describe_reports) as on_report:
+    with stopping(at_hangup=at_hangup) as stop, progress(beginning, describe_reports) as on_report:
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)

@@ -89,6 +89,18 @@ def run(
     Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
     any machine, is left to it until that process ends.
     """
+    deliver(db, publication, subscriber or (), limits, once=once)
+
+
+def deliver(
+    db: str,
+    publication: str | None = None,
+    subscribers: Sequence[str] = (),
+    limits: DeliveryLimits | None = None,
+    *,
+    once: bool = False,
+) -> None:
+    """Deliver until stopped, or with `once` what was committed before, and print what happens."""
     replication = connect(db).replication
 
     from rowtide.replication.distribution.watchers import (
@@ -131,8 +143,8 @@ def run(
             notes.print(f"{line} This process takes over when that one ends.", soft_wrap=True)
 
         watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped, on_elsewhere)
-        named = subscriber or ()
-        replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **limits.given)
+        settings = limits.given if limits is not None else {}
+        replication.run(publication, subscribers=subscribers, once=once, stop=stop, watchers=watchers, **settings)
 
 
 @contextmanager

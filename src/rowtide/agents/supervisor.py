@@ -1,0 +1,246 @@
+"""A supervisor of processes: each does one task, and none is ended by what another does.
+
+A child gets its task over a socket pair, since `ps` shows arguments. It ends when the pair is closed: with the
+supervisor, however that ends. A child that ends is started again after a pause, unless its exit code says that a person
+must act. The supervisor has one thread, and waits for signals: SIGCHLD is one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe
+from types import FrameType
+
+from rowtide.agents.log_reader_process import module_search_path
+from rowtide.agents.restarts import next_pause_s
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+
+STOP_PATIENCE_S = 25.0
+"""A child that has not ended so long after SIGTERM is killed."""
+_STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
+
+
+class AllNeedPerson(RowtideError, number=1167):
+    """No task of a supervisor is left that it may start again."""
+
+    fact = "each of these needs a person: {names}"
+    hint = "Their errors are printed above. Mend what they name, and start the command again."
+    names: str
+
+
+@frozen
+class Task:
+    """What one child does: a value that pickles, and the environment in which it does it."""
+
+    work: object
+    environment: Mapping[str, str]
+
+
+Tasks = Mapping[str, Task]
+"""By the names under which they are reported."""
+
+
+@dataclass(slots=True)
+class _Child:
+    """A running process."""
+
+    task: Task
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    started_at: float
+    killed_at: float | None = None
+    """When it is killed; None while it is not asked to end."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A task as it is wanted now, and the child that does it, or did what was wanted before."""
+
+    task: Task | None
+    starts_at: float | None
+    """None: it runs, or needs a person."""
+    child: _Child | None = None
+    last_pause_s: float | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Keeps a child for each task, which runs the module `program`."""
+
+    program: str
+    needing_person: Collection[int]
+    """Exit codes after which a child is not started again."""
+    on_event: Callable[[str], None]
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _is_stopping: bool = False
+
+    def run(self, tasks: Tasks, reload: Callable[[], Tasks] | None) -> None:
+        """Keep the tasks running until SIGTERM or SIGINT; a second one ends the children at once.
+
+        With `reload`, SIGHUP asks for other tasks, and starts again what needed a person; without, it ends the run,
+        as the others do. Raises `AllNeedPerson`.
+        """
+        with _signals() as receive:
+            self._want(tasks)
+            while True:
+                timeout_s = self._tend(time.monotonic())
+                if not any(kept.child is not None for kept in self._kept.values()):
+                    if self._is_stopping:
+                        return
+                    if timeout_s is None:
+                        raise AllNeedPerson(", ".join(self._kept))
+                for number in receive(timeout_s):
+                    if number == signal.SIGHUP and reload is not None:
+                        self._reload(reload)
+                    elif number in (*_STOPPING, signal.SIGHUP):
+                        self._stop()
+
+    def _want(self, tasks: Tasks) -> None:
+        """Start tasks that are new, stop those that are gone, and do both with those that have changed."""
+        now = time.monotonic()
+        for name, kept in self._kept.items():
+            kept.task = tasks.get(name)
+            if kept.child is not None and kept.child.task != kept.task:
+                self._end(kept.child, now)
+            elif kept.child is None:
+                kept.starts_at = now if kept.task is not None else None
+        for name in tasks.keys() - self._kept.keys():
+            self._kept[name] = _Kept(tasks[name], now)
+
+    def _reload(self, reload: Callable[[], Tasks]) -> None:
+        if self._is_stopping:
+            return
+        try:
+            tasks = reload()
+        except RowtideError as error:
+            self.on_event(f"{error} Nothing was changed: the agent continues with what was read before.")
+            return
+        self.on_event("The configuration was read again.")
+        self._want(tasks)
+
+    def _stop(self) -> None:
+        now = time.monotonic()
+        for kept in self._kept.values():
+            kept.task = kept.starts_at = None
+            if kept.child is not None and self._is_stopping:
+                kept.child.process.kill()
+            elif kept.child is not None:
+                self._end(kept.child, now)
+        self._is_stopping = True
+
+    def _end(self, child: _Child, now: float) -> None:
+        if child.killed_at is None:
+            child.killed_at = now + STOP_PATIENCE_S
+            child.process.terminate()
+
+    def _tend(self, now: float) -> float | None:
+        """Do what is due; return the seconds until something else is, None if nothing will be."""
+        for name, kept in [*self._kept.items()]:
+            if kept.child is not None and kept.child.process.poll() is not None:
+                self._note_end(name, kept, kept.child, now)
+            if kept.child is not None and kept.child.killed_at is not None and now >= kept.child.killed_at:
+                self.on_event(f"{name}: has not ended {STOP_PATIENCE_S:g} s after SIGTERM, and is killed")
+                kept.child.process.kill()
+                kept.child.killed_at = None
+            if kept.child is None and kept.task is None:
+                del self._kept[name]
+            elif kept.task is not None and kept.starts_at is not None and now >= kept.starts_at:
+                self._start(name, kept, kept.task, now)
+        due = [kept.child.killed_at if kept.child is not None else kept.starts_at for kept in self._kept.values()]
+        return min((max(0.0, at - now) for at in due if at is not None), default=None)
+
+    def _start(self, name: str, kept: _Kept, task: Task, now: float) -> None:
+        kept.child, kept.starts_at = _start_child(self.program, name, task, now), None
+        self.on_event(f"{name}: started, process {kept.child.process.pid}")
+
+    def _note_end(self, name: str, kept: _Kept, child: _Child, now: float) -> None:
+        code = child.process.returncode
+        child.connection.close()
+        kept.child = None
+        if kept.task is None:
+            self.on_event(f"{name}: stopped")
+        elif kept.task != child.task:
+            kept.starts_at, kept.last_pause_s = now, None
+        elif code in self.needing_person:
+            self.on_event(f"{name}: needs a person, and is not started again until SIGHUP")
+        else:
+            kept.last_pause_s = pause_s = next_pause_s(kept.last_pause_s, now - child.started_at)
+            kept.starts_at = now + pause_s
+            self.on_event(f"{name}: ended {_describe(code)}; starts again in {pause_s:g} s")
+
+
+def has_terminal() -> bool:
+    """Return whether this process has a controlling terminal, whose end SIGHUP would tell."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def receive_task() -> tuple[str, object, Connection]:
+    """Return this child's name and work, and the connection that is closed when the supervisor ends."""
+    connection = Connection(int(sys.argv[1]))
+    return sys.argv[2], connection.recv(), connection
+
+
+def _start_child(program: str, name: str, task: Task, now: float) -> _Child:
+    ours, theirs = Pipe()
+    # -P as in `log_reader_process`. A session of its own: signals of the terminal are for the supervisor.
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", program, str(theirs.fileno()), name],
+            env={**task.environment, "PYTHONPATH": module_search_path()},
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    # One that has ended already is found by its exit code.
+    with suppress(ConnectionError):
+        ours.send(task.work)
+    return _Child(task, process, ours, now)
+
+
+def _describe(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
+    """Yield what waits for signals, for some seconds at most, and returns their numbers."""
+    received, wakes = socket.socketpair()
+    received.settimeout(0)
+    wakes.settimeout(0)
+
+    def receive(timeout_s: float | None) -> Sequence[int]:
+        select.select([received], [], [], timeout_s)
+        with suppress(BlockingIOError):
+            return received.recv(4096)
+        return b""
+
+    numbers = [*_STOPPING, signal.SIGCHLD]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    with received, wakes:
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, _note) for number in numbers}
+        try:
+            yield receive
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
+
+
+def _note(_number: int, _frame: FrameType | None) -> None:
+    """Take a signal, whose number Python writes to the socket."""
