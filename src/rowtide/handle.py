@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Self
 from rowtide.core.extras import naming_extras
 from rowtide.core.row_values import hiding
 from rowtide.core.words import member_of
+from rowtide.databases.urls import parse_url
+from rowtide.events.event import scope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +109,7 @@ class Database:
         with naming_extras():
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
+            from rowtide.cdc.running.reporting import emitting
             from rowtide.cdc.scans.pace import USUAL
             from rowtide.targets.running import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
@@ -114,11 +117,15 @@ class Database:
             self.url,
             make_spark,
             stop or threading.Event(),
-            watchers or Watchers(),
+            emitting(watchers or Watchers()),
             options or USUAL,
         )
         agent = TargetsAgent(self.targets, None, make_spark, on_event)
-        with hiding(wanted=hide_keys), targets_beside(agent, context.stop, context.watchers.on_retry):
+        with (
+            hiding(wanted=hide_keys),
+            scope(parse_url(self.url).name, "agent"),
+            targets_beside(agent, context.stop, context.watchers.on_retry),
+        ):
             run_jobs(context, on_event)
 
     def run_targets(
@@ -137,7 +144,8 @@ class Database:
             from rowtide.cdc.running.job_agent import SharedSpark
             from rowtide.targets.running import TargetsAgent, run_targets
         agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
-        run_targets(agent, stop or threading.Event())
+        with scope(parse_url(self.url).name, "targets"):
+            run_targets(agent, stop or threading.Event())
 
     def register_catalog(
         self, kind: CatalogueKind | str, place: str, namespace: str, *, dry_run: bool = False

@@ -6,8 +6,8 @@ from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, HideKeys, Master, SharedStorage, SparkConf, spark_request
-from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
+from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
@@ -25,6 +25,7 @@ def run(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
+    log: LogOptions,
 ) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 
@@ -34,11 +35,5 @@ def run(
     Subscriptions are delivered by `rowtide replication run`, a process of its own, which may run elsewhere.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
-        database = connect(db)
-        database.run_agent(
-            options=CaptureOptions(engine, rewrite_widened, max_latency),
-            stop=stop,
-            watchers=watchers,
-            on_event=lambda event: notes.print(event, soft_wrap=True),
-        )
+    with requesting(request), watching("Starting the log reader ...", log, db, "agent") as stop:
+        connect(db).run_agent(options=CaptureOptions(engine, rewrite_widened, max_latency), stop=stop)

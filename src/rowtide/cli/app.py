@@ -51,5 +51,7 @@ app = CliGroup(
             expose_value=False,
             help="Show the traceback of an error, and log what agents do.",
         ),
+        click.Option(["--quiet"], is_flag=True, expose_value=False, help="Print nothing but results and errors."),
+        click.Option(["-v"], is_flag=True, expose_value=False, help="Print events that are not shown otherwise."),
     ],
 )

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,8 @@ from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
 from rowtide.core.secrets import MASK, redact
+from rowtide.events.emission import use_log
+from rowtide.events.event import Emitted, Level
 
 # A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
 # closed pipe or a full disk is detected at each write, whether by `print`, rich or logging. SIGPIPE stays ignored: it
@@ -157,6 +159,7 @@ def find_database(arguments: Sequence[str]) -> str | None:
 
 _OBJECTS_BETWEEN_COLLECTIONS = 500_000
 _DEBUG = "--debug"
+_QUIET, _VERBOSE = "--quiet", "-v"
 _HIDE_KEYS = "--hide-keys"
 
 
@@ -165,12 +168,48 @@ def run_command(arguments: Sequence[str]) -> int:
 
     0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage.
     """
-    is_debugging = _DEBUG in arguments
-    arguments = [argument for argument in arguments if argument != _DEBUG]
+    options, operands = _split(arguments)
+    is_debugging = _DEBUG in options
+    level = Level.DEBUG if is_debugging or _VERBOSE in options else Level.ERROR if _QUIET in options else Level.INFO
+    arguments = [*(one for one in options if one not in (_DEBUG, _VERBOSE, _QUIET)), *operands]
     _begin_logging(is_debugging=is_debugging)
     # Before the log's reader is started, which inherits it, and until the last error is printed.
-    with hiding(wanted=_HIDE_KEYS in arguments):
+    with _telling(level, is_debugging=is_debugging), hiding(wanted=_HIDE_KEYS in arguments):
         return _run_reporting(arguments, is_debugging=is_debugging)
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what may be options, and what begins with `--`."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at:]
+
+
+@contextmanager
+def _telling(level: Level, *, is_debugging: bool) -> Iterator[None]:
+    """Print messages of a level, and with debug also events, of the command; `watching` shows and logs more."""
+    log = use_log(_print_event if level is Level.DEBUG else _ignore_event)
+    try:
+        if level is Level.INFO:
+            yield
+        else:
+            # Not for the others, before the log is read.
+            from rowtide.cli.output.rows import notes
+
+            with notes.telling(level, is_debugging=is_debugging):
+                yield
+    finally:
+        use_log(log)
+
+
+def _print_event(emitted: Emitted) -> None:
+    from rowtide.cli.output.rows import notes
+    from rowtide.events.rendering import record_of, write_text
+
+    notes.print(write_text(record_of(emitted)), soft_wrap=True)
+
+
+def _ignore_event(_emitted: Emitted) -> None:
+    """Print nothing: the command says itself what it does."""
 
 
 def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:

@@ -22,6 +22,7 @@ from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, 
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
+from rowtide.events.event import Level
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,25 @@ _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 
 
 class Notes:
-    """Messages on stderr; rich is imported for a terminal, and to wrap lines."""
+    """Messages on stderr; rich is imported for a terminal, and to wrap lines.
+
+    `level`: with error, `--quiet`, they are not printed; with debug, `-v`, events are printed that are not shown
+    otherwise.
+    """
+
+    def __init__(self) -> None:
+        self.level = Level.INFO
+        self.is_debugging = False
+
+    @contextmanager
+    def telling(self, level: Level, *, is_debugging: bool) -> Iterator[None]:
+        """Print at a level during the block; while debugging, errors end with their tracebacks."""
+        before = self.level, self.is_debugging
+        self.level, self.is_debugging = level, is_debugging
+        try:
+            yield
+        finally:
+            self.level, self.is_debugging = before
 
     @cached_property
     def console(self) -> Console:
@@ -52,8 +71,10 @@ class Notes:
         may_be = sys.stderr.isatty() or not _AS_TERMINAL.isdisjoint(os.environ)
         return may_be and self.console.is_terminal
 
-    def print(self, text: str, *, soft_wrap: bool = False) -> None:
+    def print(self, text: str, *, soft_wrap: bool = False, is_error: bool = False) -> None:
         """Print a message; with `soft_wrap` a terminal wraps it, and a file has it in one line."""
+        if self.level is Level.ERROR and not is_error:
+            return
         if soft_wrap and not self.is_terminal:
             print(redact(text).translate(_WITHOUT_CONTROLS), file=sys.stderr)
         else:
@@ -61,7 +82,7 @@ class Notes:
 
     def status(self, text: str) -> Status | HiddenStatus:
         """Return a context in which a terminal shows a status line."""
-        return self.console.status(text) if self.is_terminal else HiddenStatus()
+        return self.console.status(text) if self.is_terminal and self.level is not Level.ERROR else HiddenStatus()
 
 
 class HiddenStatus:
