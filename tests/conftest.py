@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -36,6 +37,10 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     # database is three hundred files, and ext4 looks at each file deleted within seconds before it gives a new one a
     # number: making and dropping a database would take longer than many tests.
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# Listings keep names there for completion: not among the user's.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rowtide-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

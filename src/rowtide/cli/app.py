@@ -26,7 +26,7 @@ def print_version(context: click.Context, _parameter: click.Parameter, wanted: b
 
 
 _commands = CommandTable()
-for _name in ("adopt", "check", "health", "upgrade", "demo"):
+for _name in ("adopt", "check", "health", "upgrade", "demo", "completion"):
     _commands.import_on_use(_name, f"rowtide.cli.{_name}")
 for _name, _help in _FEATURES.items():
     _commands[_name] = FeatureGroup(_name, _help)

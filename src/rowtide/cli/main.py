@@ -215,7 +215,8 @@ def _ignore_event(_emitted: Emitted) -> None:
 def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:
     try:
         with naming_extras():
-            read_log_early(arguments)
+            if "_ROWTIDE_COMPLETE" not in os.environ:
+                read_log_early(arguments)
             _run(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -244,6 +245,11 @@ def _run(arguments: Sequence[str]) -> None:
     # Not before the log is read: it imports the parser of command lines.
     from rowtide.cli.app import app
 
+    asked = os.environ.get("_ROWTIDE_COMPLETE")
+    if asked is not None:
+        from rowtide.cli.completion import complete
+
+        raise SystemExit(complete(app, asked))
     app(arguments)
 
 

@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
+from rowtide.cli.output.known_names import is_remembered, remember
 from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
@@ -161,6 +162,9 @@ def print_listed(
     A table has the fields in `brief`, under its headings, unless `wide`; other formats have all fields. JSON lines
     contain the texts of the fields `json_texts` as JSON.
     """
+    if is_remembered(kind):
+        listed = list(listed)
+        _remember(kind, listed)
     shown = {field.name: field.name for field in fields(kind) if field.repr}
     if form is not OutputFormat.TABLE:
         parsed = set(json_texts) if form is OutputFormat.JSONL else set()
@@ -170,6 +174,16 @@ def print_listed(
     chosen = shown if wide or brief is None else brief
     show: Show = lambda heading, value: show_fact(chosen[heading], value)  # noqa: E731
     print_rows(tuple(chosen), ([getattr(row, name) for name in chosen.values()] for row in listed), form, show=show)
+
+
+def _remember(kind: type[Any], rows: Sequence[object]) -> None:
+    """Keep names for completion, of the database that the command names."""
+    from click import get_current_context
+
+    context = get_current_context(silent=True)
+    db = context.params.get("db") if context is not None else None
+    if db:
+        remember(kind, rows, db)
 
 
 def _value(row: object, name: str, form: OutputFormat, *, is_json: bool) -> object:
