@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
+from rowtide.core.words import WordsRead
 from rowtide.events.catalogue import LogResumed
 from rowtide.events.destinations import Destination, Journal, Locked, LogFile, StandardError
 from rowtide.events.emission import Listener, emitted_now, use_log
@@ -31,7 +32,7 @@ class LogFormat(StrEnum):
 
 
 @frozen
-class LogOptions:
+class LogOptions(WordsRead):
     """What is logged of an agent's events, how and where to."""
 
     format: Annotated[

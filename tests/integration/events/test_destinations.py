@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rowtide.events import Level, LogFormat, LogOptions, configure_logging
-from rowtide.events.catalogue import JobStarted, StoreSlow, TableJoined
+from rowtide.events.catalogue import JobFailed, JobStarted, StoreSlow, TableJoined
 from rowtide.events.configuration import reopen_log
 from rowtide.events.destinations import LOOK_S, LogFile
 from rowtide.events.emission import emit, use_log
@@ -189,6 +189,14 @@ def test_a_level_leaves_lesser_events_out(tmp_path: Path, level: Level | None, n
         emit(event)
 
     assert [json.loads(line)["event"] for line in read(path)] == names
+
+
+def test_options_are_given_as_words(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogOptions("json", "warning"))  # type: ignore[arg-type]
+    emit(JobStarted())
+    emit(JobFailed(0, ValueError("x")))
+
+    assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
 
 
 def test_the_journal_gets_priorities(capsys: pytest.CaptureFixture[str]) -> None:
