@@ -63,7 +63,7 @@ def test_what_fails_is_logged_and_the_rest_is_done(tmp_path: Path, caplog: pytes
         upkeep.compact(Compacted(str(path), "id"))
         upkeep.vacuum(str(path))
         wait_until(lambda: count_files(path) == 1, what="the compaction")
-    assert f"upkeep_failed kind=compaction path={tmp_path / 'none'} number=" in caplog.text
+    assert f"upkeep_failed job=upkeep kind=compaction path={tmp_path / 'none'} number=" in caplog.text
 
 
 def test_a_lost_lease_ends_upkeep_before_its_next_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

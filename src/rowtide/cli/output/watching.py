@@ -171,10 +171,10 @@ def watching(beginning: str, log: LogOptions, db: str, job: str) -> Iterator[thr
         _emit_start()
         try:
             yield stop
-        except RowtideError as error:
+        except Exception as error:
             emit(AgentFailed(error))
             is_told = log.is_on_stderr or any(error is one for one in failed)
-            if not is_told or notes.is_debugging:
+            if not isinstance(error, RowtideError) or not is_told or notes.is_debugging:
                 raise
             raise click.exceptions.Exit(1) from error
         emit(AgentStopped(round(time.monotonic() - began, 3)))
