@@ -28,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference
 
 .DEFAULT_GOAL := help
 
@@ -158,6 +158,9 @@ type-reference: install ## Write docs/reference/types.md from the tests' catalog
 
 object-reference: install ## Write docs/reference/objects.md from the catalogues of databases that are set up
 	$(BIN)/python scripts/object_reference.py > docs/reference/objects.md
+
+log-reference: install ## Write docs/reference/log-events.md from the catalogue of events
+	$(BIN)/python scripts/log_reference.py > docs/reference/log-events.md
 
 python-reference: install ## Write docs/reference/python.md from the docstrings of the public API
 	$(BIN)/python scripts/python_reference.py > docs/reference/python.md

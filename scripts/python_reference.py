@@ -223,6 +223,11 @@ def page() -> str:
             parts += [f"### `{kind.__name__}`", _import(kind, package), *_type(kind)]
     parts += ["## Tracked devices in Spark", _function("rowtide.tracking.spark", read_changes)]
     parts += [f"### `{ChangeFrames.__name__}`", _import(ChangeFrames, rowtide.tracking.spark), *_type(ChangeFrames)]
+    parts += ["## Events and logs", "What is emitted is in [the list of events](log-events.md)."]
+    events = importlib.import_module("rowtide.events")
+    parts += [_function("rowtide.events", events.configure_logging), _function("rowtide.events", events.listening)]
+    for kind in (events.LogOptions, events.LogFormat, events.Level, events.Emitted, events.Scope):
+        parts += [f"### `{kind.__name__}`", _import(kind, events), *_type(kind)]
     return "\n\n".join(parts) + "\n"
 
 

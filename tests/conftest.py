@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -40,6 +41,9 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 # No test goes by the configuration file of whoever runs it.
 os.environ["ROWTIDE_CONFIG"] = os.devnull
 
+# Listings keep names there for completion: not among the user's.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rowtide-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

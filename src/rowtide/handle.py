@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Self
 from rowtide.core.extras import naming_extras
 from rowtide.core.row_values import hiding
 from rowtide.core.words import member_of
+from rowtide.databases.urls import parse_url
+from rowtide.events.event import scope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,6 +113,7 @@ class Database:
             from rowtide.cdc.jobs.parameters import JobType
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
+            from rowtide.cdc.running.reporting import emitting
             from rowtide.cdc.scans.pace import USUAL
             from rowtide.targets.running import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
@@ -118,12 +121,13 @@ class Database:
             self.url,
             make_spark,
             stop or threading.Event(),
-            watchers or Watchers(),
+            emitting(watchers or Watchers()),
             options or USUAL,
         )
         agent = TargetsAgent(self.targets, None, make_spark, on_event)
         with ExitStack() as running:
             running.enter_context(hiding(wanted=hide_keys))
+            running.enter_context(scope(parse_url(self.url).name, "agent"))
             if "targets" in jobs:
                 running.enter_context(targets_beside(agent, context.stop, context.watchers.on_retry))
             run_jobs(context, on_event, [job for job in JobType if job in jobs])
@@ -144,7 +148,8 @@ class Database:
             from rowtide.cdc.running.job_agent import SharedSpark
             from rowtide.targets.running import TargetsAgent, run_targets
         agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
-        run_targets(agent, stop or threading.Event())
+        with scope(parse_url(self.url).name, "targets"):
+            run_targets(agent, stop or threading.Event())
 
     def register_catalog(
         self, kind: CatalogueKind | str, place: str, namespace: str, *, dry_run: bool = False

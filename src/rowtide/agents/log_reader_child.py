@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -13,12 +12,15 @@ from functools import partial
 from multiprocessing.connection import Connection
 from queue import Full, Queue
 
-from rowtide.agents.log_reader_process import BEAT_S
-from rowtide.agents.runs import log, run_agent
+from rowtide.agents.log_reader_process import BEAT_S, LOG_READER
+from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import hide_pandas
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.access import register_accesses
+from rowtide.databases.urls import parse_url
+from rowtide.events.emission import use_log
+from rowtide.events.event import Emitted, scope
 from rowtide.log.batches import BatchWanted, ReadingPace
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
@@ -68,25 +70,32 @@ def read_log(parent: Connection) -> None:
     stop = SelectableEvent()
     speaking = threading.Lock()
 
-    def say(word: tuple[RowtideError, float | None] | EntryWritten | Traffic) -> None:
+    def say(word: tuple[RowtideError, float | None] | EntryWritten | Emitted | Traffic) -> None:
         with speaking, suppress(OSError):
             parent.send(word)
 
     def report(error: RowtideError, pause_s: float | None) -> None:
         say((error, pause_s))
 
-    untold: Queue[EntryWritten] = Queue(_MOST_UNTOLD)
+    untold: Queue[EntryWritten | Emitted] = Queue(_MOST_UNTOLD)
     exchange = EntryExchange(partial(_report_later, untold))
     pace = ReadingPace()
     threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, pace, stop), daemon=True).start()
     threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
     threading.Thread(target=_report, args=(say, untold), daemon=True).start()
 
-    log.setLevel(logging.ERROR)  # The parent logs what it is sent.
+    # The parent logs what it is sent, with the time and scope that it has here.
+    use_log(partial(_report_later, untold))
     try:
-        run_agent(
-            lambda: open_reading(url, stop, exchange, pace), stop=stop, idle_s=0, has_run=has_run, on_retry=report
-        )
+        with scope(parse_url(url).name, LOG_READER):
+            run_agent(
+                lambda: open_reading(url, stop, exchange, pace),
+                stop=stop,
+                idle_s=0,
+                has_run=has_run,
+                on_retry=report,
+                reports_itself=True,
+            )
     except RowtideError as error:
         report(error, None)
 
@@ -98,14 +107,14 @@ def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
         time.sleep(BEAT_S)
 
 
-def _report_later(untold: Queue[EntryWritten], entry: EntryWritten) -> None:
-    """Report an entry to the parent; one that does not listen reads it from the store later."""
+def _report_later(untold: Queue[EntryWritten | Emitted], one: EntryWritten | Emitted) -> None:
+    """Report an entry or an event to the parent; one that does not listen reads entries from the store later."""
     with suppress(Full):
-        untold.put_nowait(entry)
+        untold.put_nowait(one)
 
 
-def _report(say: Callable[[EntryWritten], None], untold: Queue[EntryWritten]) -> None:
-    """Report entries to the parent: in a thread of its own, as the parent may be busy for long."""
+def _report(say: Callable[[EntryWritten | Emitted], None], untold: Queue[EntryWritten | Emitted]) -> None:
+    """Report entries and events to the parent: in a thread of its own, as the parent may be busy for long."""
     while True:
         say(untold.get())
 

@@ -5,7 +5,8 @@ The child is a `python -m` process: it imports nothing from the program that sta
 threads yet (docs/decisions/0003). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
 that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each tells the other
-of the entries that it writes to the manifest (docs/decisions/0010); the parent says when it needs a batch of the log.
+of the entries that it writes to the manifest (docs/decisions/0010); the child's events are logged by the parent, which
+knows how (docs/decisions/0034); the parent says when it needs a batch of the log.
 When the parent ends, for whatever reason, the child sees end of file and ends too.
 
 A child that is a fork of this process, for a process that has neither threads nor connections yet.
@@ -25,9 +26,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
-from rowtide.agents.runs import OnRetry, log, report_retry
+from rowtide.agents.runs import OnRetry, report_retry
 from rowtide.core.errors import Remedy, Retryable
 from rowtide.databases.access import list_accesses
+from rowtide.events.catalogue import LogReaderKilled
+from rowtide.events.emission import deliver, emit
+from rowtide.events.event import Emitted, scope
 from rowtide.log.batches import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.traffic import Traffic
@@ -103,6 +107,8 @@ class LogReaderEnded(Retryable, number=1010):
     code: int
 
 
+LOG_READER = "log reader"
+"""The job of events that the child emits."""
 _CHILD = "rowtide.agents.log_reader_child"
 BEAT_S = 5.0
 """So often a child says that it lives."""
@@ -168,14 +174,18 @@ class LogReaderProcess:
                 if isinstance(said, EntryWritten):
                     self.exchange.hear(said)
                     continue
+                if isinstance(said, Emitted):
+                    deliver(said)
+                    continue
                 error, pause_s = said
                 if pause_s is None:
                     # The child has retried what may be retried.
                     error.remedy = Remedy.STOP
                     raise error
-                report_retry(error, pause_s, self._on_retry)
+                with scope(job=LOG_READER):
+                    report_retry(error, pause_s, self._on_retry)
         if code is None and self._silent_s > SILENCE_S:
-            log.warning("silent_log_reader_killed: pid %s", self._process.pid)
+            emit(LogReaderKilled(self._process.pid, round(self._silent_s, 1)))
             self._process.kill()
             code = self._process.wait()
         if code is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,10 +10,10 @@ from enum import Enum, StrEnum
 from typing import Protocol
 
 from rowtide.core.errors import Remedy, RowtideError, describe
-from rowtide.core.row_values import are_hidden
 from rowtide.core.values import frozen
-
-log = logging.getLogger("rowtide.agents")
+from rowtide.events.catalogue import AgentRetries, JobBroken
+from rowtide.events.emission import emit
+from rowtide.events.event import format_places, inheriting
 
 
 class RunOutcome(StrEnum):
@@ -49,11 +48,10 @@ class JobRun:
         self.retries = 0
         self.message = ""
         self.error: Exception | None = None
-        self._name = name
         self.was_stopped = False
         """It was asked to end, whether it has or not."""
         self._work = work
-        self._thread = threading.Thread(target=self._run, name=f"rowtide {name}", daemon=True)
+        self._thread = threading.Thread(target=inheriting(self._run, job=name), name=f"rowtide {name}", daemon=True)
         self._thread.start()
 
     @property
@@ -91,9 +89,9 @@ class JobRun:
             self.message = ""
         except RowtideError as error:
             self._fail(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the event has where
             # A fault in one job does not end the others.
-            log.exception("job_failed %s", self._name, exc_info=not are_hidden())
+            emit(JobBroken(error, format_places(error)))
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -153,12 +151,14 @@ def run_agent(
     idle_s: float,
     has_run: bool = False,
     on_retry: OnRetry = ignore,
+    reports_itself: bool = False,
 ) -> None:
     """Run an agent until `stop` is set; open it again after a retryable error.
 
     The pause doubles from half a second to half a minute, and is reset by a step that did something. Raises every other
     error; and, if the agent never opened, the error of the last of `FIRST_TRIES`, so that a wrong address is reported.
-    With `has_run`, this agent replaces one that has opened, so an outage is waited out.
+    With `has_run`, this agent replaces one that has opened, so an outage is waited out. A retry is an event, unless
+    `on_retry` emits one of its own (`reports_itself`).
     """
     pauses, tries = pauses_s(), 0
     while not stop.is_set():
@@ -175,14 +175,18 @@ def run_agent(
             if not _may_retry(error.remedy, tries, has_run=has_run):
                 raise
             pause_s = next(pauses)
-            report_retry(error, pause_s, on_retry)
+            if reports_itself:
+                on_retry(error, pause_s)
+            else:
+                report_retry(error, pause_s, on_retry)
             stop.wait(pause_s)
 
 
 def report_retry(error: RowtideError, pause_s: float, on_retry: OnRetry) -> None:
     """Report that an agent is opened again after an error and a pause."""
-    log.warning("agent_retries after %s s: %s", pause_s, error)
+    # First, since it may raise the error instead.
     on_retry(error, pause_s)
+    emit(AgentRetries(pause_s, error))
 
 
 def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:

@@ -17,6 +17,7 @@ from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
+from rowtide.events.event import scope
 from rowtide.lake.session import build_session
 
 # What reads changes is imported with this module, what captures and administers with its first call.
@@ -237,7 +238,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """
         from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
 
-        with hiding(wanted=hide_keys):
+        with hiding(wanted=hide_keys), scope(parse_url(self._url).name, "capture"):
             run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
@@ -259,7 +260,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """
         from rowtide.cdc.running.capture_run import scan
 
-        with hiding(wanted=hide_keys):
+        with hiding(wanted=hide_keys), scope(parse_url(self._url).name, "capture"):
             scan(self._context(options, spark, stop, watchers), maxtrans, maxscans)
 
     def _context(
@@ -270,8 +271,10 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         watchers: Watchers | None,
     ) -> CaptureContext:
         from rowtide.cdc.running.context import CaptureContext, Watchers
+        from rowtide.cdc.running.reporting import emitting
 
-        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers(), options)
+        stop = stop or threading.Event()
+        return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or Watchers()), options)
 
     def cleanup(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
@@ -18,17 +17,15 @@ from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import stopping, watching
-from rowtide.cli.replication.running import deliver
+from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
-from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 from rowtide.core.row_values import are_hidden
+from rowtide.events.catalogue import ProcessReported
+from rowtide.events.configuration import LogOptions
+from rowtide.events.emission import emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-
-if TYPE_CHECKING:
-    from rowtide.merge import SyncOutcome
 
 app = CommandTable()
 
@@ -59,6 +56,7 @@ def run(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
+    log: LogOptions,
 ) -> None:
     """Run the jobs of a database, or of all databases of the configuration file, until Ctrl-C (SQL Server Agent).
 
@@ -71,7 +69,7 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     capture = CaptureOptions(engine, rewrite_widened, max_latency)
-    options = RunOptions(capture, request, are_hidden(), logging.getLogger().isEnabledFor(logging.INFO))
+    options = RunOptions(capture, request, log, are_hidden(), notes.is_debugging)
     read = configuration()
     names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
     if db is None and not names:
@@ -79,7 +77,7 @@ def run(
     if db is not None:
         run_list = read.databases[names[0]].run if names else DEFAULT_JOBS
         if list(group_jobs(run_list)) == [""]:
-            run_jobs(AgentWork(db, run_list, (), read.log, options))
+            run_jobs(AgentWork(db, run_list, (), options))
             return
     _supervise(read, names if db is not None else None, options)
 
@@ -94,48 +92,30 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
         return tasks_of(load(str(read.path), read.origin))
 
     supervisor = Supervisor(
-        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda event: notes.print(event, soft_wrap=True)
+        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda report: emit(ProcessReported(report))
     )
-    supervisor.run(tasks_of(read), None if has_terminal() else reload)
+    with watching("Starting the databases' processes ...", options.log, "", "supervisor"):
+        supervisor.run(tasks_of(read), None if has_terminal() else reload)
 
 
 def run_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
+    beginning, log, at_hangup = "Starting the log reader ...", work.options.log, has_terminal()
     with (
         requesting(work.options.spark),
-        watching("Starting the log reader ...", at_hangup=has_terminal()) as (stop, watchers),
+        watching(beginning, log, work.url, "agent", at_hangup=at_hangup) as stop,
     ):
-        connect(work.url).run_agent(
-            options=work.options.capture,
-            stop=stop,
-            watchers=watchers,
-            on_event=lambda event: notes.print(event, soft_wrap=True),
-            jobs=work.jobs,
-        )
+        connect(work.url).run_agent(options=work.options.capture, stop=stop, jobs=work.jobs)
 
 
 def deliver_subscriptions(work: AgentWork) -> None:
     """Deliver the subscriptions of a publisher until it is stopped."""
-    deliver(work.url)
+    with watching("Starting the log reader ...", work.options.log, work.url, "replication") as stop:
+        connect(work.url).replication.run(stop=stop)
 
 
 def synchronise_subscribers(work: AgentWork) -> None:
     """Synchronise the subscribers of a hub again and again until it is stopped."""
 
-    def report(outcomes: Sequence[SyncOutcome]) -> None:
-        for one in outcomes:
-            if one.error is not None or one.uploaded or one.downloaded or one.refused:
-                notes.print(_describe_outcome(one), soft_wrap=True)
-
-    def on_retry(error: RowtideError, pause_s: float) -> None:
-        notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
-
-    with stopping() as stop:
-        connect(work.url).merge.run(stop=stop, on_round=report, on_retry=on_retry)
-
-
-def _describe_outcome(outcome: SyncOutcome) -> str:
-    whole = f"{outcome.publication} to {outcome.subscriber}: "
-    if outcome.error is not None:
-        return f"{whole}{outcome.error}"
-    return f"{whole}{outcome.uploaded:,} rows uploaded, {outcome.downloaded:,} downloaded, {outcome.refused:,} refused"
+    with watching("Synchronising ...", work.options.log, work.url, "merge") as stop:
+        connect(work.url).merge.run(stop=stop)

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 from rowtide.agents.supervisor import Task, Tasks
 from rowtide.cdc.scans.pace import CaptureOptions
-from rowtide.configuration.settings import AgentJob, Configuration, DatabaseSettings, LogSettings
+from rowtide.configuration.settings import AgentJob, Configuration, DatabaseSettings
 from rowtide.core.values import frozen
 from rowtide.databases.access import Access
 from rowtide.databases.passwords import EnvironmentPassword, PasswordSource
+from rowtide.events.configuration import LogOptions
 from rowtide.lake.spark.settings import SparkRequest
 
 TOGETHER: Mapping[AgentJob, str] = {
@@ -31,6 +32,7 @@ class RunOptions:
 
     capture: CaptureOptions
     spark: SparkRequest
+    log: LogOptions
     hides_keys: bool = False
     is_debugging: bool = False
 
@@ -42,7 +44,6 @@ class AgentWork:
     url: str
     jobs: tuple[AgentJob, ...]
     accesses: tuple[Access, ...]
-    log: LogSettings
     options: RunOptions
 
 
@@ -52,7 +53,7 @@ def make_tasks(
     """Return a task for each process of some databases of a file, by the names under which they are reported."""
     return {
         f"{name} {added}".rstrip(): Task(
-            AgentWork(str(settings.url), jobs, _accesses(read, settings), read.log, options),
+            AgentWork(str(settings.url), jobs, _accesses(read, settings), options),
             _environment(read, settings, environment),
         )
         for name, settings in read.databases.items()

@@ -37,6 +37,7 @@ for _name, _module in (
     ("upgrade", "upgrade"),
     ("install-units", "units"),
     ("demo", "demo"),
+    ("completion", "completion"),
 ):
     _commands.import_on_use(_name, f"rowtide.cli.{_module}")
 for _name, _help in _FEATURES.items():
@@ -69,5 +70,7 @@ app = CliGroup(
             expose_value=False,
             help="Show the traceback of an error, and log what agents do.",
         ),
+        click.Option(["--quiet"], is_flag=True, expose_value=False, help="Print nothing but results and errors."),
+        click.Option(["-v"], is_flag=True, expose_value=False, help="Print events that are not shown otherwise."),
     ],
 )

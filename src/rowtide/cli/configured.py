@@ -52,8 +52,11 @@ def configuration() -> Configuration:
 
 
 def find_default(option: str) -> OptionValue | None:
-    """Return the value that `[defaults]` has for an option; None without one."""
-    return _read[0].defaults.get(option) if _read else None
+    """Return the value that `[defaults]` has for an option, or `[log]` for one of `--log-…`; None without one."""
+    if not _read:
+        return None
+    section, _, key = option.partition("-")
+    return getattr(_read[0].log, key, None) if section == "log" else _read[0].defaults.get(option)
 
 
 def find_database(arguments: Sequence[str]) -> str | None:

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rowtide.cli.commands import COMMANDS
 from rowtide.cli.configured import configuration, defaults_for
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _INTERRUPTED = 130
 """The exit code of a command that SIGINT ended."""
@@ -109,6 +112,13 @@ class CliGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of the help."""
         return list(self.commands)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Return the names of commands and of the group's options, without making commands for their help."""
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name) for name in self.commands if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""

@@ -11,15 +11,18 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
+from rowtide.cli.output.event_lines import describe_mended, name_of
 from rowtide.cli.output.rows import notes, printed
-from rowtide.cli.output.watching import describe_mended, describe_mended_target, progress
+from rowtide.cli.output.watching import progress
 from rowtide.core.options import Argument, ForGroup, Option
 from rowtide.core.values import frozen
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.handle import connect
+from rowtide.targets.table_format import table_format
 
 if TYPE_CHECKING:
     from rowtide.relocation.copying import Copied, CopyProgress
+    from rowtide.targets.mending import MendedTarget
 
 app = CommandTable()
 
@@ -94,6 +97,16 @@ def mend(
         _say(map(describe_mended_target, done))
     if not found:
         notes.print("Nothing was captured of it yet.")
+
+
+def describe_mended_target(mended: MendedTarget) -> str:
+    """Describe what mending has done to a table of a target."""
+    form = table_format(mended.format)
+    if not form.marks_wider_types:
+        described = f"{name_of(mended.table.path)}: is {form.noun}, in which nothing is to be mended"
+    else:
+        described = describe_mended(mended.table)
+    return f"{mended.target}, {described}"
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -23,6 +23,8 @@ from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
 from rowtide.core.secrets import MASK, redact
+from rowtide.events.emission import use_log
+from rowtide.events.event import Emitted, Level
 
 # A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
 # closed pipe or a full disk is detected at each write, whether by `print`, rich or logging. SIGPIPE stays ignored: it
@@ -151,6 +153,7 @@ def read_log_early(arguments: Sequence[str]) -> None:
 
 _OBJECTS_BETWEEN_COLLECTIONS = 500_000
 _DEBUG = "--debug"
+_QUIET, _VERBOSE = "--quiet", "-v"
 _HIDE_KEYS = "--hide-keys"
 _CONFIG = "--config"
 _WITHOUT_CONFIGURATION = frozenset({"--help", "--version"})
@@ -162,8 +165,11 @@ def run_command(arguments: Sequence[str]) -> int:
     0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage; of commands that run until they
     are stopped, those of `ExitCode`.
     """
-    is_debugging = _DEBUG in arguments
-    file, arguments = take_configuration([argument for argument in arguments if argument != _DEBUG])
+    options, operands = _split(arguments)
+    is_debugging = _DEBUG in options
+    level = Level.DEBUG if is_debugging or _VERBOSE in options else Level.ERROR if _QUIET in options else Level.INFO
+    file, options = take_configuration([one for one in options if one not in (_DEBUG, _VERBOSE, _QUIET)])
+    arguments = [*options, *operands]
     begin_logging(is_debugging=is_debugging)
     try:
         if arguments and _WITHOUT_CONFIGURATION.isdisjoint(arguments):
@@ -172,8 +178,43 @@ def run_command(arguments: Sequence[str]) -> int:
         _print_error(error, _say, is_debugging=is_debugging)
         return code_of(error, arguments)
     # Before the log's reader is started, which inherits it, and until the last error is printed.
-    with hiding(wanted=_HIDE_KEYS in arguments or find_default(_HIDE_KEYS.removeprefix("--")) is True):
+    hides = _HIDE_KEYS in arguments or find_default(_HIDE_KEYS.removeprefix("--")) is True
+    with telling(level, is_debugging=is_debugging), hiding(wanted=hides):
         return run_reporting(lambda: _run(arguments), arguments, is_debugging=is_debugging)
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what may be options, and what begins with `--`."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at:]
+
+
+@contextmanager
+def telling(level: Level, *, is_debugging: bool) -> Iterator[None]:
+    """Print messages of a level, and with debug also events, of the command; `watching` shows and logs more."""
+    log = use_log(_print_event if level is Level.DEBUG else _ignore_event)
+    try:
+        if level is Level.INFO:
+            yield
+        else:
+            # Not for the others, before the log is read.
+            from rowtide.cli.output.rows import notes
+
+            with notes.telling(level, is_debugging=is_debugging):
+                yield
+    finally:
+        use_log(log)
+
+
+def _print_event(emitted: Emitted) -> None:
+    from rowtide.cli.output.rows import notes
+    from rowtide.events.rendering import record_of, write_text
+
+    notes.print(write_text(record_of(emitted)), soft_wrap=True)
+
+
+def _ignore_event(_emitted: Emitted) -> None:
+    """Print nothing: the command says itself what it does."""
 
 
 def take_configuration(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -254,10 +295,16 @@ def start_process(command: Callable[[], int]) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    read_log_early(arguments)
+    asked = os.environ.get("_ROWTIDE_COMPLETE")
+    if asked is None:
+        read_log_early(arguments)
     # Not before the log is read: it imports the parser of command lines.
     from rowtide.cli.app import app
 
+    if asked is not None:
+        from rowtide.cli.completion import complete
+
+        raise SystemExit(complete(app, asked))
     app(arguments)
 
 

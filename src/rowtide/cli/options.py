@@ -72,7 +72,8 @@ class LossNotConfirmed(RowtideError, number=1016):
 
 def confirm_loss(lost: object, *, yes: bool) -> None:
     """Report what is lost; unless `yes` is set, ask. Raises `LossNotConfirmed`, also where nobody answers."""
-    notes.print(f"Lost: {lost}.", soft_wrap=True)
+    # With --quiet, too, if it is asked about.
+    notes.print(f"Lost: {lost}.", soft_wrap=True, is_error=not yes)
     if not (yes or _is_confirmed()):
         raise LossNotConfirmed
 

@@ -6,6 +6,7 @@ A parameter whose type is a dataclass of options stands for its fields.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType
@@ -67,6 +68,8 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     kind = _without_none(annotated_type)
     reader, gather = _readers(kind, said)
     attributes: dict[str, Any] = {"type": reader, "help": said.help}
+    if name in _LISTED_NAMES:
+        attributes["shell_complete"] = _completing(_LISTED_NAMES[name])
     attributes["callback"] = _finishing(gather, default, said)
     if gather is None and default is not MISSING:
         attributes["default"] = default
@@ -108,6 +111,32 @@ class CliOption(click.Option):
     def name_in_file(self) -> str | None:
         """Its name in the configuration file; None if it may not stand there."""
         return self.opts[0].removeprefix("--") if self._from_file else None
+
+
+_LISTED_NAMES = {
+    "instance": "capture_instance",
+    "instances": "capture_instance",
+    "publication": "publication",
+    "subscriber": "subscriber",
+}
+"""Parameters that a shell completes, by what listings call them."""
+
+
+def _completing(field: str) -> Callable[..., Any]:
+    """Return what completes a parameter by names that were listed last, of the database that the line names."""
+
+    def find(context: click.Context, _parameter: click.Parameter, incomplete: str) -> Sequence[Any]:
+        from click.shell_completion import CompletionItem
+
+        from rowtide.cli.output.known_names import known_names
+
+        db = context.params.get("db") or os.environ.get("ROWTIDE_DB")
+        if not db:
+            return []
+        feature = context.command_path.split()[1]
+        return [CompletionItem(name) for name in known_names(db, feature, field) if name.startswith(incomplete)]
+
+    return find
 
 
 def _without_none(kind: Any) -> Any:

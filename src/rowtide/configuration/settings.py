@@ -16,27 +16,13 @@ from rowtide.core.values import frozen
 from rowtide.databases.access import Access
 from rowtide.databases.passwords import PasswordSource
 from rowtide.databases.urls import DatabaseUrl
+from rowtide.events.configuration import LogFormat
+from rowtide.events.event import Level
 
 OptionValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 """The value of an option of a command."""
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
 _MOST_PORT = 65535
-
-
-class LogFormat(StrEnum):
-    """How events are written."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least severe events that are written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class AgentJob(StrEnum):
@@ -73,13 +59,13 @@ def as_place(text: str) -> str:
 
 @frozen(kw_only=True)
 class LogSettings:
-    """Where and how events are written."""
+    """Where and how events are written: defaults of the options `--log-…` of commands that run on."""
 
-    format: Annotated[LogFormat, Option(help="How events are written: json is one object a line.")] = LogFormat.TEXT
-    level: Annotated[LogLevel, Option(help="The least severe events that are written.")] = LogLevel.INFO
+    format: Annotated[LogFormat | None, Option(help="How events are written: json is one object a line.")] = None
+    level: Annotated[Level | None, Option(help="The least important events that are written.")] = None
     destination: Annotated[
-        str, Option(metavar="stderr|journal|PATH", help="Where events are written.", check=as_destination)
-    ] = "stderr"
+        str | None, Option(metavar="stderr|journal|PATH", help="Where events are written.", check=as_destination)
+    ] = None
 
 
 @frozen(kw_only=True)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
+from copy import copy
 from itertools import cycle
 from typing import ClassVar, dataclass_transform
 
-from rowtide.core.row_values import KINDS, are_hidden, as_shown
+from rowtide.core.row_values import KINDS, are_hidden, as_shown, without_row
 from rowtide.core.secrets import redact
 
 
@@ -75,6 +76,17 @@ class RowtideError(Exception):
     def filled_fact(self) -> str:
         """The fact with the fields' values."""
         return self._fill(self.fact)
+
+    @property
+    def without_row(self) -> str:
+        """What it says without keys and values of rows, whether they are hidden elsewhere or not."""
+        if not self.row_fields:
+            return str(self)
+        hidden = copy(self)
+        for name, kind in self.row_fields.items():
+            if (value := getattr(self, name)) is not None:
+                setattr(hidden, name, without_row(kind, str(value)))
+        return str(hidden)
 
     @property
     def filled_hint(self) -> str:

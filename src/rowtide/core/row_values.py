@@ -1,9 +1,9 @@
 """Keys and values of rows in what errors, logs and histories say, and the mark that replaces them.
 
-A field of an error that holds them has the type `RowKey` or `Said`. While they are hidden (`--hide-keys`), errors are
-made without them, whatever is then printed, logged, stored or sent to another process: some fifty places, of which one
-would be forgotten. Child processes inherit it by the environment, also a log reader that is forked before the command
-line is parsed.
+A field of an error that holds them has the type `RowKey` or `Said`, or `Quoted` if it quotes another error. While they
+are hidden (`--hide-keys`), errors are made without them, whatever is then printed, stored or sent to another process:
+some fifty places, of which one would be forgotten. Child processes inherit it by the environment, also a log reader
+that is forked before the command line is parsed. Logs of events never have them (`RowtideError.without_row`).
 
 Without the option keys are shown, since a refused row is not found otherwise; `SECURITY.md` lists these errors. What is
 a value and what a name cannot be told from a database's text, so known beginnings of messages are shown, and an unknown
@@ -29,7 +29,9 @@ RowKey: TypeAlias = str
 Said: TypeAlias = str
 """What a database, a driver or a program of the user's says of a row: only what quotes no value is shown."""
 Result = TypeVar("Result")
-KINDS = ("RowKey", "Said")
+Quoted: TypeAlias = str
+"""What other errors of rowtide's say, hidden or not as they were made: logs, which never have keys, leave it out."""
+KINDS = ("RowKey", "Said", "Quoted")
 """The names of the types above, as annotations have them."""
 
 HIDING = "ROWTIDE_HIDE_KEYS"
@@ -88,17 +90,21 @@ def shown(text: str) -> str:
 
     Messages are known by their beginnings, in English; of any other, which may be a trigger's own, nothing is shown.
     """
-    if not are_hidden():
-        return text
-    known = _without_values().match(text)
-    return known[0] if known is not None else MASK
+    return without_row("Said", text) if are_hidden() else text
 
 
 def as_shown(kind: str, value: object) -> object:
     """Return the value of an error's field by the name of its type."""
-    if value is None or not are_hidden():
-        return value
-    return shown_key(str(value)) if kind == "RowKey" else shown(str(value))
+    return value if value is None or kind == "Quoted" or not are_hidden() else without_row(kind, str(value))
+
+
+def without_row(kind: str, text: str) -> str:
+    """Return the text of a field as it is hidden, by the name of its type, whether values are hidden or not."""
+    if kind == "Quoted":
+        head, colon, said = text.partition(": ")
+        return f"{head}{colon}{without_row('Said', said)}" if colon else text
+    known = _without_values().match(text) if kind == "Said" else None
+    return known[0] if known is not None else MASK
 
 
 def _begin() -> None:

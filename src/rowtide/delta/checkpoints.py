@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bisect
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,8 @@ from rowtide.core.errors import Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, read_commit, version_of
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
+from rowtide.events.catalogue import CheckpointFailed
+from rowtide.events.emission import emit
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import KEPT_FOR, Missing, delete_all
 
@@ -36,8 +37,6 @@ def parse_duration(text: str) -> timedelta | None:
     parts = ((int(found[1]), found[2].lower()) for found in _PART.finditer(text))
     return sum((timedelta(**{f"{unit}s": number}) for number, unit in parts), timedelta())
 
-
-log = logging.getLogger("rowtide.delta")
 
 _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
 _MOST_AT_BUCKET = 25
@@ -171,7 +170,7 @@ def maintain_log(
             if is_cleaned and _is_multiple(version, _interval(properties)):
                 forget_versions(location, log_kept_for(snapshot.properties), now)
     except Retryable as error:
-        log.warning("checkpoint_failed: %s", error)
+        emit(CheckpointFailed(error))
 
 
 def _replay(tail: Tail | None) -> Snapshot | None:

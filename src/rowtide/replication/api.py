@@ -19,6 +19,8 @@ from rowtide.core.words import member_or_none
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
+from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange
 from rowtide.replication.distribution.skip_errors import SkipErrors
@@ -368,15 +370,17 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
         from rowtide.replication.distribution.watchers import DeliveryContext, Watchers
+        from rowtide.replication.running.reporting import emitting
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)
-        scope = RunScope.of(publication, subscribers)
+        wanted = RunScope.of(publication, subscribers)
         engine = _open_claiming_engine(self._url, most_kept=_MOST_KEPT_CONNECTIONS)
-        context = DeliveryContext(self._url, engine, stop or threading.Event(), watchers or Watchers(), settings)
+        reported = emitting(watchers or Watchers())
+        context = DeliveryContext(self._url, engine, stop or threading.Event(), reported, settings)
         try:
-            with hiding(wanted=hide_keys):
-                run_replication(context, scope, once=once)
+            with hiding(wanted=hide_keys), scope(parse_url(self._url).name, "replication"):
+                run_replication(context, wanted, once=once)
         finally:
             engine.dispose()
 

@@ -7,7 +7,6 @@ the bucket answers to a short request meanwhile: otherwise it is the bucket that
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rowtide.core.errors import ExtraMissing
 from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
+from rowtide.events.catalogue import StoreSlow
+from rowtide.events.emission import emit
 from rowtide.storage.errors import StoreForked
 from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings
 
@@ -106,8 +107,6 @@ def describe_failure(said: str) -> str:
     return redact(first if code is None else f"{first} ({code})")
 
 
-log = logging.getLogger("rowtide.storage")
-
 _Result = TypeVar("_Result")
 
 _NO_DEADLINE = timedelta(days=365)
@@ -190,7 +189,7 @@ class Bucket:
                     raise
                 is_unheard = is_long and not waits_long and _TIMED_OUT in str(error)
                 if is_unheard and (self.is_slow or self._answers()):
-                    log.info("store_is_slow: %s", self)
+                    emit(StoreSlow(str(self)))
                     _slow.add(self)
                     _reached.add(self)
                     begun = time.monotonic()

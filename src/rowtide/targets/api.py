@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
+from rowtide.events.catalogue import ColumnsNotFollowed
+from rowtide.events.emission import emit
 from rowtide.lake.paths import absolute_lake
 from rowtide.lake.session import build_session, for_reading
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -53,8 +54,6 @@ from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-log = logging.getLogger("rowtide.targets")
 
 CONSIDERED_AFTER_S = 30.0
 """Seconds after which a blocker of an instance for new columns is checked again."""
@@ -228,7 +227,7 @@ class Targets:
             recorded = PublishedLake(lake).get_published_instances()[1]
             reasons = make_instances(self._engine, self._name, lake, target, recorded)
             for reason in reasons if reasons != said else ():
-                log.warning("columns_not_followed: %s", reason)
+                emit(ColumnsNotFollowed(target.name, str(reason)))
             self._considered[target.name] = new, time.monotonic(), reasons
         return changed
 

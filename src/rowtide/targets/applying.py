@@ -6,7 +6,6 @@ tables of a set are worked on at the same time; one that cannot follow leaves th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +20,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.events.catalogue import TargetTableRestored, TargetTableStopped
+from rowtide.events.emission import emit
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
@@ -28,8 +29,6 @@ from rowtide.targets.errors import TargetInstanceEnded, TargetPassed, TargetRows
 from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 from rowtide.targets.table import FoundTable, Verify
-
-log = logging.getLogger("rowtide.targets")
 
 TABLES_AT_ONCE = 4
 RETRIED_AFTER = timedelta(seconds=30)
@@ -73,7 +72,7 @@ class Due:
         if not snapshot or target.kind == HISTORY:
             version = str(self.known_version)
             raise TargetRowsChanged(self.recorded.instance.capture_instance, target.name, found.foreign, version)
-        log.warning("target_made_equal: %s %s %s", target.name, self.recorded.instance.capture_instance, found.foreign)
+        emit(TargetTableRestored(target.name, self.recorded.instance.capture_instance, str(found.foreign)))
         return True
 
     def has_to_wait(self, found: FoundTable, target: Target) -> bool:
@@ -185,7 +184,7 @@ class SetApplier:
         except (SparkLost, LeaseLost, ConnectionFailed):
             raise
         except RowtideError as error:
-            log.warning("target_table_stopped: %s", error)
+            emit(TargetTableStopped(error))
             stopped = before or TableVersion(consumed.name, consumed.member_id, "", None, None, 0, TableState.STOPPED)
             return replace(stopped, state=TableState.STOPPED, note=str(error))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -18,6 +17,8 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
+from rowtide.events.catalogue import TargetTableStopped
+from rowtide.events.emission import emit
 from rowtide.lake.session import for_reading
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
@@ -104,9 +105,6 @@ def guarded(target: Target, call: Callable[[], Result]) -> Result:
         raise TargetFailed(target.name, f"{type(error).__name__}: {error}") from error
 
 
-log = logging.getLogger("rowtide.targets")
-
-
 class CustomSetApplier:
     """Applies one set by its class; one process at a time, by the set's lease."""
 
@@ -153,7 +151,7 @@ class CustomSetApplier:
         except RowtideError as error:
             if error.remedy is not Remedy.STOP:
                 raise
-            log.warning("target_stopped: %s", error)
+            emit(TargetTableStopped(error))
             return str(error)
         return None
 

@@ -12,7 +12,6 @@ The price is a copy of the table for each added or renamed column, which whoever
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,8 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LockMode
 from rowtide.databases.source_table import SourceTable
+from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
+from rowtide.events.emission import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
 from rowtide.targets.columns import for_instance, own_names
 from rowtide.targets.definitions import Target, find_target
@@ -194,8 +195,6 @@ def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -
     )
 
 
-log = logging.getLogger("rowtide.targets")
-
 _WAIT_S = 1.0
 _ANY = "any"
 
@@ -262,7 +261,7 @@ def end_superseded(engine: Engine, database: str) -> None:
         error = _change(engine, one.source_id, one.capture_instance, plan)
         failpoint("superseded_instance.after")
         if error is not None:
-            log.warning("instance_not_ended: %s: %s", one.capture_instance, error)
+            emit(InstanceNotEnded(one.capture_instance, error))
 
 
 def _make(
@@ -288,7 +287,7 @@ def _make(
     error = _change(engine, recorded[name].instance.source_id, name, plan)
     failpoint("followed_instance.after")
     for instance in made if error is None else ():
-        log.info("instance_made: %s with the present columns of %s, for target %s", instance, name, target.name)
+        emit(InstanceMade(instance, name, target.name))
     return error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,6 +13,8 @@ from rowtide.agents.runs import JobRun, OnRetry, RunOutcome, ignore, run_agent
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.core.errors import RowtideError
+from rowtide.events.catalogue import JobFailed, TargetApplied
+from rowtide.events.emission import emit
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.targets.api import Targets
@@ -22,8 +23,6 @@ from rowtide.targets.sets import SetVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = logging.getLogger("rowtide.targets")
 
 POLL_S = 0.5
 
@@ -34,6 +33,13 @@ def describe_version(target: str, version: SetVersion) -> str:
     noted = "".join(f"; {table.capture_instance} has stopped: {table.note}" for table in stopped)
     members = len(version.tables) - len(stopped)
     return f"target {target}: {members} {'table' if members == 1 else 'tables'} at LSN {version.lsn}{noted}"
+
+
+def _applied(target: str, version: SetVersion) -> TargetApplied:
+    stopped = [table for table in version.tables.values() if table.state is TableState.STOPPED]
+    notes = "; ".join(f"{table.capture_instance} has stopped: {table.note}" for table in stopped)
+    names = tuple(table.capture_instance for table in stopped)
+    return TargetApplied(target, version.lsn, len(version.tables) - len(stopped), names, notes)
 
 
 @dataclass(slots=True)
@@ -63,6 +69,7 @@ class TargetsAgent:
         if version is not None:
             event = describe_version(target.name, version)
             if self._reported.get(target.name) != event:
+                emit(_applied(target.name, version))
                 self.on_event(event)
             self._reported[target.name] = event
         return version is not None
@@ -100,6 +107,7 @@ def targets_beside(agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry
             stop.set()
             raise
         except RowtideError as error:
+            emit(JobFailed(run.retries, error))
             agent.on_event(f"targets: {RunOutcome.FAILED}, {error}")
             raise
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,8 @@ from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.spark_changes import Changes, reduce_changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
+from rowtide.events.catalogue import DroppedValuesStay
+from rowtide.events.emission import emit
 from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.spark.jars import describe, lack_named
 from rowtide.lake.sql_text import select_from
@@ -168,9 +169,6 @@ class CurrentRows:
         return {"rows": facts["rows"], "truncates": True} if facts["truncates"] else facts.asDict()
 
 
-log = logging.getLogger("rowtide.targets")
-
-
 def open_table(
     spark: SparkSession, target: Target, instance: str, verify: Verify, known: int | None = None
 ) -> TargetTable:
@@ -263,7 +261,7 @@ class TableApplier:
         try:
             rows = changes.get_table_as_of(instance.capture_instance, at)
         except (NeverCopied, BeforeSnapshot, RewrittenSinceSnapshot, ChangesMissingSinceSnapshot) as error:
-            log.warning("values_of_dropped_columns_stay: %s", error)
+            emit(DroppedValuesStay(error))
             return False
         copy = Copy(rows, instance, at, LsnTimes(self._lake).find_time(at))
         self._choose_keeper(table, shape).match(copy, found)

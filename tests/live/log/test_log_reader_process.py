@@ -57,7 +57,9 @@ def test_a_retry_is_reported_once(capfd: pytest.CaptureFixture[str], caplog: pyt
             return bool(retries)
 
         wait_until(has_retried, what="the log reader retries")
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["agent_retries after 0.5 s"]
+    assert [record.getMessage().split(" number=")[0] for record in caplog.records] == [
+        'agent_retries job="log reader" pause_s=0.5'
+    ]
     assert capfd.readouterr().err == ""
 
 

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("apscheduler", "asyncio", "numpy", "psycopg", "pyarrow", "pydantic", "pyspark", "rich", "sqlalchemy", "typer")
+HEAVY = (
+    "apscheduler",
+    "asyncio",
+    "numpy",
+    "psycopg",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "sqlalchemy",
+    "structlog",
+    "typer",
+)
 _RUN = f"""
 import sys
 from rowtide.cli.main import main

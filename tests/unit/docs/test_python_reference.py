@@ -29,7 +29,7 @@ def test_classes_that_the_python_page_names_are_there() -> None:
 PUBLIC = {
     "rowtide",
     *("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.targets", "rowtide.tracking"),
-    *("rowtide.merge.handlers", "rowtide.tracking.spark"),
+    *("rowtide.events", "rowtide.merge.handlers", "rowtide.tracking.spark"),
 }
 
 

@@ -8,7 +8,6 @@ holds the lake.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,14 +54,14 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
+from rowtide.events.catalogue import DisabledRowsStay
+from rowtide.events.emission import emit
 from rowtide.lake import tables
 from rowtide.lake.tables import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Store
-
-log = logging.getLogger("rowtide.cdc")
 
 _IDLE_ADVANCE_S = 10.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
@@ -380,7 +379,7 @@ class Capture:
             try:
                 tables.retire_table(path, identity=instance.member_id)
             except (LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable) as error:
-                log.warning("rows_of_disabled_instance_stay: %s", error)
+                emit(DisabledRowsStay(error))
             self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:

@@ -7,7 +7,6 @@ or that cannot be enabled.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +27,9 @@ from rowtide.databases.postgres.catalogue import list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.source_table import SourceTable
-
-log = logging.getLogger("rowtide.cdc")
+from rowtide.events.catalogue import JoiningFailed, TableJoined, TableNotJoined
+from rowtide.events.emission import emit
+from rowtide.events.event import inheriting
 
 _WAIT_S = 1.0
 
@@ -73,9 +73,9 @@ def _join(engine: Engine, database: str, rule: TableRule, source_ids: Sequence[i
     for one in outcomes:
         name = f"{one.source_schema}.{one.source_table}"
         if one.outcome is Outcome.ENABLED:
-            log.info("table_joined: %s by rule %s", name, rule.rule_name)
+            emit(TableJoined(name, rule.rule_name))
         elif one.outcome is Outcome.FAILED and not isinstance(one.error, TableHeld):
-            log.warning("table_not_joined: %s by rule %s: %s", name, rule.rule_name, one.reason)
+            emit(TableNotJoined(name, rule.rule_name, one.error))
             with translated(), engine.begin() as connection:
                 connection.execute(_record(rule, one.source_id, one.source_schema, one.source_table, one.reason))
     return outcomes
@@ -153,7 +153,7 @@ def joining(engine: Engine, database: str) -> Iterator[None]:
     """
     ended = threading.Event()
     with ThreadPoolExecutor(1, _THREAD) as pool:
-        thread = pool.submit(_run, engine, database, ended)
+        thread = pool.submit(inheriting(_run, job="joining"), engine, database, ended)
         try:
             yield
         finally:
@@ -175,5 +175,5 @@ def _run(engine: Engine, database: str, ended: threading.Event) -> None:
         except RowtideError as error:
             # Capture continues: what is enabled already does not depend on it.
             if str(error) != reported:
-                log.warning("joining_failed: %s", error)
+                emit(JoiningFailed(error))
             reported = str(error)

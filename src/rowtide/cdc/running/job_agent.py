@@ -14,7 +14,6 @@ What the runs of the two jobs do.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
@@ -37,11 +36,14 @@ from rowtide.cdc.jobs.administration import AGENT, take_requests
 from rowtide.cdc.jobs.definitions import Job, read_jobs
 from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
-from rowtide.cdc.running.context import CaptureContext, Watchers
+from rowtide.cdc.running.context import CaptureContext
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
+from rowtide.events.catalogue import JobEnded, JobFailed, JobStarted, RunsNotRecorded
+from rowtide.events.emission import emit
+from rowtide.events.event import scope
 from rowtide.lake.errors import SparkLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 
@@ -81,7 +83,7 @@ def _capture(context: CaptureContext, run: JobRun) -> str:
         cycles[:] = [cycles[0] if cycles else report.cycle, report.cycle]
         context.watchers.on_cycle(report)
 
-    watchers = Watchers(on_cycle, _retry_watcher(context, run), context.watchers.on_snapshot)
+    watchers = replace(context.watchers, on_cycle=on_cycle, on_retry=_retry_watcher(context, run))
     run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), as_the_job_says)
     return f"cycles {cycles[0]} to {cycles[1]}" if cycles else "nothing to capture"
 
@@ -125,8 +127,6 @@ def _retry_watcher(context: CaptureContext, run: JobRun) -> OnRetry:
 
     return on_retry
 
-
-log = logging.getLogger("rowtide.agents")
 
 POLL_S = 1.0
 _LEASE_PATIENCE_S = 10.0
@@ -214,7 +214,7 @@ class JobAgent:
                 for job_type in self._jobs:
                     self._record(connection, job_type)
         except RowtideError as error:
-            log.warning("runs_not_recorded: %s", error)
+            emit(RunsNotRecorded(error))
 
     def _begin(self, connection: Connection) -> None:
         """Take over from an agent that is gone: its runs are lost, requests to it are void."""
@@ -247,6 +247,8 @@ class JobAgent:
         state.recorded_retries = 0
         state.run_id = job_history.record_start(connection, job_type, describe_holder())
         state.run = JobRun(job_type, work_of(job_type, job, self._context, self._engine))
+        with scope(job=job_type):
+            emit(JobStarted())
         self._on_event(f"{job_type}: started")
 
     def _record(self, connection: Connection, job_type: JobType) -> None:
@@ -259,6 +261,8 @@ class JobAgent:
         if outcome is not RunOutcome.RUNNING:
             job_history.record_end(connection, state.run_id, outcome, run.retries, run.message)
             state.run = None
+            with scope(job=job_type):
+                emit(_ending_of(run))
             self._on_event(f"{job_type}: {outcome}{f', {run.message}' if run.message else ''}")
             if isinstance(run.error, SparkLost):
                 # No job can continue in this process.
@@ -266,6 +270,12 @@ class JobAgent:
         elif run.retries > state.recorded_retries:
             job_history.record_retries(connection, state.run_id, run.retries, run.message)
             state.recorded_retries = run.retries
+
+
+def _ending_of(run: JobRun) -> JobEnded | JobFailed:
+    if run.error is not None:
+        return JobFailed(run.retries, run.error)
+    return JobEnded(run.outcome, run.retries, run.message)
 
 
 def _find_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:

@@ -5,7 +5,6 @@ No cycle waits for it. One table is worked on at a time, by the holder of the la
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,10 +15,11 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError
 from rowtide.delta.checkpoints import is_checkpoint_due, maintain_log
 from rowtide.delta.snapshot import Location, Tail
+from rowtide.events.catalogue import UpkeepEnded, UpkeepFailed
+from rowtide.events.emission import emit
+from rowtide.events.event import inheriting
 from rowtide.lake.tables import Compacted, compact, vacuum
 from rowtide.log.errors import LeaseLost
-
-log = logging.getLogger("rowtide.lake")
 
 THREAD = "rowtide-upkeep"
 
@@ -45,7 +45,7 @@ class LakeUpkeep:
     def running(self) -> Iterator[LakeUpkeep]:
         """Run the thread during the block; at its end, stop after the present table's commit and join."""
         with ThreadPoolExecutor(1, THREAD) as pool:
-            thread = pool.submit(self._run)
+            thread = pool.submit(inheriting(self._run, job="upkeep"))
             try:
                 yield self
             finally:
@@ -102,10 +102,10 @@ class LakeUpkeep:
             except _Stopped:
                 return
             except LeaseLost as error:
-                log.warning("upkeep_ends: %s", error)
+                emit(UpkeepEnded(error))
                 self._end()
             except RowtideError as error:
-                log.warning("upkeep_failed: %s of %s: %s", kind, path, error)
+                emit(UpkeepFailed(kind, path, error))
 
     def _take(self) -> tuple[tuple[str, str], Callable[[], object]] | None:
         with self._changed:

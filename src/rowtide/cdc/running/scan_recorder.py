@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ from rowtide.cdc.scans.sessions import ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
+from rowtide.events.catalogue import ScansNotRecorded
+from rowtide.events.emission import emit
 from rowtide.storage.traffic import Traffic, read_traffic
-
-log = logging.getLogger("rowtide.agents")
 
 WRITE_INTERVAL_S = 10.0
 
@@ -86,7 +85,7 @@ class ScanRecorder:
             with translated(), engine.begin() as connection:
                 self._writer.write(connection)
         except RowtideError as error:
-            log.warning("scans_not_recorded: %s", error)
+            emit(ScansNotRecorded(error))
 
     def _take_traffic(self) -> Traffic:
         """Return what was asked since the last time."""

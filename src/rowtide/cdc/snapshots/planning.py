@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -29,6 +28,9 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
+from rowtide.events import catalogue as events
+from rowtide.events.emission import emit
+from rowtide.events.event import format_places
 from rowtide.log.errors import LeaseLost
 
 
@@ -105,8 +107,6 @@ def _progress_values(report: SnapshotProgress) -> dict[str, object]:
         "rows_a_second": report.rows_a_second,
     }
 
-
-log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshot-plan"
 
@@ -186,8 +186,8 @@ class SnapshotPlanner:
             raise
         except RowtideError as error:
             return error
-        except Exception as error:
-            log.exception("copy_broken: %s", instance.capture_instance)
+        except Exception as error:  # noqa: BLE001 - the event has where
+            emit(events.CopyBroken(instance.capture_instance, error, format_places(error)))
             return CopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
 
     def _open_whole(self, copy: TableCopy) -> bool:
@@ -273,7 +273,7 @@ class SnapshotEndings:
     def fail(self, copy: TableCopy, error: RowtideError) -> None:
         """End a snapshot that cannot be made."""
         state = RequestState.CANCELLED if isinstance(error, CopiedTableDropped) else RequestState.FAILED
-        log.warning("snapshot_failed: %s: %s", copy.instance.capture_instance, error)
+        emit(events.CopyFailed(copy.instance.capture_instance, error))
         self.end(copy, state, str(error))
 
     def end(self, copy: TableCopy, state: RequestState, outcome: str) -> None:

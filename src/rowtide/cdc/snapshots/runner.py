@@ -9,7 +9,6 @@ Nothing of capture waits for any of it.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -63,11 +62,12 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.delta.writing.commits import Committer
+from rowtide.events import catalogue as events
+from rowtide.events.emission import emit
+from rowtide.events.event import format_places, inheriting
 from rowtide.log.announcements import Announcement
 from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.control import announce_step
-
-log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshot"
 POLL_S = 1.0
@@ -277,7 +277,7 @@ class SnapshotRunner:
         for copy in self._copies.values():
             while free > 0 and copy.remaining and not copy.throttle.is_stopped and now >= copy.not_before:
                 number = copy.remaining.popleft()
-                copy.running[number] = self._pool.submit(self._copy_chunk, copy, number)
+                copy.running[number] = self._pool.submit(inheriting(self._copy_chunk), copy, number)
                 free -= 1
 
     def _copy_chunk(self, copy: TableCopy, number: int) -> ChunkReport:
@@ -334,16 +334,16 @@ class SnapshotRunner:
                 self._endings.fail(copy, error)
             else:
                 self._repeat(copy, number, str(error), pause=True)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the event has where
             # A fault of ours, or of a library: it ends this copy, and not capture.
-            log.exception("copy_broken: %s", copy.instance.capture_instance)
+            emit(events.CopyBroken(copy.instance.capture_instance, error, format_places(error)))
             self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
 
     def _note_partial(self, copy: TableCopy, number: int, found: PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""
         copy.partial[number] = found.rows
         for row in found.rows:
-            log.warning("row_copied_in_part: %s: without %s", copy.instance.capture_instance, sorted(row.lacking))
+            emit(events.RowCopiedInPart(copy.instance.capture_instance, tuple(sorted(row.lacking))))
         # None: the row was changed meanwhile.
         self._repeat(copy, number, str(found), pause=not found.rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -12,9 +11,10 @@ from rowtide.agents.runs import pauses_s
 from rowtide.cdc.snapshots.runner import POLL_S, SnapshotRunner
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.events.catalogue import CopiesRetry
+from rowtide.events.emission import emit
+from rowtide.events.event import inheriting
 from rowtide.log.errors import LeaseLost
-
-log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshots"
 _STEP_S = 0.25
@@ -33,7 +33,7 @@ class SnapshotThread:
     def running(self) -> Iterator[SnapshotThread]:
         """Run the thread during the block; at its end, chunks that are being copied are left."""
         with ThreadPoolExecutor(1, THREAD) as pool:
-            self._thread = pool.submit(self._run)
+            self._thread = pool.submit(inheriting(self._run, job="snapshots"))
             try:
                 yield self
             finally:
@@ -69,7 +69,7 @@ class SnapshotThread:
                 except RowtideError as error:
                     if error.remedy is not Remedy.RETRY or isinstance(error, LeaseLost):
                         raise
-                    log.warning("snapshots_retry: %s", error)
+                    emit(CopiesRetry(error))
                     self._runner.reset()
                     self._wait(next(pauses))
         finally:

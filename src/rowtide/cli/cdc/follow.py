@@ -15,15 +15,17 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
-from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import stopping
+from rowtide.cli.output.watching import watching
 from rowtide.cli.value_types import parse_bound
+from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
+from rowtide.events.catalogue import AgentRetries
+from rowtide.events.configuration import LogOptions
+from rowtide.events.emission import emit
 
 if TYPE_CHECKING:
     from rowtide.cdc.following.follower import StreamPosition
     from rowtide.cdc.following.sinks import Sink
-    from rowtide.core.errors import RowtideError
 
 app = CommandTable()
 
@@ -68,6 +70,8 @@ def follow(
     idle_timeout: Annotated[
         float | None, Option(min=0, help="End after this many seconds without an event; default: never.")
     ] = None,
+    *,
+    log: LogOptions,
 ) -> None:
     """Print changes of several instances as they are published, in commit order, until stopped.
 
@@ -81,13 +85,13 @@ def follow(
 
     event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
     headers = _read_headers(header_env or [])
-    with stopping() as stop:
+    with watching("Following ...", log, db, "follow") as stop:
         if post is not None:
             sink = _open_posting(post, headers, event_format, stop)
         else:
             sink = _open_output(out, file_mb, file_seconds)
         follower = Follower(db, position, sink, event_format, stop, idle_timeout)
-        run_agent(follower.open, stop=stop, idle_s=0, on_retry=_print_retry)
+        run_agent(follower.open, stop=stop, idle_s=0)
 
 
 def _require_usage(
@@ -149,8 +153,8 @@ def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, s
     from rowtide.cdc.following.formats import EventFormat
     from rowtide.cdc.following.sinks import EventEndpoint, Posting
 
-    return Posting(EventEndpoint(url, headers), EventFormat(form), stop, _print_retry)
+    return Posting(EventEndpoint(url, headers), EventFormat(form), stop, _report_retry)
 
 
-def _print_retry(error: RowtideError, pause_s: float) -> None:
-    notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
+def _report_retry(error: RowtideError, pause_s: float) -> None:
+    emit(AgentRetries(pause_s, error))

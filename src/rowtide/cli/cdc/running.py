@@ -27,6 +27,7 @@ from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wai
 from rowtide.cli.output.watching import watching
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import MOST_ROWS, Argument, Option
+from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
@@ -76,6 +77,7 @@ def run(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
+    log: LogOptions,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
@@ -83,9 +85,9 @@ def run(
     With --once, only maxtrans applies.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
+    with requesting(request), watching("Starting the log reader ...", log, db, "capture", once=once) as stop:
         options = CaptureOptions(engine, rewrite_widened, max_latency)
-        connect(db).cdc.run(once=once, options=options, stop=stop, watchers=watchers)
+        connect(db).cdc.run(once=once, options=options, stop=stop)
 
 
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
@@ -102,19 +104,19 @@ def scan(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
+    log: LogOptions,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
+    with requesting(request), watching("Starting the log reader ...", log, db, "capture", once=True) as stop:
         connect(db).cdc.scan(
             maxtrans=maxtrans,
             maxscans=maxscans,
             options=CaptureOptions(engine, rewrite_widened),
             stop=stop,
-            watchers=watchers,
         )
 
 

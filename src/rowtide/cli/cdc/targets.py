@@ -12,8 +12,9 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.cli.output.watching import stopping
+from rowtide.cli.output.watching import watching
 from rowtide.core.options import Argument, Option
+from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.targets.options import NewTarget
@@ -64,6 +65,7 @@ def apply(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
+    log: LogOptions,
 ) -> None:
     """Apply what is published to targets, until stopped with Ctrl-C. `agent run` does it too.
 
@@ -80,8 +82,8 @@ def apply(
                 notes.print(describe_version(target, version), soft_wrap=True)
             _report_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
             return
-        with stopping() as stop:
-            database.run_targets(name, stop=stop, on_event=lambda event: notes.print(event, soft_wrap=True))
+        with watching("Applying ...", log, db, "targets") as stop:
+            database.run_targets(name, stop=stop)
 
 
 @app.command(epilog="Example: rowtide cdc drop-target warehouse --db postgresql://localhost/shop")

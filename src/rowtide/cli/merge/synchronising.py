@@ -14,10 +14,11 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
 from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Wide, spark_request
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
-from rowtide.cli.output.watching import progress
+from rowtide.cli.output.watching import logging_beside, progress
 from rowtide.cli.value_types import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
+from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.merge.articles import DeviceLimits, ExchangeType
@@ -83,6 +84,7 @@ def sync(
     spark_conf: SparkConf,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
+    log: LogOptions,
 ) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
@@ -101,13 +103,13 @@ def sync(
         _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
         return
     if publication is not None and subscriber is not None:
-        with _exchanging() as on_progress:
+        with logging_beside(log), _exchanging() as on_progress:
             summary = connect(db).merge.sync(
                 publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
             )
         _print_exchanged(summary, form)
         return
-    with requesting(spark_request(master, spark_conf, shared_storage=False)):
+    with requesting(spark_request(master, spark_conf, shared_storage=False)), logging_beside(log):
         outcomes = _sync_all(db, publication, workers, engine, limits)
     _print_outcomes(outcomes, form)
     if any(outcome.error is not None for outcome in outcomes):

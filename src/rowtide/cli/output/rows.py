@@ -18,10 +18,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
+from rowtide.cli.output.known_names import is_remembered, remember
 from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
+from rowtide.events.event import Level
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,11 +39,27 @@ _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 
 
 class Notes:
-    """Messages on stderr; rich is imported for a terminal, and to wrap lines."""
+    """Messages on stderr; rich is imported for a terminal, and to wrap lines.
+
+    `level`: with error, `--quiet`, they are not printed; with debug, `-v`, events are printed that are not shown
+    otherwise.
+    """
 
     def __init__(self) -> None:
+        self.level = Level.INFO
+        self.is_debugging = False
         self._prefix = ""
         self._is_shared = False
+
+    @contextmanager
+    def telling(self, level: Level, *, is_debugging: bool) -> Iterator[None]:
+        """Print at a level during the block; while debugging, errors end with their tracebacks."""
+        before = self.level, self.is_debugging
+        self.level, self.is_debugging = level, is_debugging
+        try:
+            yield
+        finally:
+            self.level, self.is_debugging = before
 
     def share(self, prefix: str) -> None:
         """Print on a stream that other processes print on too: each line with a prefix, and no line twice."""
@@ -60,8 +78,10 @@ class Notes:
         may_be = sys.stderr.isatty() or not _AS_TERMINAL.isdisjoint(os.environ)
         return may_be and not self._is_shared and self.console.is_terminal
 
-    def print(self, text: str, *, soft_wrap: bool = False) -> None:
+    def print(self, text: str, *, soft_wrap: bool = False, is_error: bool = False) -> None:
         """Print a message; with `soft_wrap` a terminal wraps it, and a file has it in one line."""
+        if self.level is Level.ERROR and not is_error:
+            return
         if soft_wrap and not self.is_terminal:
             print(f"{self._prefix}{redact(text)}".translate(_WITHOUT_CONTROLS), file=sys.stderr)
         else:
@@ -69,7 +89,7 @@ class Notes:
 
     def status(self, text: str) -> Status | HiddenStatus:
         """Return a context in which a terminal shows a status line."""
-        return self.console.status(text) if self.is_terminal else HiddenStatus()
+        return self.console.status(text) if self.is_terminal and self.level is not Level.ERROR else HiddenStatus()
 
 
 class HiddenStatus:
@@ -148,6 +168,9 @@ def print_listed(
     A table has the fields in `brief`, under its headings, unless `wide`; other formats have all fields. JSON lines
     contain the texts of the fields `json_texts` as JSON.
     """
+    if is_remembered(kind):
+        listed = list(listed)
+        _remember(kind, listed)
     shown = {field.name: field.name for field in fields(kind) if field.repr}
     if form is not OutputFormat.TABLE:
         parsed = set(json_texts) if form is OutputFormat.JSONL else set()
@@ -157,6 +180,16 @@ def print_listed(
     chosen = shown if wide or brief is None else brief
     show: Show = lambda heading, value: show_fact(chosen[heading], value)  # noqa: E731
     print_rows(tuple(chosen), ([getattr(row, name) for name in chosen.values()] for row in listed), form, show=show)
+
+
+def _remember(kind: type[Any], rows: Sequence[object]) -> None:
+    """Keep names for completion, of the database that the command names."""
+    from click import get_current_context
+
+    context = get_current_context(silent=True)
+    db = context.params.get("db") if context is not None else None
+    if db:
+        remember(kind, rows, db)
 
 
 def _value(row: object, name: str, form: OutputFormat, *, is_json: bool) -> object:

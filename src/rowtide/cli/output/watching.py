@@ -1,20 +1,30 @@
-"""Progress of long operations, and output of a capturing command, and how it is stopped."""
+"""Progress of long operations, and what a command that runs on shows and logs of its events, and how it is stopped."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
+import click
+
+from rowtide.agents.supervisor import has_terminal
+from rowtide.cli.exit_codes import FAILED, code_when_running_on
+from rowtide.cli.output.event_lines import PROGRESS, Progress, describe_one, describe_progress
 from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
-from rowtide.diagnosis.result import format_bytes
-from rowtide.targets.table_format import table_format
+from rowtide.databases.urls import parse_url
+from rowtide.events.catalogue import AgentFailed, AgentStarted, AgentStopped, SubscriptionStopped
+from rowtide.events.configuration import LogOptions, configure_logging, reopen_log
+from rowtide.events.emission import emit, listening, use_log
+from rowtide.events.event import Emitted, Level, process_scope
+from rowtide.events.rendering import record_of, write_text
 
 INTERVAL_S = 10.0
 _Report = TypeVar("_Report")
@@ -106,120 +116,122 @@ def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda what, done, of: shown.update(task, description=what, completed=done, total=of)
 
 
-if TYPE_CHECKING:
-    from rowtide.cdc.capture.capture import CycleReport
-    from rowtide.cdc.ddl.retyping import WidenedTable
-    from rowtide.cdc.mending.requests import MendedTable
-    from rowtide.cdc.running.context import Watchers
-    from rowtide.cdc.snapshots.copies import SnapshotProgress
-    from rowtide.targets.mending import MendedTarget
-
-    Report: TypeAlias = CycleReport | SnapshotProgress | WidenedTable | MendedTable
-
-
 @contextmanager
-def stopping(*, at_hangup: bool = True) -> Iterator[threading.Event]:
+def stopping(*, reopens_log: bool = False, at_hangup: bool = True) -> Iterator[threading.Event]:
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
-    Without `at_hangup`, SIGHUP changes nothing: a service manager sends it to have files read again.
+    With `reopens_log`, SIGHUP opens the log's file again where there is no terminal that could be closed. Without
+    `at_hangup`, it ends nothing: a service manager sends it to have files read again.
     """
     stop = threading.Event()
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if at_hangup or number != signal.SIGHUP:
-            stop.set()
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    def on_hangup(_number: int, _frame: FrameType | None) -> None:
+        reopen_log()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+        if number is not signal.SIGHUP:
+            signal.signal(number, on_signal)
+        elif not at_hangup or (reopens_log and not has_terminal()):
+            signal.signal(number, on_hangup)
+        elif signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, on_signal)
     yield stop
 
 
 @contextmanager
-def watching(beginning: str, *, at_hangup: bool = True) -> Iterator[tuple[threading.Event, Watchers]]:
-    """Yield the event that `stopping` yields, and watchers that print.
+def watching(
+    beginning: str, log: LogOptions, db: str, job: str, *, once: bool = False, at_hangup: bool = True
+) -> Iterator[threading.Event]:
+    """Show or log the events of a command that runs on, as its options say; yield the event that `stopping` yields.
 
-    `beginning` is shown until the first cycle.
+    `db` is empty for all databases. A terminal shows `beginning` until the first event. An error that standard error
+    has had already, as a line or as an event, ends the command without another word.
     """
-    from rowtide.cdc.running.context import Watchers
+    log = log if log.level is not None else replace(log, level=notes.level)
+    logs_to_file = not log.is_for_people and not log.is_on_stderr
+    failed: list[BaseException] = []
 
-    with stopping(at_hangup=at_hangup) as stop, progress(beginning, describe_reports) as on_report:
+    def note_failure(emitted: Emitted) -> None:
+        if isinstance(emitted.event, SubscriptionStopped):
+            failed.append(emitted.event.error)
 
-        def on_retry(error: RowtideError, pause_s: float) -> None:
-            notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
-
-        yield stop, Watchers(on_report, on_retry, on_report, on_report, on_report)
-
-
-def describe_reports(reports: Sequence[Report]) -> Sequence[str]:
-    """Describe what capture did in an interval: its cycles, and of each table's copy and mending the last report."""
-    from rowtide.cdc.capture.capture import CycleReport
-    from rowtide.cdc.ddl.retyping import WidenedTable
-    from rowtide.cdc.mending.requests import MendedTable
-    from rowtide.cdc.snapshots.copies import SnapshotProgress
-
-    widened = [describe_widened(one) for one in reports if isinstance(one, WidenedTable)]
-    mended = {one.path: one for one in reports if isinstance(one, MendedTable)}
-    copies = {one.capture_instance: one for one in reports if isinstance(one, SnapshotProgress)}
-    cycles = [one for one in reports if isinstance(one, CycleReport)]
-    described = [*widened, *map(describe_mended, mended.values()), *map(describe_copy, copies.values())]
-    return [*described, *(describe_cycles(cycles) if cycles else ())]
-
-
-def describe_widened(table: WidenedTable) -> str:
-    """Describe what is about to happen to a table whose columns get wider types."""
-    columns = ", ".join(f"{name} becomes {type_name}" for name, type_name in table.columns)
-    if table.is_rewritten:
-        return f"{_name(table.path)}: {columns}; its files of {format_bytes(table.size)} are rewritten"
-    return (
-        f"{_name(table.path)}: {columns}; its files of {format_bytes(table.size)} stay, and it gets Delta's type "
-        f"widening, which delta-rs and Polars refuse: `rowtide lake mend {table.capture_instance}` takes that away"
-    )
+    with (
+        process_scope(parse_url(db).name if db else "", job),
+        logging_as(log),
+        listening(note_failure),
+        showing(beginning, log.level or Level.INFO, is_shown=not log.is_on_stderr),
+        stopping(reopens_log=logs_to_file, at_hangup=at_hangup) as stop,
+    ):
+        began = time.monotonic()
+        _emit_start()
+        try:
+            yield stop
+        except Exception as error:
+            emit(AgentFailed(error))
+            is_told = log.is_on_stderr or any(error is one for one in failed)
+            if not isinstance(error, RowtideError) or not is_told or notes.is_debugging:
+                raise
+            raise click.exceptions.Exit(FAILED if once else code_when_running_on(error)) from error
+        emit(AgentStopped(round(time.monotonic() - began, 3)))
 
 
-def describe_mended(table: MendedTable) -> str:
-    """Describe what mending has done to a table."""
-    if not table.was_marked:
-        return f"{_name(table.path)}: has no type widening"
-    if table.written_bytes is None:
-        return f"{_name(table.path)}: {table.files} files, {format_bytes(table.read_bytes)}, have narrower types"
-    return (
-        f"{_name(table.path)}: {table.files} files with narrower types written again, "
-        f"{format_bytes(table.read_bytes)} read, {format_bytes(table.written_bytes)} written"
-    )
+def _emit_start() -> None:
+    from importlib.metadata import version
+
+    emit(AgentStarted(version("rowtide"), os.getpid()))
 
 
-def describe_mended_target(mended: MendedTarget) -> str:
-    """Describe what mending has done to a table of a target."""
-    form = table_format(mended.format)
-    if not form.marks_wider_types:
-        described = f"{_name(mended.table.path)}: is {form.noun}, in which nothing is to be mended"
-    else:
-        described = describe_mended(mended.table)
-    return f"{mended.target}, {described}"
+@contextmanager
+def logging_as(log: LogOptions) -> Iterator[None]:
+    """Log events as the options say during the block; for people alone they are not logged."""
+    before = use_log(_log_nothing) if log.is_for_people else configure_logging(log)
+    try:
+        yield
+    finally:
+        use_log(before)
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+@contextmanager
+def logging_beside(log: LogOptions) -> Iterator[None]:
+    """Log events as the options say during the block, if they say so, beside what the command prints anyway."""
+    log = log if log.level is not None else replace(log, level=notes.level)
+    if log.is_for_people:
+        yield
+        return
+    with logging_as(log):
+        yield
 
 
-def describe_copy(copy: SnapshotProgress) -> str:
-    """Describe how far the copy of a table is."""
-    parts = [f"{copy.rows:,} rows" + (f" of about {copy.estimated_rows:,}" if copy.estimated_rows else "")]
-    if copy.of_chunks is not None and copy.of_chunks > 1:
-        parts.append(f"{copy.chunks} of {copy.of_chunks} chunks")
-    if copy.rows_a_second:
-        parts.append(f"{copy.rows_a_second:,} rows/s")
-    if copy.remaining_s is not None:
-        parts.append(f"about {timedelta(seconds=copy.remaining_s)} left")
-    message = f": {copy.message}" if copy.message else ""
-    return f"copying {copy.capture_instance}: {', '.join(parts)}{message}"
+def _log_nothing(_emitted: Emitted) -> None:
+    """Log nothing: the event is shown instead."""
 
 
-def describe_cycles(reports: Sequence[CycleReport]) -> Sequence[str]:
-    """Describe what some cycles published."""
-    last, seconds = reports[-1], sum(report.seconds for report in reports)
-    cycles = f"cycle {last.cycle}" if len(reports) == 1 else f"cycles {reports[0].cycle} to {last.cycle}"
-    instances = dict.fromkeys(instance for report in reports for instance in report.instances)
-    subject = "heartbeat" if all(report.is_heartbeat for report in reports) else "instances"
-    return [f"{cycles}: {', '.join(instances) or subject} published up to LSN {last.to_position} in {seconds:.1f} s"]
+@contextmanager
+def showing(beginning: str, level: Level, *, is_shown: bool) -> Iterator[None]:
+    """Show events of a level and above on standard error during the block: a line that changes, or lines.
+
+    Of debug events, and of others that have no line of their own, `level` debug shows what a log would have.
+    """
+    if not is_shown:
+        yield
+        return
+    with progress(beginning, describe_progress) as on_progress:
+
+        def show(emitted: Emitted) -> None:
+            if emitted.event.level.severity >= level.severity:
+                _show(emitted, level, on_progress)
+
+        with listening(show):
+            yield
+
+
+def _show(emitted: Emitted, level: Level, on_progress: Callable[[Progress], None]) -> None:
+    if isinstance(emitted.event, PROGRESS):
+        on_progress(emitted.event)
+    elif (line := describe_one(emitted)) is not None:
+        notes.print(line, soft_wrap=True, is_error=emitted.event.level is Level.ERROR)
+    elif level is Level.DEBUG:
+        notes.print(write_text(record_of(emitted)), soft_wrap=True)

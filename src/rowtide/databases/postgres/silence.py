@@ -8,7 +8,6 @@ silent. These are ended, as each role may end its own (docs/decisions/0007).
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import select
@@ -25,11 +24,11 @@ from psycopg.conninfo import make_conninfo
 from psycopg.waiting import Ready
 
 from rowtide.databases.postgres.denied import find_grant
+from rowtide.events.catalogue import SilentSessionEnded
+from rowtide.events.emission import emit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-log = logging.getLogger("rowtide.databases")
 
 SILENCE_S = 60
 """After this time without a word a session is silent, unless `SETTING` says otherwise."""
@@ -286,7 +285,7 @@ def ending_silent(silence_s: int) -> tuple[LiteralString, Sequence[int]]:
 def report_ended(ended: Sequence[Sequence[str]]) -> None:
     """Log the sessions that were ended."""
     for (description,) in ended:
-        log.warning("silent_session_ended: %s", description)
+        emit(SilentSessionEnded(description))
 
 
 def end_silent_beside(connection: Connection) -> int:

@@ -8,7 +8,6 @@ The lakes whose lease this process has, each with its number: commits to tables 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,8 @@ from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, Table
 from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.replay import LOG, LogFiles, commit_path, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
+from rowtide.events.catalogue import CommitBelowCheckpoint, TableNotFenced
+from rowtide.events.emission import emit
 from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
 FENCE = "rowtide.lease"
@@ -57,8 +58,6 @@ def require_unfenced(location: Location, cycles: Mapping[str, int]) -> None:
         if number is not None and fence > number:
             raise LakeFenced(location.path)
 
-
-log = logging.getLogger("rowtide.delta")
 
 Action: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -174,7 +173,7 @@ def put_commit(
         is_last = is_fresh(last.known_at, clock, last.fresh_for_s)
         if is_last or _is_above_checkpoints(location, number) or is_counted():
             return Last(number, begun, last.fresh_for_s)
-        log.warning("commit_below_checkpoint: %s %s", location.path, number)
+        emit(CommitBelowCheckpoint(location.path, number))
         raise CommitLost
 
 
@@ -262,7 +261,7 @@ def _unless_unread(
     except (LakeReadFailed, TableUnreadable) as error:
         if pass_over is None:
             raise
-        log.warning("table_not_fenced: %s", error)
+        emit(TableNotFenced(error))
         pass_over(location.path)
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
@@ -12,6 +11,8 @@ from rowtide.core.formats import FormatUnnumbered
 from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import ServerIsStandby, UnexpectedSqlError, translated
+from rowtide.events.catalogue import ResentNotVerified
+from rowtide.events.emission import emit
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ManifestCorrupt, ServerPromoted, SlotInUse
 from rowtide.log.membership import Heartbeat
@@ -169,8 +170,6 @@ def find_history_difference(
     return None
 
 
-log = logging.getLogger("rowtide.log")
-
 _IN_USE = "55006"
 
 
@@ -202,7 +201,7 @@ def verify_resent(connection: Connection, definition: SourceDefinition, confirme
         if error.sqlstate == _IN_USE:
             raise SlotInUse(definition.slot, error.reason) from error
         # Too much for the server to hold at once, for one: nothing is known then.
-        log.warning("resent_transactions_not_verified: %s", error)
+        emit(ResentNotVerified(error))
         return
     if not is_sent:
         raise HistoryDiverged(f"it has no transaction at {last}, which was read", str(state.position))

@@ -9,7 +9,6 @@ Reports the transaction that blocks a statement while the statement runs.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,11 +22,11 @@ from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.connect import require_replication_right
 from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
 from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.events.catalogue import WaitNotReported
+from rowtide.events.emission import emit
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 from rowtide.log.postgres.backlog import find_oldest
 from rowtide.log.source_definition import SourceDefinition
-
-log = logging.getLogger("rowtide.log")
 
 PATIENCE_S = 2.0
 """A wait is reported after this time, and again when another transaction blocks."""
@@ -55,7 +54,7 @@ def _report(engine: Engine, on_wait: Callable[[str], None], is_over: threading.E
             with translated(), engine.connect() as connection:
                 oldest = find_oldest(connection)
         except RowtideError as error:
-            log.warning("wait_not_reported: %s", error)
+            emit(WaitNotReported(error))
             return
         if oldest is not None and oldest != reported:
             on_wait(f"waiting until this ends: {oldest}")

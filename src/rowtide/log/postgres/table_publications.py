@@ -7,7 +7,6 @@ server cannot send a change of some table.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable
 
@@ -21,11 +20,11 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
+from rowtide.events.catalogue import TablePublicationNotChanged
+from rowtide.events.emission import emit
 from rowtide.log.catalogue import SCHEMA, publications_table
 from rowtide.log.postgres.slot import publication_options
 from rowtide.log.source_definition import SourceDefinition
-
-log = logging.getLogger("rowtide.log")
 
 
 @frozen
@@ -160,11 +159,11 @@ def _attempt(engine: Engine, name: str, steps: Iterable[Executable]) -> None:
             for step in steps:
                 connection.execute(step)
     except RightMissing as error:
-        log.info("table_publication_not_changed: %s: %s", name, error)
+        emit(TablePublicationNotChanged(name, error))
     except UnexpectedSqlError as error:
         if error.sqlstate != LOCK_NOT_AVAILABLE:
             raise
-        log.info("table_publication_not_changed: %s is in use", name)
+        emit(TablePublicationNotChanged(name, error))
 
 
 def _publish_steps(name: str, table: str, making: PublicationCreation) -> list[Executable]:

@@ -17,6 +17,10 @@ from dataclasses import field
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.databases.urls import parse_url
+from rowtide.events.catalogue import RowRefused, SynchronisationFailed, Synchronised
+from rowtide.events.emission import emit
+from rowtide.events.event import scope
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy
@@ -99,8 +103,31 @@ def synchronise_named(
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Summary:
     """Synchronise a subscriber over connections of their own."""
-    with open_node(hub_url) as hub, open_synchronised(subscriber, limits) as node:
-        return synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
+    with (
+        scope(parse_url(hub_url).name, "merge"),
+        open_node(hub_url) as hub,
+        open_synchronised(subscriber, limits) as node,
+    ):
+        summary = synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
+        _report(publication, summary)
+        return summary
+
+
+def _report(publication: str, summary: Summary) -> None:
+    for refused in (*summary.upload.refused, *summary.download.refused):
+        emit(RowRefused(publication, summary.subscriber, refused.article.name, refused.error))
+    up, down = summary.upload.total, summary.download.total
+    emit(
+        Synchronised(
+            publication,
+            summary.subscriber,
+            uploaded=up.moved,
+            downloaded=down.moved,
+            conflicts=up.conflicts + down.conflicts,
+            refused=summary.refused,
+            seconds=summary.seconds,
+        )
+    )
 
 
 def counting(targets: Sequence[FanOutTarget], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:
@@ -141,6 +168,7 @@ def _synchronise_one(hub_url: str, publication: str, subscriber: str, limits: De
     try:
         summary = _retried(lambda: synchronise_named(hub_url, publication, subscriber, limits=limits))
     except RowtideError as error:
+        emit(SynchronisationFailed(publication, subscriber, error))
         seconds = round(time.monotonic() - began, 3)
         return SyncOutcome(publication, subscriber, seconds=seconds, error=str(error), failure=error)
     up, down = summary.upload.total, summary.download.total

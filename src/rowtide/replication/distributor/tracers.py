@@ -6,7 +6,6 @@ travels like the changes around it. Times are from three clocks: the publisher's
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +31,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
+from rowtide.events.catalogue import TracerNotRecorded
+from rowtide.events.emission import emit
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
 from rowtide.log.store.location import open_own_manifest
@@ -40,8 +41,6 @@ from rowtide.replication.distributor.definitions import agents, metadata, public
 from rowtide.replication.distributor.history import HISTORY_RETENTION
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.publisher import read_source
-
-log = logging.getLogger("rowtide.replication")
 
 tracer_tokens = Table(
     "MStracer_tokens",
@@ -101,7 +100,7 @@ def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
             distributor(connection).execute(update(tracer_tokens).where(passed).values(times))
             distributor(connection).execute(update(tracer_history).where(arrived).values(subscriber_commit=now))
     except RowtideError as error:
-        log.warning("tracer_not_recorded: %s", error)
+        emit(TracerNotRecorded(error))
 
 
 def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[TracerArrival]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.row_values import RowKey, Said
+from rowtide.core.row_values import Quoted, RowKey, Said
 
 
 class CustomScriptFailed(RowtideError, number=7261):
@@ -77,7 +77,7 @@ class SchemaChanged(RowtideError, number=7116):
     hint = "Run `rowtide replication reinitialize PUBLICATION`, which copies the tables again."
     table: str
     lsn: str
-    change: str
+    change: Quoted
 
 
 class IdentityLost(SchemaChanged, number=7286):
@@ -109,7 +109,7 @@ class ArticleSuspended(DataLoss, number=7166):
         {table}`; others continue."""
     table: str
     lsn: str
-    reason: str
+    reason: Quoted
 
 
 class PublishedTableDropped(RowtideError, number=7164):
@@ -129,7 +129,7 @@ class ArticleCopiedAgain(RowtideError, number=7202):
     hint = "Other tables are delivered meanwhile; `rowtide replication status` shows the progress of the copy."
     table: str
     lsn: str
-    reason: str
+    reason: Quoted
 
 
 ArticleEnded = PublishedTableDropped | ArticleSuspended | ArticleCopiedAgain
@@ -175,7 +175,7 @@ class SubscriptionsFailed(RowtideError, number=7150):
     fact = "{count} subscriptions stopped with an error: {named}"
     hint = "Resolve each error, as reported when it occurred and by `rowtide replication errors`, and run again."
     count: int
-    named: str
+    named: Quoted
 
 
 class SubscriptionDeactivated(DataLoss, number=21011):

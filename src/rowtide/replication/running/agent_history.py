@@ -5,7 +5,6 @@ The history is in the publisher, which delivery itself does not need: if it cann
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,14 +14,14 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
+from rowtide.events.catalogue import HistoryNotWritten, RowsNotCounted
+from rowtide.events.emission import emit
 from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.distributor import definitions, history, subscription_records
 from rowtide.replication.distributor.history import RunStatus, Session
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.snapshot.target import count_rows
-
-log = logging.getLogger("rowtide.replication")
 
 MESSAGE_INTERVAL_S = 60.0
 """(SQL Server: -MessageInterval.)"""
@@ -84,7 +83,7 @@ class AgentHistory:
                     connection, subscription_records.list_subscribed(connection, self._subscription.agent_id)
                 )
         except RowtideError as error:
-            log.warning("rows_not_counted: %s", error)
+            emit(RowsNotCounted(error))
             return chunks
         return f"{chunks}, about {rows * share:,.0f} of {rows:,} rows"
 
@@ -119,7 +118,7 @@ class AgentHistory:
                 write(connection, datetime.now(UTC))
             self._recorded_commands = self._commands
         except RowtideError as error:
-            log.warning("history_not_written: %s", error)
+            emit(HistoryNotWritten(error))
 
     def _session(self) -> Session:
         return Session(
@@ -160,4 +159,4 @@ class LogReaderErrors:
                 if definitions.is_made(connection):
                     history.record_reader_error(connection, error, datetime.now(UTC))
         except RowtideError as unwritten:
-            log.warning("history_not_written: %s", unwritten)
+            emit(HistoryNotWritten(unwritten))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, text
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.runs import run_agent
+from rowtide.agents.runs import report_retry, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
@@ -182,7 +182,7 @@ class ReplicationAgent:
             raise error
         self._claims = None
         self._next_follow = time.monotonic() + _DISTRIBUTOR_PAUSE_S
-        self._context.watchers.on_retry(error, _DISTRIBUTOR_PAUSE_S)
+        report_retry(error, _DISTRIBUTOR_PAUSE_S, self._context.watchers.on_retry)
 
     def end(self) -> None:
         """Stop the agents."""

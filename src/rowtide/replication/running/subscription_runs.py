@@ -256,6 +256,7 @@ class SubscriptionRuns:
                 idle_s=self._idle_s,
                 has_run=self._target is None,
                 on_retry=on_retry,
+                reports_itself=True,
             )
         except RunStopped:
             history.succeed(_STOPPED)

@@ -7,7 +7,6 @@ and window plans statements anew, some 0.2 s of processor time each, after the J
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import ClassVar, TypeAlias
@@ -27,6 +26,8 @@ from rowtide.delta.errors import EditOutdated
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.edits import Indexes
+from rowtide.events.catalogue import TargetTableEdited
+from rowtide.events.emission import emit
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due
 from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
@@ -129,8 +130,6 @@ class RowsReplaced:
         return rows.filter(pa.array(np.asarray(places < 0)))
 
 
-log = logging.getLogger("rowtide.targets")
-
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
 MOST_CHANGE_BYTES = 64 * 1024 * 1024
 """The files of a window's change rows, which are held in memory: more is for Spark."""
@@ -154,7 +153,7 @@ class DirectApplier:
                 return self._apply(due, snapshot)
             except EditOutdated as error:
                 # A former holder of the lease, which woke: this one's own is verified before the next try.
-                log.warning("target_table_edited_meanwhile: %s", error)
+                emit(TargetTableEdited(error))
 
     def _apply(self, due: Due, snapshot: int) -> TableVersion | None:
         instance = due.recorded.instance.for_readers()

@@ -6,7 +6,6 @@ that deliver to a database, by which its log reader verifies their marks.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,8 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.postgres.silence import watched_of
+from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
+from rowtide.events.emission import emit
 from rowtide.log.announcements import AlteredColumn, ControlRow
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
@@ -74,8 +75,6 @@ left join pg_namespace n on n.oid = c.relnamespace
 
 _SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
 
-
-log = logging.getLogger("rowtide.log")
 
 _LOOK_S = 5.0
 _SENDER_NAME = "rowtide log reader"
@@ -206,7 +205,7 @@ class PostgresSource:
     def _report_unverified(self, decoded: Decoded) -> None:
         """Report the first one of the connection; a role may emit any number."""
         if decoded.unverified and not self._has_reported:
-            log.warning("%s", MarkUnverified(str(decoded.unverified[0])))
+            emit(MarkNotVerified(MarkUnverified(str(decoded.unverified[0]))))
             self._has_reported = True
 
     def without_refused(self, messages: Sequence[bytes], refused: ChangeNotReceivable) -> PostgresSource:
@@ -276,7 +275,7 @@ class PostgresSource:
             if error.remedy is Remedy.RETRY:
                 raise
             if self._refusal is None:
-                log.warning("%s", HeartbeatRefused(str(error)))
+                emit(HeartbeatNotWritten(HeartbeatRefused(str(error))))
             self._refusal = error
 
     def find_commits(self, messages: Messages) -> tuple[int, int] | None:

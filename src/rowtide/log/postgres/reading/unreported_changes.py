@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 
 from sqlalchemy import Connection, text
@@ -12,6 +11,8 @@ from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, WritesRefused, translated
 from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable
+from rowtide.events.catalogue import PartitionsNotAttached
+from rowtide.events.emission import emit
 from rowtide.log.announcements import AlteredColumn, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 from rowtide.log.postgres.ddl_triggers import ALTERED_COLUMNS, announced_content
@@ -100,9 +101,6 @@ select :kind, json_build_object('member_id', member_id)::text from gone
 """
 
 
-log = logging.getLogger("rowtide.log")
-
-
 def attach_partitions(connection: Connection) -> None:
     """Let members know the partitions of their tables, and announce which tables got or lost rows with them.
 
@@ -114,7 +112,7 @@ def attach_partitions(connection: Connection) -> None:
             with translated():
                 connection.execute(statement(_attach(table_id)))
         except (RightMissing, UnexpectedSqlError, WritesRefused) as error:
-            log.info("partitions_not_taken_in: %s", error)
+            emit(PartitionsNotAttached(error))
 
 
 def _attach(table_id: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -14,6 +13,8 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.silence import name_holders
+from rowtide.events.catalogue import OriginNotSet
+from rowtide.events.emission import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.batches import MAX_CALLS, Block, CallSequence, Gatherer, ProcedureCall
@@ -134,9 +135,6 @@ class Skipping:
 
     def flush(self) -> Sequence[CommandError]:
         return self._pieces.end()
-
-
-log = logging.getLogger("rowtide.replication")
 
 
 class PostgresDelivery:
@@ -300,5 +298,5 @@ def set_origin(connection: psycopg.Connection, subscription: Subscription, strea
         return False
     reason = origins.mark_session(connection, subscription.guid, str(stream) if stream else "")
     if reason is not None:
-        log.warning("%s", OriginMissing(subscription.subscriber, reason))
+        emit(OriginNotSet(OriginMissing(subscription.subscriber, reason)))
     return reason is None

@@ -5,7 +5,6 @@ Results arrive in order. After an error the server skips the following statement
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,12 +16,12 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.errors import ConnectionFailed, translate, translated
+from rowtide.events.catalogue import DeadlocksNotWatched
+from rowtide.events.emission import emit
 
 # Deadlocks with programs of the subscriber's, of which ours is to be the transaction that goes. The server looks for
 # a deadlock once for each wait, a while after it began, and ends the transaction that has looked. A program that
 # begins to wait for an agent which waits for it already would be the one to look: so the agent looks again.
-
-log = logging.getLogger("rowtide.replication")
 
 _PREPARED = 0
 """What a prepared transaction has instead of a process."""
@@ -72,7 +71,7 @@ class DeadlockWatch:
                     self._watched.cancel_safe()
         except RowtideError as error:
             self._is_blind = True
-            log.warning("deadlocks_unwatched: %s", error)
+            emit(DeadlocksNotWatched(error))
 
     def close(self) -> None:
         """Close the connection to look from."""
