@@ -13,6 +13,7 @@ _FEATURES = {
     "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
     "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
     "tracking": "Change tracking: what changed since the last synchronisation.",
+    "monitor": "Metrics of databases for Prometheus.",
 }
 
 
