@@ -78,14 +78,17 @@ class DatabasePoller:
 
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; a session that fails is opened again at the next poll."""
+        was_read = False
         while not stop.is_set():
             with self._reader:
-                while not stop.is_set():
+                is_read = True
+                while is_read and not stop.is_set():
                     begun = time.monotonic()
                     is_read = self.poll()
-                    stop.wait(max(self._every_s - (time.monotonic() - begun), 0.0))
-                    if not is_read:
-                        break
+                    # A session may have ended while it was idle: another one is tried before the next poll is due.
+                    is_lost, was_read = was_read and not is_read, is_read
+                    if not is_lost:
+                        stop.wait(max(self._every_s - (time.monotonic() - begun), 0.0))
 
     def poll(self) -> bool:
         """Poll once, within the reader; return whether the database could be read."""

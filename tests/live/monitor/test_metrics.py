@@ -72,6 +72,7 @@ def test_each_metric_of_a_busy_database_is_plausible(scraped: tuple[ReplicatedDa
 
     subscriber = make_url(replicated.subscriber.url)
     labels = {sample.labels["subscriber"] for sample in found.samples if "subscriber" in sample.labels}
+    assert subscriber.database is not None
     assert all(subscriber.database in label and f"{subscriber.username}@" not in label for label in labels), labels
     assert "canary" not in found.text
 
