@@ -36,9 +36,22 @@ def test_an_address_is_read(text: str, address: Address) -> None:
     assert str(address) == text
 
 
-@pytest.mark.parametrize("text", ["", "8080", ":8080", "::1:80", "host:", "host:x", "host:65536", "host:-1", "host:²"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ListenAddressInvalid):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it has no port"),
+        ("8080", "it has no port"),
+        (":8080", "it has no port"),
+        ("::1:80", "an IPv6 address is written in brackets"),
+        ("host:", " is no port"),
+        ("host:x", "x is no port"),
+        ("host:65536", "65536 is no port"),
+        ("host:-1", "-1 is no port"),
+        ("host:²", "² is no port"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ListenAddressInvalid, match=reason):
         Address.parse(text)
 
 
