@@ -28,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference metrics-reference
 
 .DEFAULT_GOAL := help
 
@@ -76,7 +76,7 @@ go: ## Check that Go is installed
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
-	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra dev pyproject.toml >> requirements.new
+	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra monitor --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
 	$(MAKE) bench-lock
 
@@ -153,6 +153,9 @@ option-names: install ## Write src/rowtide/cli/option_names.py from the commands
 
 declared-reference: install ## Write docs/reference/declared-state.md from the options of methods
 	$(BIN)/python scripts/declared_reference.py > docs/reference/declared-state.md
+
+metrics-reference: install ## Write docs/reference/metrics.md from the catalogue of metrics
+	$(BIN)/python scripts/metrics_reference.py > docs/reference/metrics.md
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
 

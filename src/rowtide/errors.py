@@ -58,6 +58,7 @@ from rowtide.merge.errors.nodes import *
 from rowtide.merge.errors.publishing import *
 from rowtide.merge.errors.rows import *
 from rowtide.merge.errors.subscribing import *
+from rowtide.monitor.errors import *
 from rowtide.relocation.errors import *
 from rowtide.replication.errors.conflicts import *
 from rowtide.replication.errors.delivery import *

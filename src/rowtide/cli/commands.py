@@ -123,5 +123,8 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tracking": {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
     },
+    "monitor": {
+        "monitor": ("serve",),
+    },
 }
 """By feature and module of this package."""

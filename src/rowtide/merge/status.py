@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, func, select, true
 
 from rowtide.core.values import frozen
-from rowtide.merge.articles import Publication, SubscriberType, Subscription
+from rowtide.merge.articles import Article, Publication, SubscriberType
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
-from rowtide.merge.definitions import conflicts_info, retries, subscriptions
+from rowtide.merge.definitions import articles, conflicts_info, retries, subscriptions
+from rowtide.merge.errors.nodes import reading
 from rowtide.merge.nodes.node import MergedTables
-from rowtide.merge.progress import list_subscriptions, read_last_sync
+from rowtide.merge.progress import read_subscription, select_subscriptions
 from rowtide.merge.session.history import expiry
 
 SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
@@ -53,41 +55,65 @@ def list_status(node: MergedTables, publication: str | None = None) -> Sequence[
     """Return the state of all publications of a node, or of one. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
-    named = () if publication is None else (get_publication(node.connection, publication),)
-    chosen = named or list_publications(node.connection)
-    return [row for each in chosen for row in _status(node, each)]
-
-
-def _status(node: MergedTables, publication: Publication) -> Sequence[MergeStatus]:
     connection = node.connection
-    is_open = (conflicts_info.c.pubid == publication.pubid) & conflicts_info.c.resolved_time.is_(None)
-    listed = list_articles(connection, publication.pubid)
-    common = MergeStatus(
-        publication=publication.name,
-        role="publisher" if publication.publisher == read_nickname(connection) else "subscriber",
-        articles=tuple(article.name for article in listed),
-        retention_days=publication.retention_days,
-        open_conflicts=connection.execute(select(func.count()).select_from(conflicts_info).where(is_open)).scalar_one(),
-    )
+    chosen = list_publications(connection) if publication is None else (get_publication(connection, publication),)
+    unsent = {each.name: _list_unsent(node, each) for each in chosen}
+    listed = list_overview(connection)
+    return [replace(one, unsent_columns=unsent[one.publication]) for one in listed if one.publication in unsent]
+
+
+def list_overview(connection: Connection) -> Sequence[MergeStatus]:
+    """Return what a node's metadata say of all publications, without `unsent_columns`, which tables have.
+
+    As many queries for ten thousand subscriptions as for one.
+    """
+    own = read_nickname(connection)
+    is_open = conflicts_info.c.resolved_time.is_(None)
+    open_conflicts = _count(connection, conflicts_info.c.pubid, is_open)
+    refused = _count(connection, retries.c.source, true())
+    definitions: dict[str, list[str]] = {}
+    listed = select(articles.c.pubid, articles.c.definition).order_by(articles.c.processing_order, articles.c.nickname)
+    for pubid, definition in connection.execute(listed):
+        with reading(articles.name):
+            definitions.setdefault(pubid, []).append(definition)
+    known: dict[str, list[RowMapping]] = {}
+    for row in connection.execute(select_subscriptions(true())).mappings():
+        known.setdefault(row["pubid"], []).append(row)
+    found: list[MergeStatus] = []
+    for publication in list_publications(connection):
+        with reading(articles.name):
+            decoded = [Article.decode(definition) for definition in definitions.get(publication.pubid, ())]
+        common = MergeStatus(
+            publication=publication.name,
+            role="publisher" if publication.publisher == own else "subscriber",
+            articles=tuple(article.name for article in decoded if not article.is_dropped),
+            retention_days=publication.retention_days,
+            open_conflicts=open_conflicts.get(publication.pubid, 0),
+        )
+        with reading(subscriptions.name):
+            found += [_subscribed(publication, common, row, refused) for row in known.get(publication.pubid, ())]
+        if publication.pubid not in known:
+            found.append(common)
+    return found
+
+
+def _count(connection: Connection, column: ColumnElement[Any], condition: ColumnElement[bool]) -> Mapping[Any, int]:
+    rows = connection.execute(select(column, func.count()).where(condition).group_by(column))
+    return {row[0]: row[1] for row in rows}
+
+
+def _list_unsent(node: MergedTables, publication: Publication) -> tuple[str, ...]:
+    listed = list_articles(node.connection, publication.pubid)
     examined = node.tables.examine(listed).unsent
-    common = replace(
-        common,
-        unsent_columns=tuple(
-            f"{article.qualified_name}.{name}" for article in listed for name in examined.get(article.nickname, ())
-        ),
+    return tuple(
+        f"{article.qualified_name}.{name}" for article in listed for name in examined.get(article.nickname, ())
     )
-    known = list_subscriptions(connection, publication.pubid)
-    return [_subscribed(node, publication, common, each) for each in known] or [common]
 
 
 def _subscribed(
-    node: MergedTables, publication: Publication, common: MergeStatus, subscription: Subscription
+    publication: Publication, common: MergeStatus, row: RowMapping, refused: Mapping[Any, int]
 ) -> MergeStatus:
-    connection = node.connection
-    found = select(subscriptions).where(subscriptions.c.subid == subscription.subid)
-    row = connection.execute(found).mappings().one()
-    refused = select(func.count()).select_from(retries).where(retries.c.source == subscription.nickname)
-    last_sync = read_last_sync(connection, subscription.subid)
+    subscription = read_subscription(row)
     is_client = subscription.subscriber_type is SubscriberType.CLIENT
     return replace(
         common,
@@ -98,9 +124,9 @@ def _subscribed(
         login=None if subscription.partition is None else subscription.partition.suser_name,
         sent_generation=subscription.sent,
         received_generation=subscription.received,
-        rows_refused=connection.execute(refused).scalar_one(),
-        last_sync=last_sync,
-        expires=expiry(publication, last_sync),
+        rows_refused=refused.get(subscription.nickname, 0),
+        last_sync=subscription.last_sync,
+        expires=expiry(publication, subscription.last_sync),
         state=SYNC_STATES[row["last_sync_status"]],
         summary=row["last_sync_summary"],
         schema_version=subscription.schema_version,

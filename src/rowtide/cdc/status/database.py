@@ -23,7 +23,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.postgres.backlog import Backlog, describe_reading, read_backlog, seconds_between
+from rowtide.log.postgres.backlog import Backlog, ReadingStatus, describe_reading, read_backlog, seconds_between
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
@@ -183,7 +183,7 @@ def describe(
     reading = describe_reading(backlog, state, log_reader)
     assert reading.unread_bytes is not None
     reader = state.readers.get(READER)
-    unread = segments_between(state, reader.position if reader is not None else state.low, state.position)
+    unread = unpublished_segments(state)
     published_as_of = reader.as_of if reader is not None else None
     return Status(
         database=database,
@@ -208,14 +208,27 @@ def describe(
         published_position=reader.position if reader is not None else None,
         published_cycle=reader.cycle if reader is not None else None,
         published_as_of=published_as_of,
-        # With nothing to capture, all is published that was read.
-        capture_lag_seconds=seconds_between(published_as_of, backlog.now) if unread else reading.lag_s,
+        capture_lag_seconds=capture_lag_s(state, reading),
         instances=instances,
         gaps=describe_gaps(state),
         consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
         snapshots=_describe_snapshots([request for request in snapshots if request.is_open]),
         requests=requests,
     )
+
+
+def unpublished_segments(state: ManifestState) -> tuple[Segment, ...]:
+    """Return the segments of the log store that capture has not published. Pure."""
+    reader = state.readers.get(READER)
+    return segments_between(state, reader.position if reader is not None else state.low, state.position)
+
+
+def capture_lag_s(state: ManifestState, reading: ReadingStatus) -> float | None:
+    """Return how long ago all was published that was committed by then; None where it is not known. Pure."""
+    reader = state.readers.get(READER)
+    published_as_of = reader.as_of if reader is not None else None
+    # With nothing to capture, all is published that was read.
+    return seconds_between(published_as_of, reading.now) if unpublished_segments(state) else reading.lag_s
 
 
 def _describe_snapshots(open_ones: Sequence[SnapshotRequest]) -> tuple[str, ...]:

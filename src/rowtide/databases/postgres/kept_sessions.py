@@ -64,31 +64,46 @@ class PoolOfOperations(NullPool):
 # of one query are of one moment. A loop that waits for something in the database must not be within it.
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """What a query has returned, with the query and its parameters."""
+
+    query: str
+    params: Any
     columns: list[psycopg.Column]
     rows: list[tuple[Any, ...]]
 
 
-_answers: ContextVar[dict[tuple[str, ...], _Answer] | None] = ContextVar("_answers", default=None)
+Answers = dict[tuple[str, ...], Answer]
+"""Answers by the database, the role, the query and its parameters."""
+
+_answers: ContextVar[Answers | None] = ContextVar("_answers", default=None)
 """What the operation that this thread is in has read; None outside of one."""
 
 
 @contextmanager
-def reading_once() -> Iterator[None]:
+def reading_once() -> Iterator[Answers]:
     """Let each query that this thread repeats on engines of `open_engine` return what it returned first.
 
     Sessions are kept as by `keeping_sessions`. For what reads a database and changes nothing, and waits for nothing in
-    it. Files are read as they are: they may be newer than what the server has said.
+    it. Files are read as they are: they may be newer than what the server has said. Yields the answers.
     """
-    if _answers.get() is not None:
-        yield
+    known = _answers.get()
+    if known is not None:
+        yield known
         return
-    token = _answers.set({})
+    answers: Answers = {}
+    token = _answers.set(answers)
     try:
         with keeping_sessions():
-            yield
+            yield answers
     finally:
         _answers.reset(token)
+
+
+def place_of(session: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
+    """Return the database and the role of a session, with which the keys of its answers begin."""
+    info = session.info
+    return info.host, str(info.port), info.dbname, info.user
 
 
 def choose_cursor() -> type[psycopg.Cursor[tuple[Any, ...]]]:
@@ -99,21 +114,21 @@ def choose_cursor() -> type[psycopg.Cursor[tuple[Any, ...]]]:
 class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
     """A cursor that reads all rows at once, and runs no query that was run before."""
 
-    _answer: _Answer | None = None
+    _answer: Answer | None = None
     _read = 0
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        answers, info = _answers.get(), self.connection.info
+        answers = _answers.get()
         self._answer, self._read = None, 0
         if answers is None:
             return super().execute(query, params, **options)
-        key = (info.host, str(info.port), info.dbname, info.user, str(query), repr(params))
+        key = (*place_of(self.connection), str(query), repr(params))
         if key not in answers:
             super().execute(query, params, **options)
             columns = super().description
             if columns is None:
                 return self
-            answers[key] = _Answer(columns, super().fetchall())
+            answers[key] = Answer(str(query), params, columns, super().fetchall())
         self._answer = answers[key]
         return self
 

@@ -168,11 +168,16 @@ class SqliteWorkFacts:
 
 def read_health(url: str, _areas: Collection[Area] = ALL_AREAS) -> tuple[CheckResult, ...]:
     """Return how what is tracked and merged in a file works, and its disk. Raises `FileNotOpened`, `SqliteTooOld`."""
+    return tuple(check_work(read_work(url)))
+
+
+def read_work(url: str) -> SqliteWorkFacts:
+    """Return what rowtide does in a file. Raises `FileNotOpened`, `SqliteTooOld`."""
     with _opened(url) as connection:
         refusal = system_tables.find_refusal(connection)
         tracked = read_all_tracked(connection) if refusal is None else ()
         path = path_of(connection)
-    return tuple(check_work(_complete(url, path, refusal, tracked)))
+    return _complete(url, path, refusal, tracked)
 
 
 def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None) -> Checked:

@@ -45,6 +45,8 @@ class SubscriptionDelivery:
     is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
     store, None where none does; the log store keeps them for the retention. `joining` tells what is copied of an
     article that joins a subscription, None of a subscription. `thresholds` are those of the publication.
+    `undelivered_rows` and `undelivered_bytes` count whole segments. `latency_s` is that of the agent's last record,
+    `total_commands` counts what was delivered by then; None before the first.
     """
 
     publication: str
@@ -57,6 +59,10 @@ class SubscriptionDelivery:
     delivered_by: str | None = None
     joining: str | None = None
     thresholds: Thresholds = BY_DEFAULT
+    undelivered_rows: int = 0
+    undelivered_bytes: int = 0
+    latency_s: float | None = None
+    total_commands: int | None = None
 
 
 @frozen
@@ -91,7 +97,10 @@ def read_delivery_status(
                     state,
                     last.get(subscription.agent_id),
                     claims.get(subscription.agent_id),
-                    subscription_records.list_subscribed(connection, subscription.agent_id),
+                    # One query for each of the few articles that join, none for a subscription.
+                    subscription_records.list_subscribed(connection, subscription.agent_id)
+                    if subscription.joins is not None
+                    else (),
                 ),
                 thresholds=thresholds.get(subscription.publication, BY_DEFAULT),
             )
@@ -140,6 +149,8 @@ def _describe(
     articles: Sequence[Article],
 ) -> SubscriptionDelivery:
     reader = state.readers.get(subscription.reader)
+    undelivered = segments_between(state, reader.position, state.position) if reader is not None else ()
+    latency_ms = last.delivery_latency if last is not None else None
     return SubscriptionDelivery(
         publication=subscription.publication,
         subscriber=subscription.subscriber,
@@ -150,6 +161,10 @@ def _describe(
         oldest_waiting=find_oldest_waiting(store, state, reader.position) if reader is not None else None,
         delivered_by=delivered_by,
         joining=describe_joining(subscription, articles),
+        undelivered_rows=sum(segment.rows for segment in undelivered),
+        undelivered_bytes=sum(segment.bytes for segment in undelivered),
+        latency_s=latency_ms / 1000 if latency_ms is not None else None,
+        total_commands=last.total_delivered_commands if last is not None else None,
     )
 
 

@@ -1,0 +1,61 @@
+"""Prints docs/reference/metrics.md from the catalogue of metrics, as `make metrics-reference` keeps it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from rowtide.monitor.catalogue import BUILD_INFO, METRICS, Metric
+from rowtide.monitor.tallies import BUCKETS
+from rowtide.monitor.views import MERGE_STATES, SUBSCRIPTION_STATES
+
+HEAD = """# Metrics
+
+`rowtide monitor serve` serves these metrics at `/metrics`, for Prometheus ([how to monitor](../how-to/monitor.md)). All
+but `rowtide_build_info` have the label `database`: the database's name, with its server where two have one name.
+
+- What could not be read is absent, never 0; `rowtide_up` says so. `rowtide_health_state` says of each subject that
+  it is unknown, and why it may be.
+- Counters begin with what a database has recorded, and never go backwards: the monitor keeps them in its file, by the
+  server's system identifier, over its own restarts, crashes of the server and failovers. After a failover, what was
+  recorded last may be missing.
+- A label `subscriber` is the subscriber's URL as it is stored, without user and password. No label has a row's value.
+- Labels of the table that a series has not (errors of the log reader have no subscription) are empty.
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    states = [
+        "## States",
+        "",
+        f"`rowtide_subscription_state`: {_listed(SUBSCRIPTION_STATES.values())}.",
+        "",
+        f"`rowtide_merge_subscriptions`: {_listed(MERGE_STATES.values())}.",
+        "",
+        f"Buckets of histograms, in seconds: {', '.join(f'{bound:g}' for bound in BUCKETS)}.",
+        "",
+        "This page is made from the code by `scripts/metrics_reference.py`.",
+    ]
+    return "\n".join([HEAD, *_table(), "", *states]) + "\n"
+
+
+def _table() -> Iterator[str]:
+    yield "| name | type | unit | labels | meaning |"
+    yield "|---|---|---|---|---|"
+    yield _row(BUILD_INFO, BUILD_INFO.labels)
+    for metric in METRICS:
+        yield _row(metric, ("database", *metric.labels))
+
+
+def _row(metric: Metric, labels: tuple[str, ...]) -> str:
+    cells = (f"`{metric.name}`", metric.type, metric.unit, _listed(labels), metric.help)
+    return f"| {' | '.join(cells)} |"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

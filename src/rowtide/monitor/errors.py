@@ -1,0 +1,74 @@
+"""Errors of the monitor."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, RowtideError
+
+
+class MonitorRuns(Denied, number=1200):
+    """Another monitor has the file of samples open."""
+
+    fact = "another monitor, process {process}, has {path} open"
+    hint = "Stop it; or give this one a folder of its own: set STATE_DIRECTORY."
+    path: str
+    process: str
+
+
+class SamplesNewer(Denied, number=1201):
+    """A newer build of rowtide wrote the monitor's file."""
+
+    fact = "{path} has format {found}, this build reads {known}"
+    hint = "Run the newer build; or move the file away, which loses 24 hours of samples and begins counters again."
+    path: str
+    found: int
+    known: int
+
+
+class SamplesForeign(Invalid, number=1202):
+    """The file where samples are kept is a database of another program."""
+
+    fact = "{path} is a SQLite database of another program"
+    hint = "Set STATE_DIRECTORY to a folder in which rowtide may keep a file of that name."
+    path: str
+
+
+class ListenAddressInvalid(Invalid, number=1203):
+    """The text is no address to listen on."""
+
+    fact = "{text} is no address to listen on: {reason}"
+    hint = "Write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080."
+    text: str
+    reason: str
+
+
+class ListeningFailed(RowtideError, number=1204):
+    """The address cannot be listened on."""
+
+    fact = "the monitor cannot listen on {address}: {reason}"
+    hint = "Stop what uses the port, or name another address with --listen."
+    address: str
+    reason: str
+
+
+class DatabaseGivenTwice(AlreadyExists, number=1205):
+    """A database is to be monitored twice."""
+
+    fact = "the database {name} is given twice"
+    hint = "Give each database once: its name is the label `database` of all its metrics."
+    name: str
+
+
+class PollFailed(RowtideError, number=1207):
+    """A poll has failed with what is no error of a database: an error of rowtide."""
+
+    fact = "the poll of database {name} failed: {reason}"
+    hint = "It is repeated. Report it, with the traceback that the log has, if it comes back."
+    name: str
+    reason: str
+
+
+class NoDatabaseGiven(Invalid, number=1206):
+    """There is no database to be monitored."""
+
+    fact = "no database is given"
+    hint = "Name it with --db, which may be repeated, or in ROWTIDE_DB."

@@ -1,0 +1,99 @@
+"""Metrics as Prometheus scrapes them: the text format and OpenMetrics."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from rowtide.core.values import frozen
+from rowtide.monitor.catalogue import BUILD_INFO, METRICS, Metric, MetricType
+from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
+from rowtide.monitor.views import DatabaseView
+
+
+@frozen
+class Polled:
+    """What the last poll of a database has found, and its counters; these are not changed any more."""
+
+    view: DatabaseView
+    tallies: Tallies
+
+
+def render(polled: Iterable[Polled], *, device_series: bool, accept: str = "") -> tuple[bytes, str]:
+    """Return all metrics, in the format that a scraper accepts, and its content type."""
+    encode, content_type = choose_encoder(accept)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Made(tuple(collect(polled, device_series=device_series))))
+    return encode(registry), content_type
+
+
+def collect(polled: Iterable[Polled], *, device_series: bool) -> Iterator[Family]:
+    """Yield the families of metrics that have a sample."""
+    build = GaugeMetricFamily(BUILD_INFO.name, BUILD_INFO.help, labels=BUILD_INFO.labels)
+    build.add_metric((version("rowtide"), platform.python_version()), 1)
+    yield build
+    databases = tuple(polled)
+    for metric in METRICS:
+        if device_series or not metric.per_device:
+            family = _COLLECTORS[metric.type](metric, databases)
+            if family.samples:
+                yield family
+
+
+class _Made(Collector):
+    """Families that are made already."""
+
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Family]:
+        return self._families
+
+
+def _gauges(metric: Metric, databases: Iterable[Polled]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
+    for polled in databases:
+        # Names that are one without their users: the larger value, since a scrape takes one series once.
+        values: dict[tuple[str, ...], float] = {}
+        for sample in metric.source(polled.view) if metric.source is not None else ():
+            values[sample.labels] = max(values.get(sample.labels, sample.value), sample.value)
+        for labels, value in values.items():
+            family.add_metric((polled.view.name, *labels), float(value))
+    return family
+
+
+def _counters(metric: Metric, databases: Iterable[Polled]) -> Family:
+    family = CounterMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
+    for polled in databases:
+        for (name, labels), value in polled.tallies.counters.items():
+            if name == metric.name and polled.view.is_up:
+                known = dict(labels)
+                family.add_metric((polled.view.name, *(known.get(label, "") for label in metric.labels)), value)
+    return family
+
+
+def _histograms(metric: Metric, databases: Iterable[Polled]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
+    for polled in databases:
+        for (name, labels), histogram in polled.tallies.histograms.items():
+            if name == metric.name and polled.view.is_up:
+                known = dict(labels)
+                values = (polled.view.name, *(known.get(label, "") for label in metric.labels))
+                family.add_metric(values, _buckets(histogram), histogram.sum)
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
+
+
+_COLLECTORS = {MetricType.GAUGE: _gauges, MetricType.COUNTER: _counters, MetricType.HISTOGRAM: _histograms}

@@ -1,0 +1,184 @@
+"""Poll databases: a thread each, which publishes what the last poll has found."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol, Self
+
+from rowtide.core.errors import RowtideError, describe
+from rowtide.core.values import frozen
+from rowtide.databases.urls import parse_url
+from rowtide.diagnosis import Code, State
+from rowtide.diagnosis.result import of_error
+from rowtide.monitor.catalogue import METRICS
+from rowtide.monitor.databases import NamedUrl
+from rowtide.monitor.errors import PollFailed
+from rowtide.monitor.exposition import Polled
+from rowtide.monitor.observations import observe
+from rowtide.monitor.ring import Ring, Values
+from rowtide.monitor.snapshot import Identity, Snapshot
+from rowtide.monitor.tallies import Tallies
+from rowtide.monitor.views import DatabaseView, make_view
+
+log = logging.getLogger("rowtide.monitor")
+
+EVERY_S = 15.0
+READY_S = 60.0
+"""A database that was read so long ago is one that this monitor does not watch."""
+_ENDING_S = 3.0
+
+
+class Reader(Protocol):
+    """Reads a database again and again; used as a context manager, by one thread."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_raised: object) -> None: ...
+
+    def read(self) -> Snapshot:
+        """Poll the database. Raises `RowtideError`."""
+        ...
+
+
+def open_reader(database: NamedUrl) -> Reader:
+    """Return the reader of a database. Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`."""
+    reader: Reader = parse_url(database.url).kind.load_part("rowtide.monitor", "reading").open_reader(database)
+    return reader
+
+
+@frozen
+class Readiness:
+    """How long ago a database was last read, None if never; `reason` says why it cannot be now."""
+
+    database: str
+    age_s: float | None
+    reason: str | None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.age_s is not None and self.age_s <= READY_S
+
+
+class DatabasePoller:
+    """Polls one database; others read what it has found."""
+
+    def __init__(self, database: NamedUrl, ring: Ring, every_s: float = EVERY_S) -> None:
+        self._database = database
+        self._ring = ring
+        self._every_s = every_s
+        self._reader = open_reader(database)
+        self._read_at: float | None = None
+        self._unknown_since = datetime.now(UTC)
+        self._system: str | None = None
+        self._tallies = Tallies()
+        self.last: Polled | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Poll until `stop` is set; a session that fails is opened again at the next poll."""
+        was_read = False
+        while not stop.is_set():
+            with self._reader:
+                is_read = True
+                while is_read and not stop.is_set():
+                    begun = time.monotonic()
+                    is_read = self.poll()
+                    # A session may have ended while it was idle: another one is tried before the next poll is due.
+                    is_lost, was_read = was_read and not is_read, is_read
+                    if not is_lost:
+                        stop.wait(max(self._every_s - (time.monotonic() - begun), 0.0))
+
+    def poll(self) -> bool:
+        """Poll once, within the reader; return whether the database could be read."""
+        at, begun = datetime.now(UTC), time.monotonic()
+        try:
+            snapshot = self._reader.read()
+            self._note(snapshot)
+        except RowtideError as error:
+            self._note_failure(error, at, time.monotonic() - begun)
+            return False
+        except Exception as error:
+            # A thread that ended would leave its last view standing as if it were true.
+            log.exception("poll_failed: %s", self._database.name)
+            self._note_failure(PollFailed(self._database.name, describe(error)), at, time.monotonic() - begun)
+            return False
+        return True
+
+    def describe_readiness(self) -> Readiness:
+        """Return how long ago the database was read."""
+        age_s = time.monotonic() - self._read_at if self._read_at is not None else None
+        last = self.last
+        return Readiness(self._database.name, age_s, last.view.reason if last is not None else None)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        view = make_view(snapshot)
+        if snapshot.identity is not None:
+            self._count(snapshot, view, snapshot.identity)
+        self._read_at, self._unknown_since = time.monotonic(), snapshot.at
+        self.last = Polled(view, self._tallies.copy())
+
+    def _count(self, snapshot: Snapshot, view: DatabaseView, identity: Identity) -> None:
+        if identity.system != self._system:
+            self._system = identity.system
+            self._tallies = self._ring.load_tallies(view.name, identity.system)
+        self._tallies.take(observe(snapshot, view), timeline=identity.timeline)
+        self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
+
+    def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
+        log.warning("database_not_read: %s: %s", self._database.name, error)
+        result = of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error)
+        failed = Snapshot(self._database.name, at, duration_s, results=(result,), error=error)
+        self.last = Polled(make_view(failed, unknown_since=self._unknown_since), self._tallies.copy())
+
+
+def gauges_of(view: DatabaseView) -> Values:
+    """Return the gauges of a view by name and labels: what a page draws as a line, without states of many subjects."""
+    found: dict[str, float] = {}
+    for metric in METRICS:
+        if metric.source is not None and metric.keeps_history:
+            for sample in metric.source(view):
+                found["\n".join((metric.name, *sample.labels))] = float(sample.value)
+    return found
+
+
+class Polling:
+    """Polls databases, each by a thread of its own: one that does not answer keeps no other waiting."""
+
+    def __init__(self, databases: Sequence[NamedUrl], ring: Ring, every_s: float = EVERY_S) -> None:
+        self._pollers = [DatabasePoller(database, ring, every_s) for database in databases]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=poller.run, args=(self._stop,), name=f"poll {database.name}", daemon=True)
+            for poller, database in zip(self._pollers, databases, strict=True)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop polling; a poll that waits for a server is left behind."""
+        self._stop.set()
+        deadline = time.monotonic() + _ENDING_S
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether every database is still polled."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def list_polled(self) -> Sequence[Polled]:
+        """Return what is known of each database that was polled."""
+        return [poller.last for poller in self._pollers if poller.last is not None]
+
+    def list_readiness(self) -> Mapping[str, Readiness]:
+        """Return how long ago each database was read."""
+        found = [poller.describe_readiness() for poller in self._pollers]
+        return {one.database: one for one in found}

@@ -1,0 +1,115 @@
+"""Poll a PostgreSQL database: over one session that stays open, by the queries of the diagnosis, run together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Self
+
+from sqlalchemy import Connection
+
+from rowtide.databases.postgres.catalogue import read_server_time
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.repeated_reading import RepeatedReading
+from rowtide.diagnosis.codes import ALL_AREAS, Area
+from rowtide.diagnosis.merge import MergeFacts, read_merge
+from rowtide.diagnosis.postgres.health import check_work
+from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here, read_work
+from rowtide.diagnosis.postgres.server_facts import is_merged
+from rowtide.diagnosis.result import Unread, attempt, by_state
+from rowtide.merge.status import list_overview
+from rowtide.monitor.databases import NamedUrl
+from rowtide.monitor.postgres.figures import map_merge, read_figures
+from rowtide.monitor.snapshot import Identity, Snapshot
+from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.traffic import read_traffic
+
+TABLES_EVERY_S = 300.0
+"""How often the tables of a merge are examined, which a node alone can do, over a short session of its own."""
+REQUEST_EVERY_S = 60.0
+"""What a poll may ask of buckets: one request a minute."""
+
+
+class PostgresReader:
+    """Reads a database again and again, by one thread; its session stays open until `close`, or until it fails."""
+
+    def __init__(self, database: NamedUrl) -> None:
+        self._database = database
+        self._opened = ExitStack()
+        self._reading = RepeatedReading(open_engine(database.url, application_name="rowtide monitor"))
+        self._damage: tuple[tuple[str, str], ...] | Unread = ()
+        self._examined_at: float | None = None
+        self._work: PostgresWorkFacts | None = None
+        self._work_is_due_at = 0.0
+
+    def __enter__(self) -> Self:
+        self._opened.enter_context(keeping_sessions())
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the session."""
+        self._opened.close()
+
+    def read(self) -> Snapshot:
+        """Poll the database. Raises what connecting raises."""
+        at, begun = datetime.now(UTC), time.monotonic()
+        with self._reading.opened() as connection:
+            work = self._read_work(connection)
+            figures = read_figures(connection, work)
+            merge = attempt_here(lambda: self._read_merge(connection)) if is_merged(connection) else None
+        complete = replace(work, merge=merge)
+        server = work.server.identity
+        return Snapshot(
+            database=self._database.name,
+            at=at,
+            duration_s=time.monotonic() - begun,
+            identity=Identity(server.system_identifier, server.timeline),
+            results=by_state(check_work(complete)),
+            work=complete,
+            figures=figures,
+            merge=merge,
+        )
+
+    def _read_work(self, connection: Connection) -> PostgresWorkFacts:
+        """Read what rowtide does; of a log store or lake in a bucket as rarely as its requests want."""
+        if self._work is not None and time.monotonic() < self._work_is_due_at:
+            return self._work
+        before = read_traffic()
+        work = read_work(connection, self._database.url, ALL_AREAS - {Area.MERGE})
+        asked = read_traffic().since(before)
+        if any(map(is_object_url, _places(work))):
+            self._work, requests = work, asked.writes + asked.reads
+            self._work_is_due_at = time.monotonic() + requests * REQUEST_EVERY_S
+        return work
+
+    def _read_merge(self, connection: Connection) -> MergeFacts | None:
+        self._examine()
+        if isinstance(self._damage, Unread):
+            raise self._damage.error
+        listed = list_overview(map_merge(connection))
+        return MergeFacts(read_server_time(connection), listed, self._damage) if listed else None
+
+    def _examine(self) -> None:
+        now = time.monotonic()
+        if self._examined_at is None or now - self._examined_at >= TABLES_EVERY_S:
+            self._examined_at = now
+            found = attempt(lambda: read_merge(self._database.url))
+            self._damage = found if isinstance(found, Unread) else found.damage if found is not None else ()
+
+
+def _places(work: PostgresWorkFacts) -> Iterator[str]:
+    if isinstance(work.log, LogFacts):
+        yield work.log.capture.source.lake
+        yield work.log.capture.source.log_store
+
+
+def open_reader(database: NamedUrl) -> PostgresReader:
+    """Return the reader of a database, which connects when it reads."""
+    return PostgresReader(database)

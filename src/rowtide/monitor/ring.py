@@ -1,0 +1,225 @@
+"""The monitor's file: a day of samples, and the counters, which so survive the monitor.
+
+A SQLite file of bounded size. Samples older than an hour are kept once a minute, those older than a day are deleted.
+One monitor has it at a time. A damaged file is moved aside and begun again, because a monitor that does not start is
+worse than a day without history; a newer one, or another program's, is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from rowtide.core.errors import FileNotWritable
+from rowtide.core.values import frozen
+from rowtide.databases.file_access import PRIVATE_FILE, make_place
+from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer
+from rowtide.monitor.tallies import Tallies
+
+log = logging.getLogger("rowtide.monitor")
+
+KEPT = timedelta(hours=24)
+FINE = timedelta(hours=1)
+"""For so long every sample is kept, then one a minute."""
+MOST_BYTES = 256 << 20
+_NAME = "monitor.db"
+_FORMAT = 1
+_APPLICATION_ID = 0x52545344
+_PAGE_BYTES = 4096
+_TABLES = """
+create table samples (database text not null, at real not null, found blob not null, primary key (database, at));
+create table tallies (database text not null, system text not null, tallies text not null,
+                      primary key (database, system));
+"""
+
+Values = Mapping[str, float]
+
+
+@frozen
+class HistoricSample:
+    """What gauges were at a time, by their names with labels."""
+
+    at: datetime
+    values: Values
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Return where the file is: in systemd's STATE_DIRECTORY, else in the user's folder of states."""
+    given = environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    base = environment.get("XDG_STATE_HOME", "")
+    home = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+    return home / "rowtide"
+
+
+class Ring:
+    """The open file; its methods may be called by several threads."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = lock
+        self._using = threading.Lock()
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open the file of a folder, which is made. Raises `MonitorRuns`, `SamplesNewer`, `SamplesForeign`,
+        `FileNotWritable`.
+        """
+        path = folder / _NAME
+        try:
+            make_place(folder)
+            lock = _lock(path.with_name(f"{_NAME}.lock"), path)
+        except OSError as error:
+            raise FileNotWritable(str(path), error.strerror or str(error)) from error
+        try:
+            return cls(path, _open(path), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; another monitor may open it."""
+        with self._using:
+            self._connection.close()
+            os.close(self._lock)
+
+    def load_tallies(self, database: str, system: str) -> Tallies:
+        """Return the counters of a database of a server; new ones where there are none, or they cannot be read."""
+        with self._using:
+            query = "select tallies from tallies where database = ? and system = ?"
+            row = self._connection.execute(query, (database, system)).fetchone()
+        try:
+            return Tallies.decode(row[0]) if row is not None else Tallies()
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("counters_begin_again: %s: %s", database, type(error).__name__)
+            return Tallies()
+
+    def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+        """Keep a poll: its samples, and the counters after it. If the disk is full, polls go on without."""
+        try:
+            self._in_transaction(lambda: self._put(database, system, tallies, at, values))
+        except sqlite3.Error as error:
+            log.warning("sample_not_kept: %s: %s", database, error)
+            with suppress(sqlite3.Error):
+                self._in_transaction(lambda: self._halve(database))
+
+    def list_samples(self, database: str, since: datetime) -> Sequence[HistoricSample]:
+        """Return the samples of a database since a time, oldest first."""
+        query = "select at, found from samples where database = ? and at >= ? order by at"
+        with self._using:
+            rows = self._connection.execute(query, (database, since.timestamp())).fetchall()
+        return [
+            HistoricSample(datetime.fromtimestamp(at, UTC), json.loads(zlib.decompress(found))) for at, found in rows
+        ]
+
+    def _put(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+        run, now = self._connection.execute, at.timestamp()
+        run("insert or replace into tallies values (?, ?, ?)", (database, system, tallies.encode()))
+        found = zlib.compress(json.dumps(values).encode())
+        run("insert or replace into samples values (?, ?, ?)", (database, now, found))
+        run("delete from samples where database = ? and at < ?", (database, now - KEPT.total_seconds()))
+        fine = now - FINE.total_seconds()
+        run(
+            "delete from samples where database = ?1 and at < ?2 and at not in "
+            "(select min(at) from samples where database = ?1 and at < ?2 group by cast(at / 60 as int))",
+            (database, fine),
+        )
+
+    def _halve(self, database: str) -> None:
+        query = "select at from samples where database = ? order by at"
+        times = [at for (at,) in self._connection.execute(query, (database,))]
+        if times:
+            middle = times[len(times) // 2]
+            self._connection.execute("delete from samples where database = ? and at <= ?", (database, middle))
+
+    def _in_transaction(self, work: Callable[[], None]) -> None:
+        with self._using:
+            self._connection.execute("begin immediate")
+            try:
+                work()
+                self._connection.execute("commit")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("rollback")
+                raise
+
+
+def _lock(lock_path: Path, path: Path) -> int:
+    """Return the descriptor that holds the lock, with this process's number in the file. Raises `MonitorRuns`."""
+    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        process = os.pread(descriptor, 20, 0).decode(errors="replace") or "unknown"
+        os.close(descriptor)
+        raise MonitorRuns(str(path), process) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        return _connect(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise FileNotWritable(str(path), str(error)) from error
+        aside = path.with_name(f"{path.name}.damaged")
+        log.warning("samples_begin_again: %s is damaged (%s), and was moved to %s", path, error, aside)
+        os.replace(path, aside)
+        for name in (f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    try:
+        _require_own(path, connection)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+        connection.execute(f"pragma max_page_count = {MOST_BYTES // _PAGE_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_own(path: Path, connection: sqlite3.Connection) -> None:
+    """Create the tables of a new file. Raises `SamplesNewer`, `SamplesForeign`, `DatabaseError` of a damaged file."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (found,) = connection.execute("pragma user_version").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if not tables and not application:
+        connection.executescript(
+            f"begin immediate; {_TABLES} pragma application_id = {_APPLICATION_ID}; "
+            f"pragma user_version = {_FORMAT}; commit;"
+        )
+        return
+    if application != _APPLICATION_ID:
+        raise SamplesForeign(str(path))
+    if found > _FORMAT:
+        raise SamplesNewer(str(path), found, _FORMAT)
+    with closing(connection.execute("pragma quick_check(1)")) as cursor:
+        (verdict,) = cursor.fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)

@@ -1,0 +1,145 @@
+"""What a poll of a database finds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from rowtide.agents.runs import RunOutcome
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.diagnosis import CheckResult
+from rowtide.diagnosis.merge import MergeFacts
+from rowtide.diagnosis.places import PlaceFacts
+from rowtide.diagnosis.postgres.reading import PostgresWorkFacts
+from rowtide.diagnosis.result import Unread
+from rowtide.diagnosis.tracked_tables import TrackedFacts
+
+
+@frozen
+class Cycle:
+    """A cycle of capture that its table of sessions still has; `number` grows from cycle to cycle."""
+
+    number: int
+    phase: str
+    duration_s: float
+
+
+@frozen
+class NumberedError:
+    """A recorded error; `code` is its number, or the name of its class."""
+
+    id: int
+    code: str
+    publication: str | None = None
+    subscriber: str | None = None
+
+
+@frozen
+class JobRun:
+    """A run of a job."""
+
+    id: int
+    job: str
+    retries: int
+    outcome: RunOutcome
+    ended_at: datetime | None
+
+
+@frozen
+class Copying:
+    """An open request for a snapshot; `rows_left` is None where the size of the table is not known."""
+
+    instance: str
+    rows_left: int | None
+
+
+@frozen
+class TokenArrival:
+    """A tracer token that a subscriber has committed, with the seconds of its hops."""
+
+    arrived_at: datetime
+    publication: str
+    subscriber: str
+    log_s: float | None
+    delivery_s: float | None
+
+
+@frozen
+class MergeRun:
+    """A synchronisation that ended."""
+
+    id: int
+    publication: str
+    duration_s: float
+
+
+@frozen
+class MergedRows:
+    """Rows that a synchronisation has exchanged; direction is upload or download."""
+
+    id: int
+    direction: str
+    inserts: int
+    updates: int
+    deletes: int
+
+
+@frozen
+class FoundConflict:
+    """A conflict of what is delivered into this database."""
+
+    id: int
+    publication: str
+    kind: str
+
+
+@frozen
+class Figures:
+    """What only metrics want, of a PostgreSQL database. Where something could not be read, it is `Unread`.
+
+    `oldest_s` are ages of transactions by kind; a kind that the role cannot see is missing. `capture_rows` counts the
+    changes of all cycles.
+    """
+
+    oldest_s: Mapping[str, float]
+    invalidation: str | None
+    cycles: tuple[Cycle, ...] | Unread
+    capture_rows: int | Unread | None
+    scan_errors: tuple[NumberedError, ...] | Unread
+    runs: tuple[JobRun, ...] | Unread
+    copying: tuple[Copying, ...] | Unread
+    delivery_errors: tuple[NumberedError, ...] | Unread
+    arrivals: tuple[TokenArrival, ...] | Unread
+    conflicts: tuple[FoundConflict, ...] | Unread
+    merge_runs: tuple[MergeRun, ...] | Unread
+    merged_rows: tuple[MergedRows, ...] | Unread
+
+
+@frozen
+class Identity:
+    """Which server and history a poll has seen: counters of one server are no others'."""
+
+    system: str
+    timeline: int
+
+
+@frozen
+class Snapshot:
+    """What a poll has found of a database, at a time of this machine's clock.
+
+    `work` and `figures` are of PostgreSQL alone; `tracked`, `place` and `merge` of a file, `merge` of both.
+    `error` says why nothing could be read; then the rest is empty.
+    """
+
+    database: str
+    at: datetime
+    duration_s: float
+    identity: Identity | None = None
+    results: tuple[CheckResult, ...] = ()
+    work: PostgresWorkFacts | None = None
+    figures: Figures | None = None
+    merge: MergeFacts | Unread | None = None
+    tracked: tuple[TrackedFacts, ...] | Unread = ()
+    place: PlaceFacts | None = None
+    error: RowtideError | None = None

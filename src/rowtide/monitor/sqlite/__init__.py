@@ -1,0 +1,1 @@
+"""Polling a SQLite file."""

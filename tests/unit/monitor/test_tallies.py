@@ -1,0 +1,81 @@
+"""Counters never go backwards, whatever a database forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rowtide.monitor.tallies import BUCKETS, Durations, Event, Events, Histogram, Tallies, Total
+
+ROWS = ("rows_total", ())
+ERRORS = ("errors_total", (("number", "7001"),))
+
+
+def total(value: float) -> Total:
+    return Total(*ROWS, value)
+
+
+def errors(*ids: int) -> Events:
+    return Events(ERRORS[0], "", [Event(id, ERRORS[1]) for id in ids])  # noqa: A001
+
+
+def after(*found: Total | Events, timelines: Sequence[int] = ()) -> Tallies:
+    """Return the counters after polls that have found these, by default on one timeline."""
+    tallies = Tallies(timeline=1)
+    for number, one in enumerate(found):
+        tallies.take([one], timeline=timelines[number] if timelines else 1)
+    return tallies
+
+
+def test_a_total_begins_with_what_is_recorded() -> None:
+    assert after(total(5), total(7)).counters == {ROWS: 7}
+
+
+def test_a_total_that_begins_again_is_added() -> None:
+    assert after(total(5), total(2), total(3)).counters == {ROWS: 8}
+
+
+def test_a_failover_that_loses_rows_adds_nothing() -> None:
+    assert after(total(5), total(4), total(6), timelines=(1, 2, 2)).counters == {ROWS: 7}
+
+
+def test_an_event_is_counted_once_while_it_is_listed() -> None:
+    assert after(errors(1, 2), errors(1, 2, 3), errors(3), errors()).counters == {ERRORS: 3}
+
+
+def test_numbers_that_a_failover_gives_again_are_counted() -> None:
+    tallies = after(errors(7, 8), errors(7), errors(7, 8), timelines=(1, 2, 2))
+    assert tallies.counters == {ERRORS: 3}
+
+
+def test_the_last_event_may_grow() -> None:
+    tallies = Tallies()
+    for amount in (1.0, 3.0, 3.0):
+        tallies.take([Events("starts_total", "capture", [Event(4, (), amount)])], timeline=0)
+    assert tallies.counters == {("starts_total", ()): 3}
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "place"), [(-1.0, 0), (0.05, 0), (0.06, 1), (600.0, len(BUCKETS) - 1), (601.0, len(BUCKETS))]
+)
+def test_a_duration_is_in_one_bucket(duration_s: float, place: int) -> None:
+    added = Histogram().add(duration_s)
+    assert [number for number, count in enumerate(added.counts) if count] == [place]
+    assert added.sum == max(duration_s, 0.0)
+
+
+def test_a_duration_is_observed_once() -> None:
+    tallies = Tallies()
+    for duration in (1.0, 2.0):
+        tallies.take([Durations("cycle_seconds", "", [Event(1, (), duration)])], timeline=0)
+    assert tallies.histograms[("cycle_seconds", ())].sum == 1.0
+
+
+def test_what_is_stored_is_read_again() -> None:
+    tallies = after(total(5), errors(1, 2))
+    tallies.take([Durations("cycle_seconds", "", [Event(1, (("phase", "Done"),), 0.5)])], timeline=1)
+    read = Tallies.decode(tallies.encode())
+    assert read == tallies
+    read.take([total(6), errors(2, 3)], timeline=1)
+    assert read.counters == {ROWS: 6, ERRORS: 3}
