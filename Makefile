@@ -147,6 +147,9 @@ diagnosis-reference: install ## Write docs/reference/diagnosis.md from the codes
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
 
+grants-reference: install ## Write docs/reference/grants.md from the rights of commands
+	$(BIN)/python scripts/grants_reference.py > docs/reference/grants.md
+
 object-reference: install ## Write docs/reference/objects.md from the catalogues of databases that are set up
 	$(BIN)/python scripts/object_reference.py > docs/reference/objects.md
 

@@ -169,7 +169,7 @@ def test_refused_heartbeats_are_logged_once_and_reading_goes_on(
         idle.execute(f"drop owned by {role}", f"drop role {role}")
     refusals = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(refusals) == 1
-    assert refusals[0].startswith("RT-2123: the server refuses heartbeats: RT-1106")
+    assert refusals[0].startswith("RT-2123: the server refuses heartbeats: RT-1143")
 
 
 def read_with_refused_heartbeats(idle: LoggedDatabase, url: str) -> None:
