@@ -156,8 +156,12 @@ declared-reference: install ## Write docs/reference/declared-state.md from the o
 
 metrics-reference: install ## Write docs/reference/metrics.md from the catalogue of metrics
 	$(BIN)/python scripts/metrics_reference.py > docs/reference/metrics.md
+
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
+
+grants-reference: install ## Write docs/reference/grants.md from the rights of commands
+	$(BIN)/python scripts/grants_reference.py > docs/reference/grants.md
 
 object-reference: install ## Write docs/reference/objects.md from the catalogues of databases that are set up
 	$(BIN)/python scripts/object_reference.py > docs/reference/objects.md

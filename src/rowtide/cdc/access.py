@@ -15,8 +15,9 @@ from rowtide.cdc import rights
 from rowtide.cdc.definitions import SCHEMA, read_source
 from rowtide.cdc.errors.enabling import NotOwner, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
 from rowtide.cdc.rights import RoleAccess
-from rowtide.databases.postgres.catalogue import running_through
-from rowtide.databases.postgres.monitoring import reads_views
+from rowtide.databases.postgres.catalogue import has_schema, running_through
+from rowtide.databases.postgres.errors import GrantMissing
+from rowtide.databases.postgres.monitoring import reads_views, view_schema
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.source_definition import SourceDefinition
 
@@ -65,10 +66,15 @@ def own_source(connection: Connection, database: str) -> SourceDefinition:
 
 def seen_source(connection: Connection, database: str) -> SourceDefinition:
     """Return the definition of this database's source, for its owner, and for monitors, which read views of the
-    metadata. Raises `DatabaseNotEnabled`, `NotOwner`.
+    metadata. Raises `DatabaseNotEnabled`, `GrantMissing` where only a grant is lacking for that, else `NotOwner`.
     """
     source = read_source(connection, database)
     if not reads_views(connection, SCHEMA):
+        role = connection.execute(text(rights.ROLE)).one()
+        views = view_schema(SCHEMA)
+        if not role.is_administrator and has_schema(connection, views):
+            granting = f"grant usage on schema {quote(views)} to {quote(role.name)}"
+            raise GrantMissing(f"permission denied for schema {views}", granting, role.administrator)
         require_owner(connection, database)
     return source
 

@@ -83,6 +83,7 @@ class Code(Enum):
     EVENT_TRIGGERS_NOT_ALLOWED = Area.ACCESS, "The role is no superuser, and may be unable to create event triggers."
     TABLE_OWNER_RIGHTS_MISSING = Area.ACCESS, "The role lacks the rights of the owner of tables."
     ACTIVITY_HIDDEN = Area.ACCESS, "The role does not see other roles' transactions."
+    MONITOR_GRANTS_MISSING = Area.ACCESS, "The role lacks grants with which monitors read what rowtide does."
     READING_DENIED = Area.ACCESS, "The role may not read a capture instance."
     TRACKED_TABLE_UNREADABLE = Area.ACCESS, "The role may not read a tracked table."
     TABLE_NOT_ENABLED = Area.ACCESS, "A table that was named is neither captured nor tracked."

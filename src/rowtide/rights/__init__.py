@@ -1,14 +1,13 @@
 """Which rights a role needs for a purpose, and granting them.
 
 A purpose has grants that it needs and grants that widen what the role sees. `rowtide grant`, `rowtide check --as` and
-the table in `docs/reference/grants.md` use one list (`plans`, `commands`).
+the table in `docs/reference/grants.md` use one list (`plans`, `commands`). Granting is imported where it is used: it
+needs PostgreSQL's driver.
 """
 
 from __future__ import annotations
 
-from rowtide.rights.granting import Granted, grant, rehearse_grant
 from rowtide.rights.grants import Attribute, Grant, Membership, ObjectGrant
-from rowtide.rights.plans import Plan
 from rowtide.rights.purpose import Purpose
 
-__all__ = ["Attribute", "Grant", "Granted", "Membership", "ObjectGrant", "Plan", "Purpose", "grant", "rehearse_grant"]
+__all__ = ["Attribute", "Grant", "Membership", "ObjectGrant", "Purpose"]

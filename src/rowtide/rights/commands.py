@@ -1,0 +1,115 @@
+"""The rights that commands need, and those that widen what they see: `docs/reference/grants.md` is made of it. Pure.
+
+A test runs each command as a role that has these rights alone, and then without each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowtide.core.values import frozen
+from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.rights.purpose import Purpose
+
+
+@frozen
+class CommandRights:
+    """A command with its arguments, and rights as `describe` says them; both lists may be empty."""
+
+    command: str
+    purpose: Purpose
+    needed: tuple[str, ...]
+    widening: tuple[str, ...] = ()
+
+
+def _views(schema: str, *names: str) -> tuple[str, ...]:
+    views = view_schema(schema)
+    return (f"usage on schema {views}", *(f"select on {views}.{name}" for name in names))
+
+
+def _all(*parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(right for part in parts for right in part))
+
+
+_CREATE = "create on the database"
+_OF_OWNER = "membership in the owner of rowtide's schemas"
+_OF_TABLES = "membership in the owner of the tables"
+_USAGE = "usage on the schema"
+_PUBLISHED = ("the attribute replication", _CREATE, _USAGE, _OF_TABLES)
+_STATISTICS = ("membership in pg_read_all_stats",)
+_DROPPED = ("select on rowtide.dropped_members",)
+_JOBS = _views("cdc", "cdc_jobs", "job_history")
+_CAPTURING = _views("cdc", "cdc_jobs", "cleanup_requests", "job_history", "log_scan_errors", "snapshots")
+_PUBLICATIONS = _views("distribution", "MSarticles", "MSdistribution_agents", "MSpublications")
+_HISTORY = _views("distribution", "MSdistribution_agents", "MSdistribution_history", "MSpublications", "MSrepl_errors")
+_SUBSCRIPTIONS = _all(_PUBLICATIONS, _HISTORY, _views("distribution", "MSsubscriptions"))
+_MERGED = _views("rowtide_merge", "sysmerge_stored_articles", "sysmerge_stored_publications")
+_NODES = _all(
+    _MERGED,
+    _views("rowtide_merge", "MSmerge_replinfo", "MSmerge_stored_partition_groups", "sysmerge_stored_subscriptions"),
+)
+_SYNCHRONISED = _all(_NODES, _views("rowtide_merge", "MSmerge_conflicts_info", "MSmerge_retries"))
+_TRACKED = _views("rowtide_tracking", "__sysOCSTrackedObjects")
+_EVERYTHING = _all(
+    _CAPTURING,
+    _SUBSCRIPTIONS,
+    _views("distribution", "MSdistributiondbs"),
+    _SYNCHRONISED,
+    _TRACKED,
+    _views("rowtide_tracking", "__sysOCSDeletedRows"),
+)
+
+COMMANDS = (
+    CommandRights("health", Purpose.MONITOR, _EVERYTHING),
+    CommandRights("check --as monitor", Purpose.MONITOR, _EVERYTHING, (*_DROPPED, *_STATISTICS)),
+    CommandRights("cdc status", Purpose.MONITOR, _all(_CAPTURING, _views("distribution", "MSrepl_errors"))),
+    CommandRights("cdc snapshots", Purpose.MONITOR, _views("cdc", "snapshots")),
+    CommandRights("cdc sessions", Purpose.MONITOR, _views("cdc", "log_scan_sessions")),
+    CommandRights("cdc errors", Purpose.MONITOR, _views("cdc", "log_scan_errors")),
+    CommandRights("cdc jobs", Purpose.MONITOR, _JOBS),
+    CommandRights("cdc job-history", Purpose.MONITOR, _views("cdc", "job_history")),
+    CommandRights("cdc consumers", Purpose.MONITOR, ()),
+    CommandRights("cdc targets", Purpose.MONITOR, ()),
+    CommandRights("cdc table-rules", Purpose.MONITOR, ()),
+    CommandRights(
+        "replication status",
+        Purpose.MONITOR,
+        _all(_SUBSCRIPTIONS, _views("distribution", "MSdistributiondbs")),
+    ),
+    CommandRights("replication history", Purpose.MONITOR, _HISTORY),
+    CommandRights("replication errors", Purpose.MONITOR, _HISTORY),
+    CommandRights("replication publications", Purpose.MONITOR, _PUBLICATIONS),
+    CommandRights(
+        "replication articles",
+        Purpose.MONITOR,
+        _views("distribution", "MSarticles", "MScustom_scripts", "MSpublications", "MSschemaarticles"),
+    ),
+    CommandRights("replication subscriptions", Purpose.MONITOR, _SUBSCRIPTIONS),
+    CommandRights(
+        "replication tracer-tokens PUBLICATION",
+        Purpose.MONITOR,
+        _views("distribution", "MSdistribution_agents", "MSpublications", "MStracer_history", "MStracer_tokens"),
+    ),
+    CommandRights("merge status", Purpose.MONITOR, _SYNCHRONISED),
+    CommandRights(
+        "merge history",
+        Purpose.MONITOR,
+        _views("rowtide_merge", "MSmerge_articlehistory", "MSmerge_sessions", "sysmerge_stored_subscriptions"),
+    ),
+    CommandRights("merge publications", Purpose.MONITOR, _NODES),
+    CommandRights("merge articles", Purpose.MONITOR, _MERGED),
+    CommandRights("merge subscriptions", Purpose.MONITOR, _SYNCHRONISED),
+    CommandRights(
+        "merge identity-ranges", Purpose.MONITOR, _all(_MERGED, _views("rowtide_merge", "MSmerge_identity_range"))
+    ),
+    CommandRights("merge filters", Purpose.MONITOR, _MERGED),
+    CommandRights("tracking options", Purpose.MONITOR, _TRACKED),
+    CommandRights("cdc changes INSTANCE", Purpose.READER, ("membership in the gating role", "select on the table")),
+    CommandRights("cdc lsn min INSTANCE", Purpose.READER, ("membership in the gating role", "select on the table")),
+    CommandRights("tracking changes TABLE", Purpose.READER, (_OF_OWNER,)),
+    CommandRights("cdc enable-db", Purpose.PUBLISHER, ("the attribute replication", _CREATE)),
+    CommandRights("cdc enable-table TABLE", Purpose.PUBLISHER, _PUBLISHED),
+    CommandRights("replication add-article PUBLICATION TABLE", Purpose.PUBLISHER, _PUBLISHED),
+    CommandRights("merge add-article PUBLICATION TABLE", Purpose.MERGE, (_CREATE, _USAGE, _OF_TABLES)),
+    CommandRights("tracking enable TABLE", Purpose.TRACKER, (_CREATE, _USAGE, "create on the schema", _OF_TABLES)),
+)

@@ -26,7 +26,7 @@ class Grantee:
 class OwnedTable:
     """A table of the users', with its owner; `gate` is the gating role of its capture instances, if one has any.
 
-    `is_captured`, `is_tracked`: its changes are read. `columns` are those that are captured.
+    `is_captured`, `is_tracked`: its changes are read. `columns` are those that are captured, unless these are all.
     """
 
     schema: str
@@ -62,10 +62,11 @@ class RightsFacts:
     origin_functions: tuple[str, ...]
 
 
-def read_facts(connection: Connection, role: str, names: Sequence[str] = ()) -> RightsFacts:
+def read_facts(connection: Connection, role: str, names: Sequence[str] = (), *, has_tables: bool = True) -> RightsFacts:
     """Read what rights a role can be granted for, in tables that are named, else in those that rowtide uses.
 
-    Raises `RoleUnknown`, `TableNotFound`.
+    Without `has_tables` in no table of the users', which a monitor could not find. Raises `RoleUnknown`,
+    `TableNotFound`.
     """
     grantee = connection.execute(text(_GRANTEE), {"role": role}).one_or_none()
     if grantee is None:
@@ -74,7 +75,7 @@ def read_facts(connection: Connection, role: str, names: Sequence[str] = ()) -> 
     schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), {"prefix": PREFIX})}
     listed = connection.execute(text(_RELATIONS), {"schemas": [*schemas, *(PREFIX + name for name in schemas)]}).all()
     named = [find_table(connection, name).source_id for name in names]
-    tables = _read_tables(connection, schemas, named)
+    tables = _read_tables(connection, schemas, named) if has_tables else ()
     return RightsFacts(
         database=here.name,
         database_owner=here.owner,
@@ -149,7 +150,7 @@ _USED = {
     "false as is_tracked from rowtide.members where feature <> 'log'",
     "cdc": "select t.source_object_id, t.role_name, c.column_name, true, false from cdc.change_tables t "
     "join cdc.captured_columns c using (object_id)",
-    "rowtide_tracking": 'select to_regclass("__sysTN")::oid::bigint, null, null, false, true '
+    "rowtide_tracking": 'select "__sysTableId"::bigint, null, null, false, true '
     'from rowtide_tracking."__sysOCSTrackedObjects"',
     "rowtide_merge": "select t.tgrelid::bigint, null, null, false, false from pg_trigger t "
     "where t.tgname ~ '^MSmerge_ins_'",
@@ -160,7 +161,9 @@ _NAMED = "select unnest(cast(:named as bigint[])), null, null, false, false"
 _TABLES = """
 select n.nspname::text as schema, c.relname::text as name, o.rolname::text as owner, o.rolsuper as owner_is_superuser,
        array_agg(distinct u.gate) filter (where u.gate is not null) as gates,
-       array_agg(distinct a.attname::text) filter (where a.attname is not null) as columns,
+       nullif(array_agg(distinct a.attname::text) filter (where a.attname is not null), (
+           select array_agg(w.attname::text order by w.attname::text) from pg_attribute w
+           where w.attrelid = c.oid and w.attnum > 0 and not w.attisdropped)) as columns,
        bool_or(u.is_captured) as is_captured, bool_or(u.is_tracked) as is_tracked
 from ({used}) u (id, gate, captured, is_captured, is_tracked)
 join pg_class c on c.oid = u.id::oid and c.relkind in ('r', 'p')
@@ -168,7 +171,7 @@ join pg_namespace n on n.oid = c.relnamespace
 join pg_roles o on o.oid = c.relowner
 left join pg_attribute a on a.attrelid = c.oid and a.attname = u.captured and not a.attisdropped
 where cardinality(cast(:named as bigint[])) = 0 or c.oid = any(cast(:named as oid[]))
-group by 1, 2, 3, 4 order by 1, 2
+group by 1, 2, 3, 4, c.oid order by 1, 2
 """
 
 _OWNERS = """

@@ -56,13 +56,26 @@ def rehearse_grant(
         return Granted((*steps, *grants, *_join(connection, role, group)))
 
 
-def find_missing(connection: Connection, role: str, purpose: Purpose, tables: Sequence[str] = ()) -> Plan:
-    """Return the grants of a purpose that a role lacks. Raises `RoleUnknown`, `TableNotFound`."""
-    facts = read_facts(connection, role, tables)
-    whole = plan(facts, purpose)
+@frozen
+class MonitorGaps:
+    """What a role lacks as a monitor; `makers` are the owners who have to run `rowtide grant`, which makes views."""
+
+    missing: Plan
+    makers: tuple[str, ...]
+
+
+def find_monitor_gaps(connection: Connection, role: str) -> MonitorGaps:
+    """Return what a role lacks as a monitor of what others own. Raises `RoleUnknown`."""
+    facts = read_facts(connection, role, has_tables=False)
     if facts.grantee.is_superuser:
-        return Plan(())
-    return Plan(_lacking(connection, role, whole.needed), _lacking(connection, role, whole.widening))
+        return MonitorGaps(Plan(()), ())
+    held = text("select rolname::text from pg_roles where pg_has_role(:role, oid, 'usage')")
+    mine = frozenset(connection.execute(held, {"role": role}).scalars())
+    unmade = {facts.schemas[views.schema] for views in find_unmade_views(facts)}
+    others = {schema: owner for schema, owner in facts.schemas.items() if owner not in mine}
+    whole = plan(replace(facts, views={schema: facts.views[schema] for schema in others}), Purpose.MONITOR)
+    lacking = Plan(_lacking(connection, role, whole.needed), _lacking(connection, role, whole.widening))
+    return MonitorGaps(lacking, tuple(sorted(unmade - mine)))
 
 
 def find_unmade_views(facts: RightsFacts) -> tuple[MonitorViews, ...]:

@@ -32,11 +32,15 @@ class ObjectGrant:
 
     def grant_to(self, role: str) -> str:
         """Return the statement that grants it."""
-        return f"grant {self._rights} on {self.kind} {self.name} to {quote(role)}"
+        return f"grant {self._rights} on {self._object} to {quote(role)}"
 
     def revoke_from(self, role: str) -> str:
         """Return the statement that revokes it."""
-        return f"revoke {self._rights} on {self.kind} {self.name} from {quote(role)}"
+        return f"revoke {self._rights} on {self._object} from {quote(role)}"
+
+    @property
+    def _object(self) -> str:
+        return self.name if self.kind == "table" else f"{self.kind} {self.name}"
 
     def condition(self, role: str) -> str:
         """Return the expression that says whether the role has it; the object exists."""
@@ -74,16 +78,22 @@ class Membership:
 
     group: str
     owner: str = "a superuser"
+    whose: str = ""
+    """What the role owns or opens, in words."""
     is_explicit: bool = False
     """Whether the member does not inherit the rights of its groups unless each grant says so."""
 
     def grant_to(self, role: str) -> str:
         """Return the statement that grants it."""
-        return f"grant {quote(self.group)} to {quote(role)}{' with inherit true' if self.is_explicit else ''}"
+        return f"grant {self._group} to {quote(role)}{' with inherit true' if self.is_explicit else ''}"
 
     def revoke_from(self, role: str) -> str:
         """Return the statement that revokes it."""
-        return f"revoke {quote(self.group)} from {quote(role)}"
+        return f"revoke {self._group} from {quote(role)}"
+
+    @property
+    def _group(self) -> str:
+        return self.group if self.group.startswith("pg_") else quote(self.group)
 
     def condition(self, role: str) -> str:
         """Return the expression that says whether the role has it."""
@@ -111,3 +121,22 @@ class Attribute:
 
 
 Grant = ObjectGrant | Membership | Attribute
+_OF_ROWTIDE = ("rowtide", "cdc", "distribution")
+
+
+def describe(grant: Grant) -> str:
+    """Return a grant in words that are the same in every database."""
+    match grant:
+        case Attribute():
+            return "the attribute replication"
+        case Membership(group, whose=whose):
+            return f"membership in {whose or group}"
+        case ObjectGrant(privileges, "database"):
+            return f"{', '.join(privileges)} on the database"
+        case ObjectGrant(privileges, kind, path) if kind in ("table", "schema"):
+            is_ours = path[0] in _OF_ROWTIDE or path[0].startswith("rowtide_")
+            name = ".".join(path) if is_ours else f"the {kind}"
+            of_schema = "schema " if is_ours and kind == "schema" else ""
+            return f"{', '.join(privileges)} on {of_schema}{name}"
+        case _:
+            return f"{', '.join(grant.privileges)} on {grant.kind} {grant.name}"

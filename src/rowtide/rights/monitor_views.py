@@ -51,7 +51,6 @@ _CAPTURE: Mapping[str, Mapping[str, str]] = {
     "cleanup_requests": {"outcome": _OUTCOME, "requested_by": _NOTHING},
     "consumer_instances": {},
     "consumers": {},
-    "followed_instances": {},
     "index_columns": {},
     "job_history": {"message": _unless("outcome not in ('succeeded', 'stopped')", "message")},
     "log_scan_errors": {"error_message": _error("error_message")},
@@ -61,8 +60,14 @@ _CAPTURE: Mapping[str, Mapping[str, str]] = {
     "snapshots": {"condition": _flag("condition"), "outcome": _error("outcome"), "requested_by": _NOTHING},
     "table_rules": {},
     "targets": {},
-    "widened_columns": {},
 }
+OF_EVERYBODY = frozenset(
+    {
+        *("captured_columns", "change_tables", "consumer_instances", "consumers", "index_columns", "new_tables"),
+        *("ruled_tables", "table_rules", "targets"),
+    }
+)
+"""The views of tables of capture that every role may read: those of a monitor that is also a reader."""
 _DISTRIBUTION: Mapping[str, Mapping[str, str]] = {
     "MSarticles": {},
     "MSdistribution_agents": {"subscriber": _place("subscriber")},
@@ -77,7 +82,6 @@ _DISTRIBUTION: Mapping[str, Mapping[str, str]] = {
     "MStracer_tokens": {},
 }
 _TRACKING: Mapping[str, Mapping[str, str]] = {
-    "__sysAnchors": {},
     "__sysOCSDeletedRows": {"__sysRK": "'{}'::text[]"},
     "__sysOCSTrackedObjects": {},
 }
@@ -103,7 +107,6 @@ _MERGE: Mapping[str, Mapping[str, str]] = {
         "next_replicastate": _NULL,
         "last_sync_summary": _unless("last_sync_status = 6", "last_sync_summary"),
     },
-    "sysmergeschemachange": {"schematext": _NOTHING},
 }
 
 
@@ -130,7 +133,10 @@ def plan_views(schema: str, present: Mapping[str, Sequence[str]]) -> MonitorView
     if shown is None:
         return None
     names = tuple(sorted(shown.keys() & present.keys()))
-    return MonitorViews(schema, names, tuple(_create(schema, name, present[name], shown[name]) for name in names))
+    views = tuple(_create(schema, name, present[name], shown[name]) for name in names)
+    public = [quote_qualified(view_schema(schema), name) for name in names if name in OF_EVERYBODY]
+    grants = [f"grant select on {', '.join(public)} to public"] if public else []
+    return MonitorViews(schema, names, (*views, *grants))
 
 
 def _create(schema: str, name: str, columns: Sequence[str], replaced: Mapping[str, str]) -> str:

@@ -8,14 +8,13 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.rights.facts import RightsFacts
 from rowtide.rights.grants import Attribute, Grant, Membership, ObjectGrant
+from rowtide.rights.monitor_views import OF_EVERYBODY
 from rowtide.rights.purpose import Purpose
 
 _SUPERUSER = "a superuser"
 TRACKING, SUBSCRIBER, MERGE = "rowtide_tracking", "rowtide_subscriber", "rowtide_merge"
 _PUBLISHERS = ("rowtide", "cdc", "distribution")
 _WRITES = ("select", "insert", "update", "delete", "truncate")
-OF_LOG = ("dropped_members", "features", "distributor")
-"""Tables of schema `rowtide` that monitors read as they are: they have names, and a URL without a password."""
 
 
 @frozen
@@ -42,10 +41,14 @@ def _monitor(facts: RightsFacts) -> Plan:
         owner = facts.schemas[schema]
         if names:
             needed.append(ObjectGrant(("usage",), "schema", (view_schema(schema),), owner=owner))
-        needed += [ObjectGrant(("select",), "table", (view_schema(schema), name), owner=owner) for name in names]
-    needed += _select(facts, "rowtide", OF_LOG)
-    explicit = _is_explicit(facts)
-    return Plan(tuple(needed), (Membership("pg_read_all_stats", _SUPERUSER, explicit),))
+        needed += [
+            ObjectGrant(("select",), "table", (view_schema(schema), name), owner=owner)
+            for name in names
+            if name not in OF_EVERYBODY
+        ]
+    needed += _select(facts, "rowtide", ("distributor",))
+    statistics = Membership("pg_read_all_stats", _SUPERUSER, is_explicit=_is_explicit(facts))
+    return Plan(tuple(needed), (*_select(facts, "rowtide", ("dropped_members",)), statistics))
 
 
 def _select(facts: RightsFacts, schema: str, tables: Iterable[str]) -> Iterator[ObjectGrant]:
@@ -58,40 +61,27 @@ def _select(facts: RightsFacts, schema: str, tables: Iterable[str]) -> Iterator[
 
 
 def _reader(facts: RightsFacts) -> Plan:
-    read = [table for table in facts.tables if table.is_captured or table.is_tracked]
-    gates = sorted({gate for table in read for gate in table.gates})
-    needed: list[Grant] = [_membership(facts, gate) for gate in gates]
-    for table in read:
-        columns = () if table.is_tracked else table.columns
-        needed.append(ObjectGrant(("select",), "table", (table.schema, table.name), columns, table.owner))
-    tracked = [table for table in read if table.is_tracked]
+    captured = [table for table in facts.tables if table.is_captured]
+    gates = sorted({gate for table in captured for gate in table.gates})
+    needed: list[Grant] = [_membership(facts, gate, "the gating role") for gate in gates]
     needed += [
-        ObjectGrant(("usage",), "schema", (schema,), owner=facts.schema_owners[schema])
-        for schema in sorted({table.schema for table in tracked})
+        ObjectGrant(("select",), "table", (table.schema, table.name), table.columns, table.owner) for table in captured
     ]
-    if TRACKING in facts.schemas and tracked:
-        needed += _enumeration(facts)
+    if TRACKING in facts.schemas and any(table.is_tracked for table in facts.tables):
+        # An enumeration locks tables and stores anchors.
+        needed += _owners(facts, (TRACKING,), with_tables=False)
     return Plan(tuple(needed))
-
-
-def _enumeration(facts: RightsFacts) -> Iterator[Grant]:
-    """An enumeration reads tombstones and stores its anchor."""
-    owner = facts.schemas[TRACKING]
-    yield ObjectGrant(("usage",), "schema", (TRACKING,), owner=owner)
-    for name in facts.relations[TRACKING]:
-        privileges = ("select", "insert") if name == "__sysAnchors" else ("select",)
-        yield ObjectGrant(privileges, "table", (TRACKING, name), owner=owner)
 
 
 def _publisher(facts: RightsFacts) -> Plan:
     made = [schema for schema in _PUBLISHERS if schema in facts.schemas]
-    return Plan((Attribute(), _create_in_database(facts), *_owners(facts, made)))
+    rights = (Attribute(), _create_in_database(facts), *_schemas(facts, "usage"))
+    return Plan((*rights, *_owners(facts, made)))
 
 
 def _subscriber(facts: RightsFacts) -> Plan:
     needed: list[Grant] = [*_made(facts, SUBSCRIBER)]
-    for schema, owner in facts.schema_owners.items():
-        needed.append(ObjectGrant(("usage", "create"), "schema", (schema,), owner=owner))
+    needed += _schemas(facts, "usage", "create")
     needed += [ObjectGrant(_WRITES, "table", (table.schema, table.name), owner=table.owner) for table in facts.tables]
     needed += _owners(facts, ())
     parameters = [ObjectGrant(("set",), "parameter", ("session_replication_role",), owner=_SUPERUSER)]
@@ -100,11 +90,19 @@ def _subscriber(facts: RightsFacts) -> Plan:
 
 
 def _merge(facts: RightsFacts) -> Plan:
-    return Plan((*_made(facts, MERGE), *_owners(facts, ())))
+    return Plan((*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ())))
 
 
 def _tracker(facts: RightsFacts) -> Plan:
-    return Plan((*_made(facts, TRACKING), *_owners(facts, ())))
+    # An index is created in the table's schema, with the rights of who creates it.
+    return Plan((*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ())))
+
+
+def _schemas(facts: RightsFacts, *privileges: str) -> Iterator[Grant]:
+    """Rights in the schemas of tables, one by one: `usage` of most is everybody's."""
+    for schema, owner in facts.schema_owners.items():
+        for privilege in privileges:
+            yield ObjectGrant((privilege,), "schema", (schema,), owner=owner)
 
 
 def _made(facts: RightsFacts, schema: str) -> Iterator[Grant]:
@@ -121,14 +119,16 @@ def _create_in_database(facts: RightsFacts) -> Grant:
 
 def _owners(facts: RightsFacts, schemas: Iterable[str], *, with_tables: bool = True) -> Iterator[Grant]:
     """Membership in who owns schemas and tables; superuser is never granted for the sake of a table."""
-    of_tables = {table.owner for table in facts.tables if not table.owner_is_superuser} if with_tables else set()
-    owners = {facts.schemas[schema] for schema in schemas} | of_tables
-    for owner in sorted(owners - {facts.grantee.name}):
-        yield _membership(facts, owner)
+    whose = {facts.schemas[schema]: "the owner of rowtide's schemas" for schema in schemas}
+    if with_tables:
+        of_tables = {table.owner for table in facts.tables if not table.owner_is_superuser}
+        whose = dict.fromkeys(of_tables, "the owner of the tables") | whose
+    for owner in sorted(whose.keys() - {facts.grantee.name}):
+        yield _membership(facts, owner, whose[owner])
 
 
-def _membership(facts: RightsFacts, group: str) -> Membership:
-    return Membership(group, f"a role with admin option on {group}", _is_explicit(facts))
+def _membership(facts: RightsFacts, group: str, whose: str) -> Membership:
+    return Membership(group, f"a role with admin option on {group}", whose, _is_explicit(facts))
 
 
 def _is_explicit(facts: RightsFacts) -> bool:

@@ -40,6 +40,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         "integration/databases/test_access.py::test_check_warns_of_places_that_everybody_reads",
     ),
     "diagnosis/postgres/access.py:check_monitor": (
+        "live/rights/test_granting.py::test_a_grant_that_was_revoked_is_granted_by_what_is_printed",
         f"{CHECK}_purposes.py::test_a_monitor_without_pg_monitor_is_told_so",
     ),
     "diagnosis/postgres/access.py:check_reader": (

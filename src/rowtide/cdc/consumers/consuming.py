@@ -251,6 +251,8 @@ class Consuming(ChangeFunctions):
 def acknowledge_from(engine: Engine, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
     """Move a consumer on from its known position. Raises `ConsumerContended`, `AcknowledgementDenied`."""
     with translated(), engine.begin() as connection:
+        # A monitor acknowledges in the table itself, not in the view that it reads.
+        connection.execution_options(schema_translate_map=None)
         if consumers.acknowledge(connection, known, lsn, time):
             return
         found = find_consumer(connection, known.name)

@@ -32,7 +32,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.snapshot_requests import has_snapshot, request_step
 from rowtide.cdc.widened_columns import own_steps, read_own
-from rowtide.databases.postgres.catalogue import find_by_id, find_table
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, require_table_owner
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
@@ -99,9 +99,10 @@ def plan_enable_table(
     """Return the new instance and the steps that enable it; with `locks_briefly`, those for many tables in rounds.
 
     `is_followed`: it is made for targets that follow columns. Raises errors of `cdc.instances` and `cdc.access`, and
-    `DefinitionsIncomplete`.
+    `DefinitionsIncomplete`, `GrantMissing`.
     """
     require_complete(connection)
+    require_table_owner(connection, table)
     enabled, followed = list_enabled(connection), list_followed(connection)
     counted = [other for other in enabled if (other.member_id in followed) is is_followed]
     instance = define_beside(table, request, enabled, counted)

@@ -11,8 +11,9 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import text_queries
-from rowtide.databases.postgres.errors import TableNotFound
+from rowtide.databases.postgres.errors import GrantMissing, TableNotFound
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
+from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
@@ -55,6 +56,12 @@ def running_through(connection: Connection) -> Run:
     return lambda sql, **parameters: connection.execute(text(sql), parameters).all()
 
 
+def has_schema(connection: Connection, name: str) -> bool:
+    """Return whether a schema of exactly this name exists."""
+    named = text("select exists (select from pg_namespace where nspname = :name)")
+    return bool(connection.execute(named, {"name": name}).scalar_one())
+
+
 def has_table(connection: Connection, schema: str, name: str) -> bool:
     """Return whether a table or view of exactly this name exists."""
     return text_queries.has_table(running_through(connection), schema, name)
@@ -81,6 +88,14 @@ def find_table(connection: Connection, name: str) -> SourceTable:
     if source_id is None:
         raise TableNotFound(name)
     return read_table(connection, source_id)
+
+
+def require_table_owner(connection: Connection, table: SourceTable) -> None:
+    """Raise `GrantMissing` unless the role has the rights of a table's owner, with the statement that grants them."""
+    owner, is_held, role = connection.execute(text(_OWNER), {"source_id": table.source_id}).one()
+    if not is_held:
+        grant = f"grant {quote(owner)} to {quote(role)}"
+        raise GrantMissing(f"must be owner of table {table.qualified_name}", grant, "a superuser")
 
 
 def find_table_id(connection: Connection, name: str) -> int | None:
@@ -356,4 +371,9 @@ where c.relkind in ('r', 'p') and c.relpersistence <> 't'
   and n.nspname not in ('cdc', 'rowtide') and n.nspname not like 'rowtide\\_%'
   and (n.nspname <> 'distribution' or to_regclass('distribution."MSpublications"') is null)
 order by n.nspname, c.relname
+"""
+
+_OWNER = """
+select o.rolname::text, pg_has_role(o.oid, 'usage'), current_user::text
+from pg_class c join pg_roles o on o.oid = c.relowner where c.oid = cast(:source_id as oid)
 """

@@ -7,6 +7,7 @@ since the transaction that was refused has failed.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import psycopg
@@ -23,6 +24,10 @@ _OBJECT = re.compile(
 _OWNED = re.compile(r"must be owner of (?:table|relation|sequence|view) (?P<name>.+)")
 _PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
 _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
+
+
+_WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
+"""Schemas of rowtide's that no role gets into but their owners: monitors read views."""
 
 
 @frozen
@@ -52,7 +57,7 @@ def find_grant(message: str, looking: psycopg.Connection[Any]) -> MissingGrant |
         case "sequence":
             return _of_object(looking, _SEQUENCE, named["name"], role)
         case "schema":
-            return _of_object(looking, _SCHEMA, named["name"], role)
+            return _of_schema(looking, named["name"], role)
         case "database":
             return _of_object(looking, _DATABASE, named["name"], role)
         case _:
@@ -72,12 +77,21 @@ def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> Miss
     return MissingGrant(f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}", owner)
 
 
+def _of_schema(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
+    missing = _of_object(looking, _SCHEMA, name, role)
+    has_views = looking.execute("select to_regnamespace(quote_ident(%s)) is not null", [PREFIX + name]).fetchone()
+    if missing is None or has_views == (True,) or not _WITHOUT_VIEWS.fullmatch(name):
+        return missing
+    return MissingGrant(f"rowtide grant {shlex.quote(role)} --as monitor", missing.owner)
+
+
 def _of_object(looking: psycopg.Connection[Any], query: sql.SQL, name: str, role: str) -> MissingGrant | None:
     found = looking.execute(query, {"name": name, "prefix": PREFIX}).fetchall()
     if len(found) != 1:
         return None
-    (granted, owner) = found[0]
-    return MissingGrant(f"grant {granted} to {quote(role)}", owner)
+    rights, path, owner = found[0]
+    named = ".".join(map(quote, path)) if isinstance(path, list) else path
+    return MissingGrant(f"grant {rights} {named} to {quote(role)}", owner)
 
 
 def _find_owner(message: str, looking: psycopg.Connection[Any], role: str) -> MissingGrant | None:
@@ -100,14 +114,14 @@ where c.relname = %s and c.relkind in ('r', 'p', 'v', 'm', 'f')
 """)
 
 _SEQUENCE = sql.SQL("""
-select format('usage, select on sequence %%I.%%I', n.nspname, c.relname), o.rolname::text
+select 'usage, select on sequence', array[n.nspname::text, c.relname::text], o.rolname::text
 from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner
 where c.relname = %(name)s and c.relkind = 'S' and not has_sequence_privilege(c.oid, 'usage')
 """)
 
 _SCHEMA = sql.SQL("""
-select format('%%s on schema %%I', case when has_schema_privilege(chosen.oid, 'usage') then 'create' else 'usage' end,
-              chosen.nspname), o.rolname::text
+select case when has_schema_privilege(chosen.oid, 'usage') then 'create' else 'usage' end || ' on schema',
+       array[chosen.nspname::text], o.rolname::text
 from (select n.* from pg_namespace n where n.nspname = %(name)s
       union all
       select m.* from pg_namespace n join pg_namespace m on m.nspname = %(prefix)s || n.nspname
@@ -117,12 +131,12 @@ order by starts_with(chosen.nspname, %(prefix)s) desc limit 1
 """)
 
 _DATABASE = sql.SQL("""
-select format('create on database %%I', d.datname), o.rolname::text
+select 'create on database', array[d.datname::text], o.rolname::text
 from pg_database d join pg_roles o on o.oid = d.datdba where d.datname = %(name)s
 """)
 
 _FUNCTION = sql.SQL("""
-select format('execute on function %%s', p.oid::regprocedure), o.rolname::text
+select 'execute on function', p.oid::regprocedure::text, o.rolname::text
 from pg_proc p join pg_roles o on o.oid = p.proowner
 where p.proname = %(name)s and not has_function_privilege(p.oid, 'execute')
 """)

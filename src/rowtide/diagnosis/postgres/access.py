@@ -32,6 +32,8 @@ from rowtide.diagnosis.result import (
 )
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 from rowtide.replication.errors.subscribers import TableOwnerNotHeld
+from rowtide.rights.granting import MonitorGaps
+from rowtide.rights.grants import ObjectGrant
 
 _AS_SCHEMAS_OWNER = "as the schema's owner"
 _BY_SUPERUSER = (
@@ -82,12 +84,35 @@ def _share_ownership(role: str, owner: str, tables: tuple[PostgresTableFacts, ..
     return as_superuser(*(f"alter table {name} owner to {quote(role)};" for name in names))
 
 
-def check_monitor(role: RoleFacts, *, sees_others: bool) -> Iterator[CheckResult]:
+def check_monitor(role: RoleFacts, gaps: MonitorGaps, *, sees_others: bool) -> Iterator[CheckResult]:
     """Check what a role sees that runs `status`, `health` and `check`."""
+    subject = f"role {role.name}"
+    for owner in gaps.makers:
+        message = f"the views through which monitors read what {owner} owns are missing, or of another version"
+        command = shlex.join(["rowtide", "grant", role.name, "--as", "monitor"])
+        yield warning(Code.MONITOR_GRANTS_MISSING, subject, message, f"Let {owner} run `{command}`.")
+    for owner, lacking in groupby(sorted(_in_objects(gaps), key=_owner_of), key=_owner_of):
+        statements = tuple(f"{one.grant_to(role.name)};" for one in lacking)
+        message = "it may not read all that monitors read"
+        yield warning(
+            Code.MONITOR_GRANTS_MISSING,
+            subject,
+            message,
+            Sql(statements, f"as {owner}"),
+            counts(grants=len(statements)),
+        )
     if not sees_others:
         message = "it does not see other roles' transactions, nor what standbys do: long ones are not reported"
         remediation = as_superuser(f"grant pg_read_all_stats to {quote(role.name)};")
         yield note(Code.ACTIVITY_HIDDEN, f"role {role.name}", message, remediation)
+
+
+def _in_objects(gaps: MonitorGaps) -> Iterator[ObjectGrant]:
+    return (one for one in gaps.missing.all if isinstance(one, ObjectGrant))
+
+
+def _owner_of(one: ObjectGrant) -> str:
+    return one.owner
 
 
 def check_reader(
@@ -191,6 +216,12 @@ def _check_tables_of_owners(facts: NodeFacts) -> Iterator[CheckResult]:
 def check_merge_node(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
     """Check whether a role may merge a database's tables; its wal_level and the right to replicate do not matter."""
     yield from _check_node(facts, schema, facts.role.others.get("merge"))
+    yield from check_owners(facts.role.name, facts.tables)
+
+
+def check_tracker(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
+    """Check whether a role may enable change tracking, and administer it."""
+    yield from _check_node(facts, schema, facts.role.others.get("tracking"))
     yield from check_owners(facts.role.name, facts.tables)
 
 

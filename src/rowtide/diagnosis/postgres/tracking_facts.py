@@ -10,8 +10,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import read_validity
-from rowtide.databases.postgres.catalogue import read_tables
-from rowtide.databases.postgres.monitoring import as_seen, reads_views, view_schema
+from rowtide.databases.postgres.catalogue import has_schema, read_tables
+from rowtide.databases.postgres.monitoring import as_seen, view_schema
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
@@ -120,12 +120,14 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
 
 
 def _may_read(connection: Connection) -> bool | None:
-    """Return whether the role reads what is tracked; None where nothing is."""
-    is_there = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
-    if not is_there and is_there is not None and reads_views(connection, clock.SCHEMA):
-        seen = {"schema": view_schema(clock.SCHEMA), "tables": list(_OUR_TABLES)}
-        return bool(connection.execute(text(_RIGHTS), seen).scalar())
-    return is_there
+    """Return whether the role is to read what is tracked; None where nothing is.
+
+    Where there are views for monitors it is one of these: what it lacks to read them is an error that says so.
+    """
+    may_read: bool | None = connection.execute(
+        text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}
+    ).scalar()
+    return may_read if may_read is None else may_read or has_schema(connection, view_schema(clock.SCHEMA))
 
 
 def _read_tracked(

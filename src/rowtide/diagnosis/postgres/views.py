@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
+from rowtide.databases.postgres.clock import SCHEMA as TRACKING_SCHEMA
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, check_places, check_taken, read_place
@@ -23,6 +24,7 @@ from rowtide.diagnosis.postgres.access import (
     check_reader,
     check_role,
     check_subscriber,
+    check_tracker,
 )
 from rowtide.diagnosis.postgres.access_facts import (
     find_unreadable_tables,
@@ -55,6 +57,7 @@ from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+from rowtide.rights.granting import find_monitor_gaps
 from rowtide.rights.purpose import Purpose
 
 _Check = Callable[[Connection, str, Sequence[str], str | None], Checked]
@@ -206,7 +209,8 @@ def _check_as_publisher(
 
 def _check_as_monitor(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> Checked:
     facts = _read(connection, url, tables, lake, Purpose.MONITOR)
-    own = check_monitor(facts.role, sees_others=sees_others(connection))
+    gaps = find_monitor_gaps(connection, facts.role.name)
+    own = check_monitor(facts.role, gaps, sees_others=sees_others(connection))
     found = (*check_facts(facts, Purpose.MONITOR), *own)
     work = _check_named_tables(connection, facts) if tables else _read_work(connection, url, facts)
     return Checked(found, facts.role.others, work)
@@ -233,6 +237,12 @@ def _check_as_node(connection: Connection, url: str, tables: Sequence[str], _lak
     return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 
+def _check_as_tracker(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
+    facts = read_node(connection, read_role(connection, None), tables, TRACKING_SCHEMA)
+    found = check_tracker(facts, TRACKING_SCHEMA)
+    return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
+
+
 def _check_work(connection: Connection, url: str, tables: Sequence[str]) -> tuple[CheckResult, ...]:
     return () if tables else tuple(check_work(read_work(connection, url)))
 
@@ -244,6 +254,7 @@ _CHECKS: Mapping[Purpose | None, _Check] = {
     Purpose.PUBLISHER: partial(_check_as_publisher, Purpose.PUBLISHER),
     Purpose.SUBSCRIBER: _check_as_subscriber,
     Purpose.MERGE: _check_as_node,
+    Purpose.TRACKER: _check_as_tracker,
 }
 
 

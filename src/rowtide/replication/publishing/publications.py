@@ -14,7 +14,7 @@ from rowtide.core.names import require_name
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing
-from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, require_table_owner
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.monitoring import view_schema
@@ -221,6 +221,7 @@ def _plan_add(
     publication_id = publication_records.get_publication(connection, publication)
     begin_changing(connection, publication)
     table = find_table(connection, table_name)
+    require_table_owner(connection, table)
     taken = publication_records.list_procedures(connection)
     article = define_article(table, publication, request, str(uuid.uuid4()), taken)
     if any(

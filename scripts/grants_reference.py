@@ -1,0 +1,91 @@
+"""Prints docs/reference/grants.md from the rights of commands, as `make grants-reference` keeps it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from rowtide.rights.commands import COMMANDS, CommandRights
+from rowtide.rights.purpose import Purpose
+
+HEAD = """# Rights of commands
+
+`rowtide grant ROLE --as PURPOSE` grants a role that exists what it needs for a purpose, in one transaction, and \
+prints the statements; `--dry-run` only prints them. What the role has already is not granted again. `--group NAME` \
+grants to another role, which must exist, and makes ROLE a member of it. `--table NAME` names the tables that the \
+rights are about; without it they are those that rowtide uses in the database. In Python: \
+`rowtide.connect(url).grant(role, purpose)`.
+
+```
+rowtide grant watcher --as monitor --dry-run
+rowtide grant watcher --as monitor
+rowtide check --as monitor --db postgresql://watcher@localhost/shop
+```
+
+This page is made by `scripts/grants_reference.py` from the list in `rowtide.rights.commands`. Tests run the commands \
+as a role that has the rights of a row alone, and then without each of them: the command fails, or says what is \
+unknown to it, and prints the statement that grants what was missing.
+
+## Views for monitors
+
+A monitor has no right in rowtide's tables. `rowtide grant ROLE --as monitor` makes views of them, in schemas named \
+`rowtide_monitor_` and the schema that they show, which belong to the owner of that schema. A session of a role that \
+may use them, and is no member of the owner, reads them in the place of the tables. They have no values and keys of \
+rows, no scripts, no logins and nothing that a database said: of an error they have the number, of a subscriber the \
+host and the database. Commands that show rows (`merge conflicts`, `replication browse-commands`, `tracking changes`) \
+are not for monitors ([decision 32](../decisions/0032-views-for-monitors.md)).
+
+A capture instance, article, subscription or job that is added later is seen at once. What did not exist when the \
+rights were granted, such as the first publication or a tracked table in a database that only captured, takes another \
+`rowtide grant`; `rowtide check --as monitor` says so. Rights of a reader are of the tables that were captured at the \
+time: use a gating role (`cdc enable-table --role`) for those that follow. Disabling a feature drops its views.
+
+## By command
+
+*Needed*: without it the command fails, or does not see a part and says so. *Widening*: with it the command sees more.
+"""
+TITLES = {
+    Purpose.MONITOR: "Monitor",
+    Purpose.READER: "Reader",
+    Purpose.PUBLISHER: "Publisher",
+    Purpose.SUBSCRIBER: "Subscriber",
+    Purpose.MERGE: "Merge",
+    Purpose.TRACKER: "Tracker",
+}
+NOTES = {
+    Purpose.PUBLISHER: "Who enabled a feature owns its schemas. Another role that runs its agents becomes a member.",
+    Purpose.SUBSCRIBER: "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
+    "of `rowtide_subscriber` once it exists; `usage` and `create` on the schemas of the tables; `select`, `insert`, "
+    "`update`, `delete` and `truncate` in the tables, and membership in their owners. Replication origins and "
+    "`session_replication_role` widen what it may do, and take a superuser.",
+    Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member.",
+    Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members.",
+}
+
+
+def page() -> str:
+    """Return the page's text."""
+    return "\n".join([HEAD, *(line for purpose in Purpose for line in _section(purpose))])
+
+
+def _section(purpose: Purpose) -> Iterator[str]:
+    yield f"### {TITLES[purpose]}\n"
+    if purpose in NOTES:
+        yield f"{NOTES[purpose]}\n"
+    rows = [row for row in COMMANDS if row.purpose is purpose]
+    if rows:
+        yield "| command | needed | widening |\n|---|---|---|"
+        yield from map(_row, rows)
+        yield ""
+
+
+def _row(row: CommandRights) -> str:
+    return f"| `{row.command}` | {_cell(row.needed)} | {_cell(row.widening)} |"
+
+
+def _cell(rights: tuple[str, ...]) -> str:
+    return "; ".join(right if " on " not in right else f"`{right}`" for right in rights)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,141 @@
+"""Roles that enable, publish, read, merge and track need the rights of their rows, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import Ended, rowtide
+from builders.servers.monitored_databases import as_role
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.handle import connect
+from rowtide.rights.commands import COMMANDS
+from rowtide.rights.facts import read_facts
+from rowtide.rights.grants import Grant, describe
+from rowtide.rights.plans import plan
+from rowtide.rights.purpose import Purpose
+
+MakeRole = Callable[[str], str]
+NAMED = quote_qualified("The shop", "Odd \"one's")
+
+
+def of_row(command: str) -> set[str]:
+    return {right for row in COMMANDS if row.command == command for right in row.needed}
+
+
+def prepare(make_role: MakeRole, logged: LoggedDatabase) -> tuple[str, str]:
+    """Make a table of a role of its own, and a role without rights; return both roles."""
+    owner, role = make_role("nologin"), make_role("login")
+    logged.execute('create schema "The shop"')
+    logged.execute(f"create table {NAMED} (id int primary key, v text)", f"alter table {NAMED} owner to {quote(owner)}")
+    return owner, role
+
+
+def grants_of(logged: LoggedDatabase, role: str, purpose: Purpose) -> dict[str, Grant]:
+    with open_engine(logged.url).connect() as connection:
+        return {describe(one): one for one in plan(read_facts(connection, role, [NAMED]), purpose).needed}
+
+
+def require_each(
+    logged: LoggedDatabase, role: str, grants: dict[str, Grant], needed: set[str], run: Callable[[], list[Ended]]
+) -> None:
+    """Without each right the commands fail and name it; with all they run. What is not needed is not granted."""
+    assert needed <= grants.keys()
+    # In the order in which commands need them: what one has made stays for the next.
+    for right in [right for right in grants if right in needed]:
+        for one in needed:
+            logged.execute(grants[one].revoke_from(role) if one == right else grants[one].grant_to(role))
+        failed = [ended for ended in run() if ended.code != 0]
+        assert failed, right
+        assert grants[right].grant_to(role) in " ".join(failed[0].errors.split()).replace("`", ""), (right, failed)
+        logged.execute(grants[right].grant_to(role))
+    assert [ended for ended in run() if ended.code != 0] == []
+
+
+def run_one(*words: str) -> list[Ended]:
+    return [rowtide(*words)]
+
+
+def clean(logged: LoggedDatabase, *roles: str) -> None:
+    logged.execute(f"drop owned by {', '.join(map(quote, roles))} cascade")
+
+
+def test_a_publisher(make_role: MakeRole, logged: LoggedDatabase) -> None:
+    owner, role = prepare(make_role, logged)
+    url = as_role(logged.url, role)
+    grants = grants_of(logged, role, Purpose.PUBLISHER)
+
+    def run() -> list[Ended]:
+        return [
+            rowtide("cdc", "enable-db", "--lake", str(logged.lake), "--db", url),
+            rowtide("cdc", "enable-table", NAMED, "--capture-instance", "odd", "--db", url),
+            rowtide("replication", "add-publication", "shop", "--db", url),
+            rowtide("replication", "add-article", "shop", NAMED, "--db", url),
+        ]
+
+    needed = of_row("replication add-article PUBLICATION TABLE")
+    assert needed == of_row("cdc enable-table TABLE") == grants.keys() > of_row("cdc enable-db")
+    require_each(logged, role, grants, needed, run)
+    connect(url).replication.drop_publication("shop")
+    connect(url).cdc.disable_db()
+    clean(logged, role, owner)
+
+
+def test_a_reader(make_role: MakeRole, copied: CapturedDatabase) -> None:
+    _, role = prepare(make_role, copied)
+    gate = make_role("nologin")
+    copied.cdc.enable_db(str(copied.lake))
+    copied.cdc.enable_table(NAMED, role_name=gate, capture_instance="odd")
+    copied.capture()
+    grants = grants_of(copied, role, Purpose.READER)
+    needed = of_row("cdc changes INSTANCE")
+    assert needed == of_row("cdc lsn min INSTANCE") == grants.keys()
+    url = as_role(copied.url, role)
+    for command in (["cdc", "changes", "odd"], ["cdc", "lsn", "min", "odd"]):
+        require_each(copied, role, grants, needed, partial(run_one, *command, "--db", url))
+    assert [one for one in connect(url).check(purpose="reader") if one.state == "failing"] == []
+    clean(copied, role)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "command", "words"),
+    [
+        (Purpose.MERGE, "merge add-article PUBLICATION TABLE", ["merge", "add-article", "shop", NAMED]),
+        (Purpose.TRACKER, "tracking enable TABLE", ["tracking", "enable", NAMED]),
+    ],
+)
+def test_a_node_and_a_tracker(
+    make_role: MakeRole, logged: LoggedDatabase, purpose: Purpose, command: str, words: list[str]
+) -> None:
+    owner, role = prepare(make_role, logged)
+    url = as_role(logged.url, role)
+    grants = grants_of(logged, role, purpose)
+    assert of_row(command) == grants.keys()
+
+    def run() -> list[Ended]:
+        before = [rowtide("merge", "add-publication", "shop", "--db", url)] if purpose is Purpose.MERGE else []
+        return [*(one for one in before if "RT-8" not in one.errors), rowtide(*words, "--db", url)]
+
+    require_each(logged, role, grants, of_row(command), run)
+    logged.execute(f"drop table {NAMED} cascade")
+    clean(logged, role, owner)
+
+
+def test_who_reads_tracked_tables_is_a_member(make_role: MakeRole, logged: LoggedDatabase) -> None:
+    owner, role = prepare(make_role, logged)
+    tracker = make_role("login")
+    connect(logged.url).grant(tracker, Purpose.TRACKER, [NAMED])
+    with connect(as_role(logged.url, tracker)) as database:
+        database.tracking.enable_tracking(NAMED)
+    grants = grants_of(logged, role, Purpose.READER)
+    assert grants.keys() == of_row("tracking changes TABLE")
+    url = as_role(logged.url, role)
+    assert rowtide("tracking", "changes", NAMED, "--db", url).code == 1
+    assert connect(logged.url).grant(role, Purpose.READER).statements == (f"grant {quote(tracker)} to {quote(role)}",)
+    assert rowtide("tracking", "changes", NAMED, "--db", url).code == 0
+    logged.execute(f"drop table {NAMED} cascade")
+    clean(logged, role, tracker, owner)
