@@ -94,7 +94,7 @@ def make_plan(present: State, wanted: State, *, prunes: bool, owned: Iterable[Ob
     for name in wanted:
         actions[name] = Action.ADD if name not in present else _judge(wanted[name], changed[name])
     for name in present.keys() - wanted.keys():
-        is_kept = not prunes or kind_of(name).is_kept or name in made or _is_needed(name, wanted)
+        is_kept = not prunes or kind_of(name).is_kept or name in made or _is_needed(name, present, wanted)
         actions[name] = Action.LEAVE if is_kept else Action.DROP
     reasons = [*_find_impossible(present, wanted, changed), *_find_missing(wanted, actions)]
     while further := _find_consequences(present, wanted, actions):
@@ -187,10 +187,11 @@ def _find_impossible(present: State, wanted: State, changed: Mapping[ObjectName,
                 yield f"{one.label} has {option} {now}, not {then}: {kind.fixed.get(option, 'it cannot be unset')}"
 
 
-def _is_needed(name: ObjectName, wanted: State) -> bool:
-    """Whether an undeclared object has declared ones: capture, of a file without its own section."""
-    features = {kind_of(one).path[0] for one in wanted}
-    return name[0] == CAPTURE.name and not features.isdisjoint(("cdc", "replication"))
+def _is_needed(name: ObjectName, present: State, wanted: State) -> bool:
+    """Whether an undeclared object stays: capture with declared instances, or publications that read its log."""
+    is_captured = any(kind_of(one).path[0] == "cdc" for one in wanted)
+    is_read = any(kind_of(one) is PUBLICATION for one in wanted.keys() & present.keys())
+    return name[0] == CAPTURE.name and (is_captured or is_read)
 
 
 def _find_missing(wanted: State, actions: Mapping[ObjectName, Action]) -> Iterator[str]:
@@ -198,7 +199,8 @@ def _find_missing(wanted: State, actions: Mapping[ObjectName, Action]) -> Iterat
     kinds = {kind_of(name).name for name in wanted}
     if DISTRIBUTION.name in kinds and PUBLICATION.name not in kinds:
         yield "the file declares where replication has its data, and no publication"
-    if CAPTURE.name in kinds and {"lake", "log_store"} & wanted.get((DISTRIBUTION.name, ()), _NOTHING).options.keys():
+    is_captured = actions.get((CAPTURE.name, ()), Action.DROP) is not Action.DROP
+    if is_captured and {"lake", "log_store"} & wanted.get((DISTRIBUTION.name, ()), _NOTHING).options.keys():
         yield "replication has its log where capture has it: declare lake and log_store for cdc alone"
     for one in wanted.values():
         container = one.container

@@ -20,6 +20,7 @@ from builders.faults.failpoints import (
     COPY_FAILPOINTS,
     CUSTOM_TARGET_FAILPOINTS,
     DEACTIVATION_FAILPOINTS,
+    DECLARED_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     DELTA_FAILPOINTS,
     DISOWNING_FAILPOINTS,
@@ -161,4 +162,5 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + CUSTOM_TARGET_FAILPOINTS
         + FOLLOWING_FAILPOINTS
         + UPGRADE_FAILPOINTS
+        + DECLARED_FAILPOINTS
     )
