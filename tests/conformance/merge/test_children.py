@@ -114,7 +114,7 @@ def test_resolving_restores_a_parent_with_its_children(merged: Merge, resolver: 
     insert_apart(merged)
     merged.settle()
     kept = {each.article: each for each in merged.merge.list_conflicts()}
-    with pytest.raises(ParentInInbox, match=r"is a row of \S*part whose parent in \S*orders"):
+    with pytest.raises(ParentInInbox, match=r"is a row of \S*part whose parent in \S*line"):
         merged.merge.resolve(kept["part"].conflict_id, Winner.SUBSCRIBER)
 
     assert merged.merge.resolve(kept["orders"].conflict_id, Winner.SUBSCRIBER)
