@@ -27,7 +27,8 @@ class ExitCode(IntEnum):
 FAILED = 1
 WRONG_USAGE = 2
 _RUNNING_ON = (("agent", "run"), ("cdc", "apply"), ("cdc", "follow"), ("cdc", "run"), ("replication", "run"))
-_ONCE = "--once"
+_ENDING = ("--once", "--idle-timeout")
+"""Options by which such a command ends by itself."""
 _BY_REMEDY = {
     Remedy.RETRY: ExitCode.UNAVAILABLE,
     Remedy.REGAIN: ExitCode.UNAVAILABLE,
@@ -38,7 +39,9 @@ _BY_REMEDY = {
 
 def runs_on(arguments: Sequence[str]) -> bool:
     """Return whether a command line is of a command that runs until it is stopped."""
-    return tuple(arguments[:2]) in _RUNNING_ON and _ONCE not in arguments
+    return tuple(arguments[:2]) in _RUNNING_ON and not any(
+        argument.partition("=")[0] in _ENDING for argument in arguments
+    )
 
 
 def code_of(error: RowtideError, arguments: Sequence[str]) -> int:

@@ -22,9 +22,9 @@ class Ended:
     output: str
     errors: str
 
-    def require_error(self, number: int) -> str:
+    def require_error(self, number: int, code: int = 1) -> str:
         """Return the one line that an error of the user's or the environment's prints."""
-        assert (self.code, self.output) == (1, ""), self
+        assert (self.code, self.output) == (code, ""), self
         lines = self.errors.splitlines()
         assert len(lines) == 1, self.errors
         assert lines[0].startswith(f"RT-{number}: "), self.errors

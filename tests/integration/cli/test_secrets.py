@@ -12,6 +12,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.commands.command_tree import Command, commands
+from rowtide.cli.exit_codes import runs_on
 
 SECRET = "s3cr3t"
 CLOSED = "127.0.0.1:1"
@@ -66,7 +67,8 @@ def test_no_command_prints_the_password_of_a_url(
             ended = rowtide(*debug, *command.call({"db": db, "subscriber": url, **given}))
 
             assert SECRET not in ended.output + ended.errors, (url, ended)
-            assert ended.code == (2 if command.name == "health" else 1), (url, ended)
+            failed = {69, 78} if runs_on(command.words) and "once" not in given else {1}
+            assert ended.code in ({2} if command.name == "health" else failed), (url, ended)
             if not (debug or is_agent(command) or command.name == "health"):
                 assert ended.errors.splitlines()[-1].startswith("RT-"), (url, ended)
                 assert ended.errors.count("RT-") == 1, (url, ended)

@@ -179,4 +179,4 @@ def test_a_database_has_one_agent(logged: LoggedDatabase, monkeypatch: pytest.Mo
     monkeypatch.setattr(agent_module, "_LEASE_PATIENCE_S", 0.0)
     enable(logged)
     with AdvisoryLease.take(open_engine(logged.url, application_name="the first"), "agent"):
-        rowtide("agent", "run", "--db", logged.url).require_error(LeaseHeld.number)
+        rowtide("agent", "run", "--db", logged.url).require_error(LeaseHeld.number, code=69)

@@ -140,7 +140,7 @@ def test_a_refused_event_is_named_and_not_acknowledged(
     with receiving(FakeReceiver(answers=[500, 422])) as receiver:
         command = ("--consumer", "feed", "--post", receiver.url, "--header-env", "Authorization=RECEIVER_KEY")
         ended = rowtide("cdc", "follow", *command, "--db", followed.url)
-        assert (ended.code, ended.output) == (1, "")
+        assert (ended.code, ended.output) == (78, "")
         assert "RT-4153" in ended.errors
         assert f"answered 422 Unprocessable Entity to the events from {before[0]['id']} on" in " ".join(
             ended.errors.split()
@@ -217,7 +217,7 @@ def test_a_cleanup_that_overtakes_is_named(followed: LoggedDatabase, monkeypatch
 def test_a_database_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.01)
     ended = rowtide("cdc", "follow", "public_item", "--db", "postgresql://postgres@127.0.0.1:1/nowhere")
-    assert (ended.code, ended.output) == (1, "")
+    assert (ended.code, ended.output) == (69, "")
     assert ended.errors.splitlines()[-1].startswith("RT-1101: ")
 
 
@@ -234,5 +234,5 @@ def test_a_database_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatc
 )
 def test_wrong_usage_is_refused(words: tuple[str, ...]) -> None:
     ended = rowtide("cdc", "follow", *words, "--db", "postgresql://localhost/nowhere")
-    assert ended.code == 2
+    assert ended.code == 64
     assert "sesame" not in ended.errors

@@ -158,7 +158,7 @@ def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase)
         with pytest.raises(DatabaseNotEnabled, match="RT-22901"):
             ask()
     ended = rowtide("agent", "run", "--db", replicated.publisher.url)
-    assert ended.code == 1
+    assert ended.code == 78
     assert "RT-22901" in ended.errors
     assert "rowtide replication run" in ended.errors
 

@@ -27,7 +27,15 @@ def test_a_command_that_runs_on_has_codes_of_its_own(arguments: Sequence[str]) -
 
 
 @pytest.mark.parametrize(
-    "arguments", [["cdc", "run", "--once"], ["replication", "run", "--once"], ["cdc", "scan"], ["merge", "sync"], []]
+    "arguments",
+    [
+        ["cdc", "run", "--once"],
+        ["cdc", "follow", "i", "--idle-timeout=5"],
+        ["replication", "run", "--once"],
+        ["cdc", "scan"],
+        ["merge", "sync"],
+        [],
+    ],
 )
 def test_a_command_that_ends_keeps_its_codes(arguments: Sequence[str]) -> None:
     assert not runs_on(arguments)
