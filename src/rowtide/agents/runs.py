@@ -152,13 +152,15 @@ def run_agent(
     has_run: bool = False,
     on_retry: OnRetry = ignore,
     reports_itself: bool = False,
+    on_step: Callable[[], None] = ignore,
 ) -> None:
     """Run an agent until `stop` is set; open it again after a retryable error.
 
     The pause doubles from half a second to half a minute, and is reset by a step that did something. Raises every other
     error; and, if the agent never opened, the error of the last of `FIRST_TRIES`, so that a wrong address is reported.
     With `has_run`, this agent replaces one that has opened, so an outage is waited out. A retry is an event, unless
-    `on_retry` emits one of its own (`reports_itself`).
+    `on_retry` emits one of its own (`reports_itself`). `on_step` is called after each step, and before each pause: the
+    agent's sign of life.
     """
     pauses, tries = pauses_s(), 0
     while not stop.is_set():
@@ -166,7 +168,9 @@ def run_agent(
             with open_agent() as agent:
                 has_run = True
                 while not stop.is_set():
-                    if agent.step():
+                    has_worked = agent.step()
+                    on_step()
+                    if has_worked:
                         pauses = pauses_s()
                     else:
                         stop.wait(idle_s)
@@ -179,6 +183,7 @@ def run_agent(
                 on_retry(error, pause_s)
             else:
                 report_retry(error, pause_s, on_retry)
+            on_step()
             stop.wait(pause_s)
 
 

@@ -22,11 +22,13 @@ from types import FrameType
 
 from rowtide.agents.log_reader_process import module_search_path
 from rowtide.agents.restarts import next_pause_s
+from rowtide.agents.runs import ignore
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 
 STOP_PATIENCE_S = 25.0
 """A child that has not ended so long after SIGTERM is killed."""
+_LONGEST_WAIT_S = 10.0
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
@@ -81,6 +83,8 @@ class Supervisor:
     needing_person: Collection[int]
     """Exit codes after which a child is not started again."""
     on_event: Callable[[str], None]
+    on_step: Callable[[], None] = ignore
+    """Called at least every `_LONGEST_WAIT_S`: the supervisor's sign of life."""
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _is_stopping: bool = False
 
@@ -99,7 +103,8 @@ class Supervisor:
                         return
                     if timeout_s is None:
                         raise AllNeedPerson(", ".join(self._kept))
-                for number in receive(timeout_s):
+                self.on_step()
+                for number in receive(_LONGEST_WAIT_S if timeout_s is None else min(timeout_s, _LONGEST_WAIT_S)):
                     if number == signal.SIGHUP and reload is not None:
                         self._reload(reload)
                     elif number in (*_STOPPING, signal.SIGHUP):

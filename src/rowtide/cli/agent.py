@@ -26,6 +26,7 @@ from rowtide.events.configuration import LogOptions
 from rowtide.events.emission import emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
+from rowtide.systemd.notifying import ServiceManager
 
 app = CommandTable()
 
@@ -91,21 +92,23 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
     def reload() -> Tasks:
         return tasks_of(load(str(read.path), read.origin))
 
+    manager = ServiceManager.from_environment(os.environ, os.getpid())
     supervisor = Supervisor(
-        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda report: emit(ProcessReported(report))
+        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda report: emit(ProcessReported(report)), manager.beat
     )
-    with watching("Starting the databases' processes ...", options.log, "", "supervisor"):
+    with watching("Starting the databases' processes ...", options.log, "", "supervisor", manager=manager):
         supervisor.run(tasks_of(read), None if has_terminal() else reload)
 
 
 def run_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
     beginning, log, at_hangup = "Starting the log reader ...", work.options.log, has_terminal()
+    manager = ServiceManager.from_environment(os.environ, os.getpid())
     with (
         requesting(work.options.spark),
-        watching(beginning, log, work.url, "agent", at_hangup=at_hangup) as stop,
+        watching(beginning, log, work.url, "agent", at_hangup=at_hangup, manager=manager) as stop,
     ):
-        connect(work.url).run_agent(options=work.options.capture, stop=stop, jobs=work.jobs)
+        connect(work.url).run_agent(options=work.options.capture, stop=stop, on_step=manager.beat, jobs=work.jobs)
 
 
 def deliver_subscriptions(work: AgentWork) -> None:

@@ -12,6 +12,7 @@ from rowtide.databases.access import Access
 from rowtide.databases.passwords import EnvironmentPassword, PasswordSource
 from rowtide.events.configuration import LogOptions
 from rowtide.lake.spark.settings import SparkRequest
+from rowtide.systemd.notifying import MANAGERS_VARIABLES
 
 TOGETHER: Mapping[AgentJob, str] = {
     AgentJob.CAPTURE: "",
@@ -78,7 +79,7 @@ def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[Access, ...]:
 def _environment(read: Configuration, own: DatabaseSettings, environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment without the secrets that are not this database's."""
     secrets = {name for source in _sources(read) for name in _variables(source)}
-    left_out = (secrets | {"ROWTIDE_DB"}) - {*_variables(own.password)}
+    left_out = (secrets | {"ROWTIDE_DB", *MANAGERS_VARIABLES}) - {*_variables(own.password)}
     return {name: value for name, value in environment.items() if name not in left_out}
 
 

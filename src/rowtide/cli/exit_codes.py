@@ -26,7 +26,14 @@ class ExitCode(IntEnum):
 
 FAILED = 1
 WRONG_USAGE = 2
-_RUNNING_ON = (("agent", "run"), ("cdc", "apply"), ("cdc", "follow"), ("cdc", "run"), ("replication", "run"))
+_RUNNING_ON = (
+    ("agent", "run"),
+    ("cdc", "apply"),
+    ("cdc", "follow"),
+    ("cdc", "run"),
+    ("monitor", "serve"),
+    ("replication", "run"),
+)
 _ENDING = ("--once", "--idle-timeout")
 """Options by which such a command ends by itself."""
 _BY_REMEDY = {

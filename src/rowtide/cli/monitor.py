@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
+from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import stopping
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
+from rowtide.systemd.notifying import ServiceManager
 
 app = CommandTable()
+_BEAT_S = 1.0
 
 MonitoredDb = Annotated[
     list[str],
     Option(
         "--db",
         metavar="URL",
-        help="A database to be polled; may be repeated. Default: the one in ROWTIDE_DB.",
+        help="A database to be polled, or its name in the configuration file; may be repeated. Default: the one in "
+        "ROWTIDE_DB, else all databases of the file.",
         show_default=False,
     ),
 ]
@@ -28,8 +32,14 @@ MonitoredDb = Annotated[
 def serve(
     db: MonitoredDb,
     listen: Annotated[
-        str, Option("--listen", metavar="HOST:PORT", help="Where it listens; by default only for this machine.")
-    ] = "127.0.0.1:8080",
+        str | None,
+        Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where it listens; by default only for this machine.",
+            show_default="127.0.0.1:8080, or what the configuration file says",
+        ),
+    ] = None,
     *,
     device_series: Annotated[
         bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
@@ -46,12 +56,19 @@ def serve(
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import Address, serving
 
-    given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url]
-    databases, address = name_databases(given), Address.parse(listen)
+    read = configuration()
+    given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
+    databases = name_databases(given, database_url)
+    manager = ServiceManager.from_environment(os.environ, os.getpid())
+    token = read.monitor.auth.read() if read.monitor.auth is not None else None
     with (
         stopping() as stop,
         Ring.open(state_folder(os.environ)) as ring,
-        serving(databases, ring, address, device_series=device_series) as bound,
+        serving(
+            databases, ring, Address.parse(listen or read.monitor.listen), device_series=device_series, token=token
+        ) as served,
     ):
-        notes.print(f"Serving metrics at http://{bound}/metrics", soft_wrap=True)
-        stop.wait()
+        notes.print(f"Serving metrics at http://{served.address}/metrics", soft_wrap=True)
+        while not stop.wait(_BEAT_S):
+            if served.is_alive():
+                manager.beat()

@@ -178,12 +178,6 @@ def _read_text(value: Any) -> str:
     return value
 
 
-def _read_bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _Wrong("write true or false")
-    return value
-
-
 def _read_url(value: Any) -> DatabaseUrl:
     try:
         url = parse_url(_read_text(value))
@@ -194,7 +188,7 @@ def _read_url(value: Any) -> DatabaseUrl:
     return url
 
 
-_READERS: Mapping[Any, Callable[[Any], Any]] = {str: _read_text, bool: _read_bool, DatabaseUrl: _read_url}
+_READERS: Mapping[Any, Callable[[Any], Any]] = {str: _read_text, DatabaseUrl: _read_url}
 
 
 def _read_word(kind: type[Enum], value: Any) -> Enum:

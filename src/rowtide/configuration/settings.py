@@ -46,7 +46,7 @@ def as_listen(text: str) -> str:
     """Return an address with a port (`ValueError`)."""
     found = _LISTEN.fullmatch(text)
     if found is None or int(found["port"]) > _MOST_PORT:
-        raise ValueError("write host:port, as 127.0.0.1:9187 or [::1]:9187")
+        raise ValueError("write host:port, as 127.0.0.1:8080 or [::1]:8080")
     return text
 
 
@@ -77,11 +77,10 @@ class MonitorSettings:
         Option(
             metavar="HOST:PORT", help="Where it listens; a host that others reach is their way in.", check=as_listen
         ),
-    ] = "127.0.0.1:9187"
+    ] = "127.0.0.1:8080"
     auth: Annotated[PasswordSource | None, Option(help="The token that clients must send, and where it is kept.")] = (
         None
     )
-    values: Annotated[bool, Option(help="Whether values of rows are shown.")] = False
 
 
 DEFAULT_JOBS = (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
 from rowtide.core.values import frozen
@@ -19,16 +19,21 @@ class NamedUrl:
     url: str
 
 
-def name_databases(urls: Iterable[str]) -> tuple[NamedUrl, ...]:
-    """Name databases by their own names, those of one name with their servers.
+def name_databases(given: Sequence[str], find_url: Callable[[str], str] = str) -> tuple[NamedUrl, ...]:
+    """Name databases by the names that `find_url` knows, those that are given by URLs by their own, or with servers.
 
     Raises `DatabaseGivenTwice`, `UrlNotRead`, `DatabaseKindUnknown`.
     """
-    parsed = [(url, parse_url(url)) for url in urls]
-    shared = Counter(_own_name(one) for _, one in parsed)
-    named = tuple(
-        NamedUrl(_own_name(one) if shared[_own_name(one)] == 1 else _full_name(one), url) for url, one in parsed
-    )
+    urls = [find_url(text) for text in given]
+    parsed = [parse_url(url) if url == text else None for text, url in zip(given, urls, strict=True)]
+    shared = Counter(_own_name(one) for one in parsed if one is not None)
+
+    def name(text: str, one: DatabaseUrl | None) -> str:
+        if one is None:
+            return text
+        return _own_name(one) if shared[_own_name(one)] == 1 else _full_name(one)
+
+    named = tuple(NamedUrl(name(text, one), url) for text, one, url in zip(given, parsed, urls, strict=True))
     require_distinct(named)
     return named
 

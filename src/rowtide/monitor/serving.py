@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -50,8 +51,26 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def make_app(polling: Polling, *, device_series: bool) -> Starlette:
-    """Return the application."""
+@frozen
+class Served:
+    """A server that runs."""
+
+    address: Address
+    is_alive: Callable[[], bool]
+    """Whether each database is still polled."""
+
+
+def make_app(polling: Polling, *, device_series: bool, token: str | None = None) -> Starlette:
+    """Return the application; with a token, what says more than that it lives is for those who send it."""
+
+    def guarded(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def guard(request: Request) -> Response:
+            given = request.headers.get("authorization", "").encode()
+            if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
+                return answer(request)
+            return PlainTextResponse("no token\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
+
+        return guard
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -73,7 +92,11 @@ def make_app(polling: Polling, *, device_series: bool) -> Starlette:
         return JSONResponse({"ready": is_ready, "databases": listed}, status_code=200 if is_ready else 503)
 
     return Starlette(
-        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)],
+        routes=[
+            Route("/metrics", guarded(metrics)),
+            Route("/healthz", healthz),
+            Route("/readyz", guarded(readyz)),
+        ],
     )
 
 
@@ -85,8 +108,9 @@ def serving(
     *,
     device_series: bool = False,
     every_s: float = EVERY_S,
-) -> Iterator[Address]:
-    """Poll databases and serve what is found, until the block ends; yield the address.
+    token: str | None = None,
+) -> Iterator[Served]:
+    """Poll databases and serve what is found, until the block ends.
 
     Raises `NoDatabaseGiven`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`.
     """
@@ -96,7 +120,7 @@ def serving(
     with _bound(listen) as bound, polling:
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(polling, device_series=device_series),
+                make_app(polling, device_series=device_series, token=token),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -107,7 +131,7 @@ def serving(
         thread = threading.Thread(target=server.run, args=([bound],), name="serve", daemon=True)
         thread.start()
         try:
-            yield Address(*bound.getsockname()[:2])
+            yield Served(Address(*bound.getsockname()[:2]), lambda: polling.is_alive)
         finally:
             server.should_exit = True
             thread.join(_ENDING_S)

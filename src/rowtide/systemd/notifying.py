@@ -10,6 +10,8 @@ log = logging.getLogger("rowtide.systemd")
 
 _ADDRESS = "NOTIFY_SOCKET"
 _WATCHDOG_US, _WATCHDOG_PID = "WATCHDOG_USEC", "WATCHDOG_PID"
+MANAGERS_VARIABLES = (_ADDRESS, _WATCHDOG_US, _WATCHDOG_PID)
+"""Variables for the process that the manager has started, and none of those that it starts."""
 _MOST_STATUS = 200
 
 
@@ -18,8 +20,14 @@ class ServiceManager:
 
     def __init__(self, address: str = "", watchdog_s: float | None = None) -> None:
         self._address = address
+        self._is_ready = False
         self.watchdog_s = watchdog_s
         """The time in which it expects a sign of life; None: it expects none."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a manager started this process."""
+        return bool(self._address)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], pid: int) -> ServiceManager:
@@ -29,17 +37,14 @@ class ServiceManager:
         watchdog_s = int(interval) / 1e6 if is_meant and interval.isdecimal() and int(interval) else None
         return cls(environment.get(_ADDRESS, ""), watchdog_s)
 
-    def report_ready(self, status: str) -> None:
-        """Report that the service runs, or waits as a standby; again is harmless."""
-        self._send(f"READY=1\nSTATUS={_one_line(status)}")
+    def beat(self) -> None:
+        """Report a sign of life: at first that the service runs, or waits as a standby."""
+        self._send("WATCHDOG=1" if self._is_ready else "READY=1")
+        self._is_ready = True
 
     def report_status(self, status: str) -> None:
         """Report what the service does, as `systemctl status` shows it."""
         self._send(f"STATUS={_one_line(status)}")
-
-    def report_alive(self) -> None:
-        """Report a sign of life."""
-        self._send("WATCHDOG=1")
 
     def report_stopping(self) -> None:
         """Report that the service ends."""
@@ -57,6 +62,9 @@ class ServiceManager:
         except OSError as error:
             # The service works on; a manager that waits for it restarts it.
             log.warning("service_manager_not_told: %s", error)
+
+
+NO_MANAGER = ServiceManager()
 
 
 def _one_line(text: str) -> str:

@@ -80,9 +80,9 @@ def monitoring(folder: Path, *urls: str, every_s: float = 0.2, device_series: bo
     """Poll databases and serve their metrics."""
     with (
         Ring.open(folder) as ring,
-        serving(name_databases(urls), ring, ANY_PORT, every_s=every_s, device_series=device_series) as address,
+        serving(name_databases(urls), ring, ANY_PORT, every_s=every_s, device_series=device_series) as served,
     ):
-        yield address
+        yield served.address
 
 
 def do_everything(replicated: ReplicatedDatabase, folder: Path) -> LoggedDatabase:

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import trustme
@@ -168,6 +169,6 @@ def _user_of(startup: bytes) -> str:
 
 
 def _name_of(client: ssl.SSLSocket) -> str:
-    subject = (client.getpeercert() or {}).get("subject", ())
+    subject: Any = (client.getpeercert() or {}).get("subject", ())
     found = [value for parts in subject for name, value in parts if name == "commonName"]
     return str(found[0]) if found else ""

@@ -8,9 +8,11 @@ import pytest
 
 from builders.commands.configuration_files import parse
 from rowtide.configuration.errors import ConfigurationInvalid, ConfigurationNotRead
-from rowtide.configuration.settings import AgentJob, DatabaseSettings, LogFormat, LogLevel, LogSettings, MonitorSettings
+from rowtide.configuration.settings import AgentJob, DatabaseSettings, LogSettings, MonitorSettings
 from rowtide.databases.passwords import CommandPassword, EnvironmentPassword, FilePassword
 from rowtide.databases.urls import parse_url
+from rowtide.events.configuration import LogFormat
+from rowtide.events.event import Level
 
 WHOLE = """
 [log]
@@ -20,7 +22,6 @@ destination = "/var/log/rowtide.log"
 [monitor]
 listen = "[::1]:9187"
 auth = { file = "/run/secrets/token" }
-values = true
 [defaults]
 group = true
 retention = 4320
@@ -50,8 +51,8 @@ def problems_of(text: str) -> str:
 def test_a_whole_file_is_read() -> None:
     read = parse(WHOLE)
 
-    assert read.log == LogSettings(format=LogFormat.JSON, level=LogLevel.WARNING, destination="/var/log/rowtide.log")
-    assert read.monitor == MonitorSettings(listen="[::1]:9187", auth=FilePassword("/run/secrets/token"), values=True)
+    assert read.log == LogSettings(format=LogFormat.JSON, level=Level.WARNING, destination="/var/log/rowtide.log")
+    assert read.monitor == MonitorSettings(listen="[::1]:9187", auth=FilePassword("/run/secrets/token"))
     assert read.defaults == {"group": True, "retention": 4320, "max-latency": 2.5, "spark-conf": ("a=b", "c=d")}
     assert list(read.databases) == ["shop", "it's a.b", "東京"]
     assert read.databases["shop"] == DatabaseSettings(
@@ -94,7 +95,6 @@ def test_everything_that_is_wrong_is_listed_with_its_line() -> None:
         ("[[log]]", "line 1: log must be a section"),
         ('[monitor]\nlisten = "9187"', "line 2: monitor.listen: write host:port"),
         ('[monitor]\nlisten = "h:70000"', "line 2: monitor.listen: write host:port"),
-        ("[monitor]\nvalues = 1", "line 2: monitor.values: write true or false"),
         ("[defaults]\nretention = 2026-01-01", "line 2: defaults.retention: write a text, a number"),
         ("[defaults]\nmax_latency = 1", 'line 2: unknown option "max_latency"; did you mean "max-latency"?'),
         ("[databases]\nshop = 1", "line 2: databases.shop must be a section, [databases.shop]"),

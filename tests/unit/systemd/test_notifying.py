@@ -25,13 +25,14 @@ def test_messages_arrive_one_by_one(manager: tuple[socket.socket, str]) -> None:
     receiver, address = manager
     sender = ServiceManager.from_environment({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "120000000"}, 7)
 
-    sender.report_ready("capture:\nstarted")
-    sender.report_alive()
+    sender.beat()
+    sender.beat()
+    sender.report_status("capture:\nstarted")
     sender.report_status("x" * 1_000)
     sender.report_stopping()
 
-    received = [receiver.recv(4096).decode() for _ in range(4)]
-    assert received == ["READY=1\nSTATUS=capture: started", "WATCHDOG=1", f"STATUS={'x' * 200}", "STOPPING=1"]
+    received = [receiver.recv(4096).decode() for _ in range(5)]
+    assert received == ["READY=1", "WATCHDOG=1", "STATUS=capture: started", f"STATUS={'x' * 200}", "STOPPING=1"]
     assert sender.watchdog_s == 120.0
 
 
@@ -51,13 +52,13 @@ def test_a_watchdog_is_expected_of_its_process(environment: dict[str, str], watc
 
 def test_a_manager_that_is_gone_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        ServiceManager(str(tmp_path / "gone")).report_alive()
+        ServiceManager(str(tmp_path / "gone")).beat()
 
     assert "service_manager_not_told" in caplog.text
 
 
 def test_without_a_manager_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        ServiceManager().report_ready("running")
+        ServiceManager().beat()
 
     assert not caplog.records

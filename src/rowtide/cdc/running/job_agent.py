@@ -133,16 +133,21 @@ _LEASE_PATIENCE_S = 10.0
 
 
 def run_jobs(
-    context: CaptureContext, on_event: Callable[[str], None] = ignore, job_types: Collection[JobType] = tuple(JobType)
+    context: CaptureContext,
+    on_event: Callable[[str], None] = ignore,
+    job_types: Collection[JobType] = tuple(JobType),
+    on_step: Callable[[], None] = ignore,
 ) -> None:
-    """Run jobs of a database until the run is stopped; `on_event` is called when a job begins and when it ends.
+    """Run jobs of a database until the run is stopped.
+
+    `on_event` is called when a job begins and when it ends, `on_step` about every second: the agent's sign of life.
 
     Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
     `SparkLost`.
     """
     agent = JobAgent(context, on_event, job_types)
     try:
-        run_agent(agent.open, stop=context.stop, idle_s=POLL_S, on_retry=context.watchers.on_retry)
+        run_agent(agent.open, stop=context.stop, idle_s=POLL_S, on_retry=context.watchers.on_retry, on_step=on_step)
     finally:
         agent.end()
 

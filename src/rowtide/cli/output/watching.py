@@ -25,6 +25,7 @@ from rowtide.events.configuration import LogOptions, configure_logging, reopen_l
 from rowtide.events.emission import emit, listening, use_log
 from rowtide.events.event import Emitted, Level, process_scope
 from rowtide.events.rendering import record_of, write_text
+from rowtide.systemd.notifying import NO_MANAGER, ServiceManager
 
 INTERVAL_S = 10.0
 _Report = TypeVar("_Report")
@@ -143,12 +144,20 @@ def stopping(*, reopens_log: bool = False, at_hangup: bool = True) -> Iterator[t
 
 @contextmanager
 def watching(
-    beginning: str, log: LogOptions, db: str, job: str, *, once: bool = False, at_hangup: bool = True
+    beginning: str,
+    log: LogOptions,
+    db: str,
+    job: str,
+    *,
+    once: bool = False,
+    at_hangup: bool = True,
+    manager: ServiceManager = NO_MANAGER,
 ) -> Iterator[threading.Event]:
     """Show or log the events of a command that runs on, as its options say; yield the event that `stopping` yields.
 
     `db` is empty for all databases. A terminal shows `beginning` until the first event. An error that standard error
-    has had already, as a line or as an event, ends the command without another word.
+    has had already, as a line or as an event, ends the command without another word. `manager` is told what people are,
+    and when the command ends.
     """
     log = log if log.level is not None else replace(log, level=notes.level)
     logs_to_file = not log.is_for_people and not log.is_on_stderr
@@ -162,6 +171,7 @@ def watching(
         process_scope(parse_url(db).name if db else "", job),
         logging_as(log),
         listening(note_failure),
+        _reporting_to(manager),
         showing(beginning, log.level or Level.INFO, is_shown=not log.is_on_stderr),
         stopping(reopens_log=logs_to_file, at_hangup=at_hangup) as stop,
     ):
@@ -176,6 +186,25 @@ def watching(
                 raise
             raise click.exceptions.Exit(FAILED if once else code_when_running_on(error)) from error
         emit(AgentStopped(round(time.monotonic() - began, 3)))
+
+
+@contextmanager
+def _reporting_to(manager: ServiceManager) -> Iterator[None]:
+    if not manager.is_there:
+        yield
+        return
+
+    def report(emitted: Emitted) -> None:
+        lines = describe_progress([emitted.event]) if isinstance(emitted.event, PROGRESS) else [describe_one(emitted)]
+        for line in lines:
+            if line is not None:
+                manager.report_status(line)
+
+    with listening(report):
+        try:
+            yield
+        finally:
+            manager.report_stopping()
 
 
 def _emit_start() -> None:
