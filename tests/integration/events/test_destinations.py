@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rowtide.cli.output.watching import stopping
 from rowtide.events import Level, LogFormat, LogOptions, configure_logging
 from rowtide.events.catalogue import JobFailed, JobStarted, StoreSlow, TableJoined
 from rowtide.events.configuration import reopen_log
@@ -108,6 +110,26 @@ def test_a_log_is_opened_again_when_asked(tmp_path: Path) -> None:
     emit(JobStarted())
 
     assert (len(read(rotated)), len(read(path))) == (0, 1)
+
+
+def test_sighup_opens_a_log_again_where_there_is_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_kept: None
+) -> None:
+    path = tmp_path / "rowtide.log"
+    configure_logging(LogOptions(destination=str(path)))
+    monkeypatch.setattr("rowtide.cli.output.watching.has_terminal", lambda: False)
+    with stopping(reopens_log=True) as stop:
+        path.rename(tmp_path / "rowtide.log.1")
+        signal.raise_signal(signal.SIGHUP)
+        emit(JobStarted())
+
+        assert (path.exists(), stop.is_set()) == (True, False)
+
+    monkeypatch.setattr("rowtide.cli.output.watching.has_terminal", lambda: True)
+    with stopping(reopens_log=True) as stop:
+        signal.raise_signal(signal.SIGHUP)
+
+        assert stop.is_set()
 
 
 def test_a_file_that_cannot_be_opened_again_is_written_on(tmp_path: Path, clock: Clock) -> None:
