@@ -163,15 +163,19 @@ def _find_consequence(gone: DeclaredObject, action: Action, other: DeclaredObjec
     # A table that leaves a publication is tracked for its subscribers until they have uploaded.
     if other.container == gone.name or (is_subscribed and action is Action.RECREATE):
         return Action.RECREATE if other.name in wanted else Action.DROP
-    if action is not Action.RECREATE or other.name not in wanted:
+    if action is not Action.RECREATE or not _has_reference(other, gone):
         return None
-    if other.kind is MERGE_FILTER and _parent_of(other) == gone.name:
-        return Action.RECREATE
-    for option, kind_name in other.kind.references.items():
-        names = other.options.get(option, [])
-        if gone.kind.name == kind_name and isinstance(names, list) and gone.names[-1] in names:
-            return Action.CHANGE if option in other.kind.changeable else Action.RECREATE
-    return None
+    if other.name not in wanted:
+        return Action.DROP
+    can_follow = any(option in other.kind.changeable for option in other.kind.references)
+    return Action.CHANGE if can_follow else Action.RECREATE
+
+
+def _has_reference(one: DeclaredObject, other: DeclaredObject) -> bool:
+    """Whether an object names another one: a consumer an instance, a join filter its parent."""
+    named = (one.options.get(option, []) for option, kind in one.kind.references.items() if kind == other.kind.name)
+    is_named = any(isinstance(names, list) and other.names[-1] in names for names in named)
+    return is_named or (one.kind is MERGE_FILTER and _parent_of(one) == other.name)
 
 
 def _parent_of(join: DeclaredObject) -> ObjectName:

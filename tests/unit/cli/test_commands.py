@@ -22,7 +22,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.targets.api import Targets
 from rowtide.tracking.api import ChangeTracking
 
-TOP = {"adopt", "check", "completion", "demo", "health", "units", "upgrade"}
+TOP = {"adopt", "check", "completion", "declared", "demo", "grant", "health", "units", "upgrade"}
 FEATURES: Mapping[str, Sequence[type]] = {
     "cdc": (ChangeDataCapture, Targets),
     "replication": (TransactionalReplication,),
