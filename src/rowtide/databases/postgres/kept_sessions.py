@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import psycopg
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
@@ -64,13 +65,15 @@ class PoolOfOperations(NullPool):
 # of one query are of one moment. A loop that waits for something in the database must not be within it.
 
 
-class Answer(NamedTuple):
-    """What a query has returned, with the query and its parameters."""
+@dataclass(slots=True)
+class Answer:
+    """What a query has returned, with the query and its parameters; `is_used` by somebody who ran it."""
 
     query: str
     params: Any
     columns: list[psycopg.Column]
     rows: list[tuple[Any, ...]]
+    is_used: bool = False
 
 
 Answers = dict[tuple[str, ...], Answer]
@@ -130,6 +133,7 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
                 return self
             answers[key] = Answer(str(query), params, columns, super().fetchall())
         self._answer = answers[key]
+        self._answer.is_used = True
         return self
 
     @property

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -85,7 +86,8 @@ def answer_together(session: psycopg.Connection[tuple[Any, ...]], known: Mapping
         with psycopg.Cursor(session) as cursor:
             found = cursor.execute(f"select {columns}".encode(), binary=True, prepare=True).fetchone()
         assert found is not None
-        answers |= {key: known[key]._replace(rows=_rows(value)) for key, value in zip(together, found, strict=True)}
+        for key, value in zip(together, found, strict=True):
+            answers[key] = replace(known[key], rows=list(map(tuple, value)), is_used=False)
     return answers
 
 
@@ -95,13 +97,11 @@ def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> s
     return f"array(select row(q.*) from (\n{text.rstrip().removesuffix(';')}\n) q)"
 
 
-def _rows(value: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in value]
-
-
 def _can_be_asked_again(key: tuple[str, ...], answer: Answer, session: psycopg.Connection[tuple[Any, ...]]) -> bool:
     of_session = key[: len(place_of(session))] == place_of(session)
-    return of_session and _QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns))
+    return (
+        of_session and answer.is_used and _QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns))
+    )
 
 
 def _is_safe(column: psycopg.Column) -> bool:
