@@ -85,13 +85,14 @@ def test_the_reason_of_a_refusal_is_said(encrypted: tuple[str, TlsProxy], folder
     database, proxy = encrypted
     other = trustme.CA()
     template, reason = REFUSED[case]
-    made = {
-        "authority": lambda: str(Identity.issue(proxy.authority, proxy.authority, ROLE, folder).authority),
-        "another": lambda: Identity.issue(proxy.authority, proxy.authority, "somebody", folder).parameters(),
-        "unknown": lambda: Identity.issue(other, proxy.authority, ROLE, folder).parameters(),
-        "untrusting": lambda: Identity.issue(proxy.authority, other, ROLE, folder).parameters(),
+    issued = {
+        "another": (proxy.authority, proxy.authority, "somebody"),
+        "unknown": (other, proxy.authority, ROLE),
+        "untrusting": (proxy.authority, other, ROLE),
     }
-    parameters = template.format_map({name: make() for name, make in made.items() if f"{{{name}}}" in template})
+    made = {name: Identity.issue(*given, folder / name).parameters() for name, given in issued.items()}
+    trusted = Identity.issue(proxy.authority, proxy.authority, ROLE, folder / "own").authority
+    parameters = template.format(authority=trusted, **made)
 
     with pytest.raises(ConnectionFailed, match=f"(?i){reason}"), translated():
         open_engine(_url(proxy, database, parameters)).connect()
