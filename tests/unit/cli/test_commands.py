@@ -22,7 +22,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.targets.api import Targets
 from rowtide.tracking.api import ChangeTracking
 
-TOP = {"adopt", "check", "health", "upgrade", "demo"}
+TOP = {"adopt", "check", "grant", "health", "upgrade", "demo"}
 FEATURES: Mapping[str, Sequence[type]] = {
     "cdc": (ChangeDataCapture, Targets),
     "replication": (TransactionalReplication,),
