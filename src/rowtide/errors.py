@@ -52,6 +52,7 @@ from rowtide.databases.urls import *
 from rowtide.declared.errors import *
 from rowtide.delta.errors import *
 from rowtide.diagnosis.errors import *
+from rowtide.events.errors import *
 from rowtide.lake.errors import *
 from rowtide.log.errors import *
 from rowtide.merge.errors.nodes import *

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation.copying import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.rights.granting import Granted
+    from rowtide.rights.grants import Granted
     from rowtide.rights.purpose import Purpose
     from rowtide.targets.api import Targets
     from rowtide.tracking import ChangeTracking

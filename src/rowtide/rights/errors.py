@@ -27,8 +27,8 @@ class GrantRefused(Denied, number=1145):
     """The role that grants may not grant one of the rights; nothing was granted."""
 
     fact = "the server does not let {granter} run `{statement}`: {reason}"
-    hint = """Nothing was granted. Connect as a superuser or as {owner}, or let them run what `rowtide grant --dry-run`
-        prints."""
+    hint = """Nothing was granted. Connect as a superuser or as {owner}, or let them run the statements
+        that --dry-run prints."""
     granter: str
     statement: str
     reason: str
@@ -39,6 +39,6 @@ class NothingToGrant(NotFound, number=1146):
     """rowtide has nothing in the database that a role for the purpose could use."""
 
     fact = "nothing that a {purpose} uses is enabled in database {database}"
-    hint = "Enable it first, then run `rowtide grant` again."
+    hint = "Enable it first, then grant again."
     purpose: str
     database: str

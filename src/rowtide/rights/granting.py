@@ -17,18 +17,10 @@ from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.rights.errors import GrantRefused, NothingToGrant
 from rowtide.rights.facts import RightsFacts, read_facts
-from rowtide.rights.grants import Grant
+from rowtide.rights.grants import Grant, Granted
 from rowtide.rights.monitor_views import MonitorViews, plan_views
 from rowtide.rights.plans import Plan, plan
 from rowtide.rights.purpose import Purpose, parse_purpose
-
-
-@frozen
-class Granted:
-    """What was granted, as statements; `not_granted` are rights that widen the view, which a superuser has to grant."""
-
-    statements: tuple[str, ...]
-    not_granted: tuple[str, ...] = ()
 
 
 def grant(

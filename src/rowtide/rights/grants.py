@@ -140,3 +140,11 @@ def describe(grant: Grant) -> str:
             return f"{', '.join(privileges)} on {of_schema}{name}"
         case _:
             return f"{', '.join(grant.privileges)} on {grant.kind} {grant.name}"
+
+
+@frozen
+class Granted:
+    """What was granted, as statements; `not_granted` are rights that widen the view, which a superuser has to grant."""
+
+    statements: tuple[str, ...]
+    not_granted: tuple[str, ...] = ()

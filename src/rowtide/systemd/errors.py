@@ -9,9 +9,8 @@ class UnitOfOthers(AlreadyExists, number=1220):
     """A unit file that `install-units` has not written is in the way."""
 
     fact = "{path} exists, and `rowtide install-units` has not written it"
-    hint = "Move it away, or write the units elsewhere with --folder. Your own settings belong in a drop-in: {edit}"
+    hint = "Move it away, or name another folder with --folder. Your own settings belong in a drop-in (systemctl edit)."
     path: str
-    edit: str
 
 
 class UnitsNotWritten(Denied, number=1221):

@@ -108,11 +108,7 @@ def _monitor(settings: UnitSettings) -> Iterator[str]:
 
 
 def _first_line(name: str, settings: UnitSettings) -> str:
-    return _FIRST_LINE.format(edit=_edit(name, of_system=settings.is_of_system))
-
-
-def _edit(name: str, *, of_system: bool) -> str:
-    return f"systemctl {'' if of_system else '--user '}edit {name}"
+    return _FIRST_LINE.format(edit=f"systemctl {'' if settings.is_of_system else '--user '}edit {name}")
 
 
 def _unit(description: str) -> Iterator[str]:
@@ -176,7 +172,7 @@ def _find_state(path: Path, text: str) -> Written:
     if present == text:
         return Written.UNCHANGED
     if not present.startswith(_FIRST_LINE.partition("{")[0]):
-        raise UnitOfOthers(str(path), _edit(path.name, of_system="User=" in text))
+        raise UnitOfOthers(str(path))
     return Written.REPLACED
 
 

@@ -64,7 +64,7 @@ def test_a_whole_file_is_read() -> None:
     )
     assert read.databases["東京"].password == CommandPassword(("pass", "東京"))
     assert read.databases["東京"].run == (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
-    assert read.lines["databases", "it's a.b", "url"] == 22
+    assert read.lines["databases", "it's a.b", "url"] == 21
 
 
 def test_an_empty_file_has_the_defaults() -> None:

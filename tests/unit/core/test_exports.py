@@ -25,6 +25,7 @@ FEATURES = (
     "rowtide.cdc",
     "rowtide.merge",
     "rowtide.replication",
+    "rowtide.rights",
     "rowtide.targets",
     "rowtide.tracking",
 )

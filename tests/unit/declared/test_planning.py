@@ -41,7 +41,7 @@ def test_a_consumer_follows_an_instance_that_is_made_again() -> None:
     assert [one.kind.name for one in plan.additions()] == ["instance", "consumer"]
 
 
-def test_an_undeclared_reader_stops_what_it_reads_from_being_made_again() -> None:
+def test_an_undeclared_reader_stops_a_recreate() -> None:
     wanted = ITEM_WITH_KEYS[: ITEM_WITH_KEYS.index("[cdc.consumers")]
 
     with pytest.raises(DeclarationImpossible, match="consumer search is not declared, and would go"):

@@ -53,7 +53,7 @@ def test_a_subject_has_the_worst_of_its_judgements() -> None:
     assert (judged.state, judged.code) == (State.FAILING, "capture_failed")
 
 
-def test_subscribers_of_a_merge_are_one_judgement_and_a_few_counts() -> None:
+def test_subscribers_of_a_merge_are_one_subject_with_counts() -> None:
     listed = [
         subscribed("a", days_ago=1),
         subscribed("b", days_ago=20),

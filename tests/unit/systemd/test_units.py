@@ -91,7 +91,7 @@ def test_files_of_an_earlier_version_are_replaced(tmp_path: Path) -> None:
 def test_a_unit_of_others_stays_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / MONITOR).write_text("[Service]\nExecStart=/bin/true\n")
 
-    with pytest.raises(UnitOfOthers, match=r"systemctl edit rowtide-monitor\.service"):
+    with pytest.raises(UnitOfOthers, match=r"rowtide-monitor\.service exists, and `rowtide install-units` has not"):
         write_units(describe_units(SYSTEM), tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == [MONITOR]
