@@ -99,7 +99,7 @@ def test_no_log_of_the_agent_has_a_row(logged: LoggedDatabase, tmp_path: Path) -
         logged.execute(
             f"update accounts set note = '{VALUE}2' where id = '{KEY}'", f"delete from accounts where id = '{KEY}'"
         )
-        wait_until(lambda: count_rows(log) == 2, what="cycles of two rows")
+        wait_until(lambda: count_rows(log) >= 2, what="cycles of two rows")
         log.rename(tmp_path / "rotated.log")
         logged.execute(INSERT)
         wait_until(lambda: log.exists() and "cycle_published" in log.read_text(), what="a cycle in the next file")
