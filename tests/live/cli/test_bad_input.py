@@ -14,6 +14,7 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.commands.command_tree import Command, commands
 from fixtures.servers import fresh_database
+from rowtide.cli.exit_codes import FAILED, WRONG_USAGE, ExitCode, runs_on
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SHORT = ("", '"', "-1", "99999999999999999999", "x" * 300)
@@ -74,9 +75,11 @@ def complaint(arguments: list[str]) -> str | None:
     except Exception as error:  # noqa: BLE001 - the traceback that a user would see
         return f"{arguments}: {type(error).__name__}: {error}"
     lines = ended.errors.splitlines()
-    if ended.code in (0, 2) or (
-        ended.code == 1 and lines and lines[-1].startswith("RT-") and ended.errors.count("RT-") == 1
-    ):
+    is_usage = ended.code == (ExitCode.USAGE if runs_on(arguments) else WRONG_USAGE)
+    if ended.code == 0 or is_usage:
+        return None
+    is_refusal = ended.code in ((ExitCode.UNAVAILABLE, ExitCode.NEEDS_PERSON) if runs_on(arguments) else (FAILED,))
+    if is_refusal and lines and lines[-1].startswith("RT-") and ended.errors.count("RT-") == 1:
         return None
     return f"{arguments}: {ended}"
 
