@@ -41,9 +41,14 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 # No test goes by the configuration file of whoever runs it.
 os.environ["ROWTIDE_CONFIG"] = os.devnull
 
-# Listings keep names there for completion: not among the user's.
+# Listings keep names for completion there: not among the user's. Spark's jars are found where they are remembered.
+_REMEMBERED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rowtide" / "jars"
+_REMEMBERED.mkdir(parents=True, exist_ok=True)
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rowtide-cache-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+(Path(os.environ["XDG_CACHE_HOME"]) / "rowtide").mkdir()
+(Path(os.environ["XDG_CACHE_HOME"]) / "rowtide" / "jars").symlink_to(_REMEMBERED)
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
