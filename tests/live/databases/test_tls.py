@@ -98,6 +98,17 @@ def test_the_reason_of_a_refusal_is_said(encrypted: tuple[str, TlsProxy], folder
         open_engine(_url(proxy, database, parameters)).connect()
 
 
+def test_an_address_of_ipv6_is_written_in_brackets(server: EmbeddedServer, folder: Path) -> None:
+    with fresh_database(server) as url, demanding_tls(server, folder.parent, "::1") as proxy:
+        parameters = Identity.issue(proxy.authority, proxy.authority, "postgres", folder).parameters()
+        opened = open_engine(
+            f"postgresql://postgres@[::1]:{proxy.listening}/{make_url(url).database}?{parameters}"
+        ).connect()
+        with opened:
+            assert opened.exec_driver_sql("select current_user").scalar_one() == "postgres"
+        assert proxy.let_in.value == 1
+
+
 def test_a_server_of_another_name_is_refused(encrypted: tuple[str, TlsProxy], folder: Path) -> None:
     database, proxy = encrypted
     identity = Identity.issue(proxy.authority, proxy.authority, ROLE, folder)
