@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from rowtide.core.options import Argument, Option
-from rowtide.declared.kinds import KINDS, NAME, Key, Kind
+from rowtide.declared.kinds import KINDS, NAME, DeclaredKey, Kind
 
 HEAD = """# Declared state
 
@@ -73,7 +73,7 @@ def _section(kind: Kind) -> str:
 def _row(kind: Kind) -> Any:
     helps = dict(_find_helps(kind))
 
-    def write(key: Key) -> str:
+    def write(key: DeclaredKey) -> str:
         value = " ".join(f"`{word}`" for word in key.type.words) or key.type.name
         default = "required" if key.is_required else "" if key.default is None else f"`{_show(key.default)}`"
         return f"| `{key.name}` | {value} | {default} | {_effect(kind, key)} | {helps.get(key.name, '')} |"
@@ -81,7 +81,7 @@ def _row(kind: Kind) -> Any:
     return write
 
 
-def _effect(kind: Kind, key: Key) -> str:
+def _effect(kind: Kind, key: DeclaredKey) -> str:
     if key.name in kind.once:
         return "once"
     if key.name in kind.changeable:

@@ -65,7 +65,7 @@ class _Child:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptTask:
     """A task as it is wanted now, and the child that does it, or did what was wanted before."""
 
     task: Task | None
@@ -85,7 +85,7 @@ class Supervisor:
     on_event: Callable[[str], None]
     on_step: Callable[[], None] = ignore
     """Called at least every `_LONGEST_WAIT_S`: the supervisor's sign of life."""
-    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _kept: dict[str, _KeptTask] = field(default_factory=dict)
     _is_stopping: bool = False
 
     def run(self, tasks: Tasks, reload: Callable[[], Tasks] | None) -> None:
@@ -120,7 +120,7 @@ class Supervisor:
             elif kept.child is None:
                 kept.starts_at = now if kept.task is not None else None
         for name in tasks.keys() - self._kept.keys():
-            self._kept[name] = _Kept(tasks[name], now)
+            self._kept[name] = _KeptTask(tasks[name], now)
 
     def _reload(self, reload: Callable[[], Tasks]) -> None:
         if self._is_stopping:
@@ -164,11 +164,11 @@ class Supervisor:
         due = [kept.child.killed_at if kept.child is not None else kept.starts_at for kept in self._kept.values()]
         return min((max(0.0, at - now) for at in due if at is not None), default=None)
 
-    def _start(self, name: str, kept: _Kept, task: Task, now: float) -> None:
+    def _start(self, name: str, kept: _KeptTask, task: Task, now: float) -> None:
         kept.child, kept.starts_at = _start_child(self.program, name, task, now), None
         self.on_event(f"{name}: started, process {kept.child.process.pid}")
 
-    def _note_end(self, name: str, kept: _Kept, child: _Child, now: float) -> None:
+    def _note_end(self, name: str, kept: _KeptTask, child: _Child, now: float) -> None:
         code = child.process.returncode
         child.connection.close()
         kept.child = None

@@ -40,7 +40,7 @@ def parse_configuration(text: str, path: str, origin: str, option_names: Collect
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationNotRead(path, str(error)) from None
     lines = find_lines(text)
-    reading = _Reading(lines)
+    reading = _FileReading(lines)
     sections = reading.take_tables((), document, SECTIONS)
     configuration = Configuration(
         path=path,
@@ -61,7 +61,7 @@ class _Wrong(Exception):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _FileReading:
     """The reading of one file, with the problems found so far."""
 
     lines: Mapping[KeyPath, int]

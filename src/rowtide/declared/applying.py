@@ -8,7 +8,7 @@ from typing import Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import Change, Effects
+from rowtide.declared.effects import DeclaredChange, Effects
 from rowtide.declared.errors import DeclarationImpossible, DeclaredStateChanged, DeclaredTablesMissing
 from rowtide.declared.kinds import BY_NAME
 from rowtide.declared.naming import find_absent, settle
@@ -64,7 +64,7 @@ def apply(url: str, planned: Plan, on_done: StepDone = lambda _what, _one: None)
 
 def _add_or_change(database: Database, effects: Effects, one: DeclaredObject, planned: Plan) -> str:
     if planned.actions[one.name] is Action.CHANGE:
-        effects.change(database, Change(planned.present[one.name], one, planned.changed[one.name]))
+        effects.change(database, DeclaredChange(planned.present[one.name], one, planned.changed[one.name]))
         return "changed"
     effects.add(database, one, planned.wanted)
     return "added"

@@ -24,7 +24,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import Change, Effects, refuse
+from rowtide.declared.effects import DeclaredChange, Effects, refuse
 from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE
 from rowtide.declared.state import DeclaredObject, ObjectName, State, describe, list_of
 from rowtide.declared.tables import spell_table, split_table
@@ -152,11 +152,11 @@ def _add_rule(database: Database, rule: DeclaredObject, _wanted: State) -> None:
         raise outcome.error
 
 
-def _change_rule(database: Database, change: Change) -> None:
+def _change_rule(database: Database, change: DeclaredChange) -> None:
     _add_rule(database, change.wanted, {})
 
 
-def _change_consumer(database: Database, change: Change) -> None:
+def _change_consumer(database: Database, change: DeclaredChange) -> None:
     # Named again, its instances are those of these names now.
     given = {"instances": change.wanted.arguments()["instances"], **change.arguments()}
     database.cdc.change_consumer(name=change.wanted.names[0], **given)
@@ -168,7 +168,7 @@ def _add_job(database: Database, job: DeclaredObject, _wanted: State) -> None:
     (database.cdc.change_job if is_there else database.cdc.add_job)(**job.arguments())
 
 
-def _change_job(database: Database, change: Change) -> None:
+def _change_job(database: Database, change: DeclaredChange) -> None:
     database.cdc.change_job(job_type=change.wanted.names[0], **change.arguments())
 
 

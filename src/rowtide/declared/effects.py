@@ -11,7 +11,7 @@ from rowtide.handle import Database
 
 
 @frozen
-class Change:
+class DeclaredChange:
     """An object as it is and as it is to be, and the options that differ."""
 
     present: DeclaredObject
@@ -33,7 +33,7 @@ class Effects:
     """What is done with objects of one kind; `add` is given all that is declared."""
 
     add: Callable[[Database, DeclaredObject, State], object]
-    change: Callable[[Database, Change], object]
+    change: Callable[[Database, DeclaredChange], object]
     drop: Callable[[Database, DeclaredObject], object]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 from rowtide.declared.errors import DeclarationInvalid, DeclarationUnreadable
-from rowtide.declared.kinds import KINDS, NAME, Key, Kind
+from rowtide.declared.kinds import KINDS, NAME, DeclaredKey, Kind
 from rowtide.declared.state import DeclaredObject, State, as_state
 from rowtide.declared.values import Plain
 
@@ -95,7 +95,7 @@ class _Reading:
         self.problems.append(f"{place}: {problem}" if place else problem)
 
 
-def _normalize(key: Key, value: Any) -> Plain:
+def _normalize(key: DeclaredKey, value: Any) -> Plain:
     return key.type.write(key.type.read(value))
 
 

@@ -16,7 +16,7 @@ from rowtide.cdc.enabling.requests import DatabaseToEnable, NewInstance, TablesT
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobChange, NewJob
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
-from rowtide.declared.values import Plain, ValueType, find_type
+from rowtide.declared.values import DeclaredType, Plain, find_type
 from rowtide.merge.articles import JoinFilter
 from rowtide.merge.publishing.exchange_requests import PartitionChange
 from rowtide.merge.publishing.requests import (
@@ -38,11 +38,11 @@ NAME = "*"
 
 
 @frozen
-class Key:
+class DeclaredKey:
     """A key of a kind of objects; `default` is as TOML has it, None without one."""
 
     name: str
-    type: ValueType
+    type: DeclaredType
     default: Plain | None
     is_required: bool
 
@@ -111,15 +111,15 @@ class Kind:
         return own.get(option, self.keys[option].default)
 
     @property
-    def keys(self) -> Mapping[str, Key]:
+    def keys(self) -> Mapping[str, DeclaredKey]:
         """Its keys, by name, in the order of the options."""
         return _find_keys(self.name)
 
 
 @cache
-def _find_keys(name: str) -> Mapping[str, Key]:
+def _find_keys(name: str) -> Mapping[str, DeclaredKey]:
     kind = BY_NAME[name]
-    found: dict[str, Key] = {}
+    found: dict[str, DeclaredKey] = {}
     for options in kind.options:
         hints = get_type_hints(options, include_extras=True)
         for one in fields(options):
@@ -130,7 +130,7 @@ def _find_keys(name: str) -> Mapping[str, Key]:
     return found
 
 
-def _as_key(kind: Kind, option: Any, value_type: ValueType) -> Key:
+def _as_key(kind: Kind, option: Any, value_type: DeclaredType) -> DeclaredKey:
     has_default = option.default is not MISSING or option.default_factory is not MISSING
     default = option.default if option.default is not MISSING else None
     if default is None and option.default_factory is not MISSING:
@@ -138,7 +138,7 @@ def _as_key(kind: Kind, option: Any, value_type: ValueType) -> Key:
     chosen = kind.defaults.get(option.name) if default is None else default
     plain = None if chosen is None else value_type.write(chosen)
     is_required = not has_default and option.name not in kind.defaults and option.name not in kind.once
-    return Key(option.name, value_type, plain, is_required)
+    return DeclaredKey(option.name, value_type, plain, is_required)
 
 
 _SETTINGS = SubscriptionSettings()

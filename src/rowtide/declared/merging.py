@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import Change, Effects, nothing
+from rowtide.declared.effects import DeclaredChange, Effects, nothing
 from rowtide.declared.kinds import MERGE_ARTICLE, MERGE_FILTER, MERGE_PUBLICATION, MERGE_SUBSCRIPTION
 from rowtide.declared.state import DeclaredObject, State, describe
 from rowtide.declared.tables import split_table
@@ -69,7 +69,7 @@ def _article(names: list[str], article: Article) -> DeclaredObject:
     return describe(MERGE_ARTICLE, names, values, implied={"columns": columns}, always=key)
 
 
-def _change_filter(database: Database, change: Change) -> None:
+def _change_filter(database: Database, change: DeclaredChange) -> None:
     publication, child, parent = change.wanted.names
     known = database.merge.list_articles(publication)
     parts = [(one.article, [one.source_object], [one.source_owner, one.source_object]) for one in known]
@@ -93,7 +93,7 @@ def _is_new_file(url: str) -> bool:
     return parsed.kind.is_file and not Path(parsed.database or "").exists()
 
 
-def _change_subscription(database: Database, change: Change) -> None:
+def _change_subscription(database: Database, change: DeclaredChange) -> None:
     given = change.wanted.arguments()
     partition = {name: given[name] for name in MERGE_SUBSCRIPTION.changeable & given.keys()}
     publication, subscriber = change.wanted.names

@@ -11,7 +11,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.declared.effects import Change, Effects, nothing, refuse
+from rowtide.declared.effects import DeclaredChange, Effects, nothing, refuse
 from rowtide.declared.kinds import ARTICLE, DISTRIBUTION, PUBLICATION, SUBSCRIPTION
 from rowtide.declared.state import DeclaredObject, State, describe, list_of
 from rowtide.declared.tables import spell_table
@@ -119,13 +119,13 @@ def _add_publication(database: Database, publication: DeclaredObject, wanted: St
         database.replication.change_publication(publication=name, **thresholds)
 
 
-def _change_publication(database: Database, change: Change) -> None:
+def _change_publication(database: Database, change: DeclaredChange) -> None:
     # 0 is the default.
     given = {name: value or 0 for name, value in change.arguments().items()}
     database.replication.change_publication(publication=change.wanted.names[0], **given)
 
 
-def _change_article(database: Database, change: Change) -> None:
+def _change_article(database: Database, change: DeclaredChange) -> None:
     publication, table = change.wanted.names
     given = change.arguments()
     if "where" in given and given["where"] is None:

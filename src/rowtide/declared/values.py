@@ -24,7 +24,7 @@ _LISTS = (tuple, list, Sequence, Iterable)
 
 
 @frozen
-class ValueType:
+class DeclaredType:
     """How the values of an option are read and written; `words` are those that an enumeration has."""
 
     name: str
@@ -33,7 +33,7 @@ class ValueType:
     words: tuple[str, ...] = ()
 
 
-def find_type(annotated: Any) -> ValueType | None:
+def find_type(annotated: Any) -> DeclaredType | None:
     """Return how values of an annotated type are written; None for a type that no file has, as of a function."""
     kind, *said = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
     option = next((one for one in said if isinstance(one, Option)), None)
@@ -41,14 +41,14 @@ def find_type(annotated: Any) -> ValueType | None:
     return found if found is None or option is None else _limited(found, option)
 
 
-def _find(kind: Any, *, is_by_number: bool) -> ValueType | None:
+def _find(kind: Any, *, is_by_number: bool) -> DeclaredType | None:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
     if origin in _LISTS and arguments[0] is str:
-        return ValueType("list of texts", _read_list, lambda value: [*value])
+        return DeclaredType("list of texts", _read_list, lambda value: [*value])
     if origin is Mapping and arguments == (str, str):
-        return ValueType("table of texts", _read_table, dict)
+        return DeclaredType("table of texts", _read_table, dict)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _of_enumeration(kind, is_by_number=is_by_number)
     return None
@@ -95,17 +95,17 @@ def _read_table(given: Any) -> dict[str, str]:
     return dict(given)
 
 
-_SCALARS: Mapping[Any, ValueType] = {
-    str: ValueType("text", _exactly(str, "text"), str),
-    int: ValueType("whole number", _exactly(int, "whole number"), int),
-    bool: ValueType("true or false", _exactly(bool, "true or false"), bool),
-    float: ValueType("number", _read_number, float),
-    Path: ValueType("text", lambda given: Path(_exactly(str, "text")(given)), str),
-    CommitLsn: ValueType("LSN", _read_lsn, str),
+_SCALARS: Mapping[Any, DeclaredType] = {
+    str: DeclaredType("text", _exactly(str, "text"), str),
+    int: DeclaredType("whole number", _exactly(int, "whole number"), int),
+    bool: DeclaredType("true or false", _exactly(bool, "true or false"), bool),
+    float: DeclaredType("number", _read_number, float),
+    Path: DeclaredType("text", lambda given: Path(_exactly(str, "text")(given)), str),
+    CommitLsn: DeclaredType("LSN", _read_lsn, str),
 }
 
 
-def _of_enumeration(kind: type[Enum], *, is_by_number: bool) -> ValueType:
+def _of_enumeration(kind: type[Enum], *, is_by_number: bool) -> DeclaredType:
     def read(given: Any) -> Any:
         try:
             return member_of(kind, given, "")
@@ -114,7 +114,7 @@ def _of_enumeration(kind: type[Enum], *, is_by_number: bool) -> ValueType:
 
     write = _writer(kind, is_by_number=is_by_number)
     words = tuple(str(write(member)) for member in kind)
-    return ValueType("number" if is_by_number else "word", read, write, words)
+    return DeclaredType("number" if is_by_number else "word", read, write, words)
 
 
 def _writer(kind: type[Enum], *, is_by_number: bool) -> Callable[[Any], Plain]:
@@ -129,7 +129,7 @@ def _word_of(member: Enum) -> str:
     return member.value if isinstance(member.value, str) else member.name.lower().replace("_", "-")
 
 
-def _limited(kind: ValueType, option: Option) -> ValueType:
+def _limited(kind: DeclaredType, option: Option) -> DeclaredType:
     def read(given: Any) -> Any:
         value = kind.read(given)
         if option.min is not None and value < option.min:
@@ -138,4 +138,4 @@ def _limited(kind: ValueType, option: Option) -> ValueType:
             raise ValueError(f"is more than {option.max:g}")
         return value
 
-    return kind if option.min is None and option.max is None else ValueType(kind.name, read, kind.write, kind.words)
+    return kind if option.min is None and option.max is None else DeclaredType(kind.name, read, kind.write, kind.words)

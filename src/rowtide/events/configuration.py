@@ -16,7 +16,7 @@ from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.core.words import WordsRead
 from rowtide.events.catalogue import LogResumed
-from rowtide.events.destinations import Destination, Journal, Locked, LogFile, StandardError
+from rowtide.events.destinations import Journal, Locked, LogDestination, LogFile, StandardError
 from rowtide.events.emission import Listener, emitted_now, use_log
 from rowtide.events.event import Emitted, Level
 from rowtide.events.rendering import record_of, write_json, write_text
@@ -78,7 +78,7 @@ class LogOptions(WordsRead):
 class ConfiguredLog:
     """Writes events to a destination, those of a level and above."""
 
-    def __init__(self, options: LogOptions, destination: Destination) -> None:
+    def __init__(self, options: LogOptions, destination: LogDestination) -> None:
         import structlog
 
         self.destination = Locked(destination)
@@ -128,7 +128,7 @@ def reopen_log() -> None:
         log.destination.reopen()
 
 
-def _open(options: LogOptions) -> Destination:
+def _open(options: LogOptions) -> LogDestination:
     match options.destination:
         case "stderr":
             return StandardError()

@@ -19,7 +19,7 @@ _PRIORITIES = {Level.DEBUG: 7, Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 """As syslog numbers them."""
 
 
-class Destination(Protocol):
+class LogDestination(Protocol):
     """Takes whole lines, one at a time."""
 
     def write(self, line: str, level: Level) -> None:
@@ -146,7 +146,7 @@ class LogFile:
 class Locked:
     """A destination for several threads."""
 
-    def __init__(self, destination: Destination) -> None:
+    def __init__(self, destination: LogDestination) -> None:
         self._destination = destination
         # Reentrant: a signal's handler may emit while its thread writes.
         self._lock = threading.RLock()

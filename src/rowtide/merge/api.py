@@ -88,7 +88,7 @@ INTERVAL_S = 60.0
 
 
 @dataclass(slots=True)
-class Rounds:
+class SynchronisationRounds:
     """An agent whose step is a round of synchronisations, after which it rests."""
 
     synchronise_all: Callable[[], None]
@@ -341,7 +341,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         def synchronise_all() -> None:
             on_round(self.sync_all(workers=workers, hide_keys=hide_keys, limits=limits))
 
-        rounds = Rounds(synchronise_all)
+        rounds = SynchronisationRounds(synchronise_all)
         run_agent(
             lambda: nullcontext(rounds),
             stop=stop or threading.Event(),

@@ -9,14 +9,14 @@ from rowtide.cdc.scans.sessions import ScanPhase
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.result import Known, Unread
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.snapshot import Cycle, Figures, MergedRows, NumberedError, Snapshot, TokenArrival
-from rowtide.monitor.tallies import Durations, Event, Events, Observation, Total
+from rowtide.monitor.snapshot import Cycle, MergedRows, NumberedError, PolledFigures, PolledSnapshot, TokenArrival
+from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Total
 from rowtide.monitor.views import DatabaseView
 
 _MICROSECONDS = 1_000_000
 
 
-def observe(snapshot: Snapshot, view: DatabaseView) -> Iterator[Observation]:
+def observe(snapshot: PolledSnapshot, view: DatabaseView) -> Iterator[Observation]:
     """Yield what a poll has found of everything that is counted; what could not be read is left out."""
     if view.capture is not None and view.capture.gaps is not None:
         yield Total("rowtide_capture_gaps_total", (), view.capture.gaps)
@@ -30,36 +30,40 @@ def observe(snapshot: Snapshot, view: DatabaseView) -> Iterator[Observation]:
         yield from _observe_merge(snapshot.figures)
 
 
-def _observe_figures(figures: Figures) -> Iterator[Observation]:
+def _observe_figures(figures: PolledFigures) -> Iterator[Observation]:
     if figures.capture_rows is not None and not isinstance(figures.capture_rows, Unread):
         yield Total("rowtide_capture_rows_total", (), figures.capture_rows)
     cycles = _ended(_read(figures.cycles))
     yield Durations(
         "rowtide_capture_cycle_duration_seconds",
         "",
-        [Event(one.number, (("phase", one.phase),), one.duration_s) for one in cycles],
+        [CountedEvent(one.number, (("phase", one.phase),), one.duration_s) for one in cycles],
     )
-    errors = [Event(one.id, (("number", one.code),)) for one in _read(figures.scan_errors)]
+    errors = [CountedEvent(one.id, (("number", one.code),)) for one in _read(figures.scan_errors)]
     yield Events("rowtide_capture_errors_total", "", errors)
     runs = sorted(_read(figures.runs), key=lambda run: (run.job, run.id))
     for job, of_job in groupby(runs, key=lambda run: run.job):
-        begun = [Event(run.id, (("agent", job),), 1.0 + run.retries) for run in of_job]
+        begun = [CountedEvent(run.id, (("agent", job),), 1.0 + run.retries) for run in of_job]
         yield Events("rowtide_agent_restarts_total", job, begun)
     yield Events("rowtide_subscription_errors_total", "", list(map(_error, _read(figures.delivery_errors))))
     for hop, seconds in _HOPS.items():
         yield Durations("rowtide_tracer_seconds", hop, list(_arrived(_read(figures.arrivals), hop, seconds)))
-    found = [Event(one.id, (("publication", one.publication), ("kind", one.kind))) for one in _read(figures.conflicts)]
+    found = [
+        CountedEvent(one.id, (("publication", one.publication), ("kind", one.kind))) for one in _read(figures.conflicts)
+    ]
     yield Events("rowtide_subscription_conflicts_total", "", found)
 
 
-def _observe_merge(figures: Figures) -> Iterator[Observation]:
-    runs = [Event(one.id, (("publication", one.publication),), one.duration_s) for one in _read(figures.merge_runs)]
+def _observe_merge(figures: PolledFigures) -> Iterator[Observation]:
+    runs = [
+        CountedEvent(one.id, (("publication", one.publication),), one.duration_s) for one in _read(figures.merge_runs)
+    ]
     yield Durations("rowtide_merge_sync_duration_seconds", "", runs)
     for operation, count in _OPERATIONS.items():
         rows = _read(figures.merged_rows)
         for direction in sorted({one.direction for one in rows}):
             labels = (("direction", direction), ("operation", operation))
-            events = [Event(one.id, labels, count(one)) for one in rows if one.direction == direction]
+            events = [CountedEvent(one.id, labels, count(one)) for one in rows if one.direction == direction]
             yield Events("rowtide_merge_rows_total", f"{direction} {operation}", events)
 
 
@@ -84,16 +88,16 @@ def _ended(cycles: Sequence[Cycle]) -> Sequence[Cycle]:
     return cycles[:-1] if is_at_work else cycles
 
 
-def _error(error: NumberedError) -> Event:
+def _error(error: NumberedError) -> CountedEvent:
     labels = [("number", error.code)]
     if error.publication is not None and error.subscriber is not None:
         labels = [("publication", error.publication), ("subscriber", without_users(error.subscriber)), *labels]
-    return Event(error.id, tuple(labels))
+    return CountedEvent(error.id, tuple(labels))
 
 
 def _arrived(
     arrivals: Sequence[TokenArrival], hop: str, seconds: Callable[[TokenArrival], float | None]
-) -> Iterator[Event]:
+) -> Iterator[CountedEvent]:
     for one in arrivals:
         found = seconds(one)
         if found is not None:
@@ -102,4 +106,4 @@ def _arrived(
                 ("subscriber", without_users(one.subscriber)),
                 ("hop", hop),
             )
-            yield Event(int(one.arrived_at.timestamp() * _MICROSECONDS), labels, found)
+            yield CountedEvent(int(one.arrived_at.timestamp() * _MICROSECONDS), labels, found)

@@ -20,7 +20,7 @@ from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.observations import observe
 from rowtide.monitor.ring import Ring, Values
-from rowtide.monitor.snapshot import Identity, Snapshot
+from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import DatabaseView, make_view
 
@@ -32,20 +32,20 @@ READY_S = 60.0
 _ENDING_S = 3.0
 
 
-class Reader(Protocol):
+class DatabasePoll(Protocol):
     """Reads a database again and again; used as a context manager, by one thread."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_raised: object) -> None: ...
 
-    def read(self) -> Snapshot:
+    def read(self) -> PolledSnapshot:
         """Poll the database. Raises `RowtideError`."""
         ...
 
 
-def open_reader(database: NamedUrl) -> Reader:
+def open_reader(database: NamedUrl) -> DatabasePoll:
     """Return the reader of a database. Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`."""
-    reader: Reader = parse_url(database.url).kind.load_part("rowtide.monitor", "reading").open_reader(database)
+    reader: DatabasePoll = parse_url(database.url).kind.load_part("rowtide.monitor", "reading").open_reader(database)
     return reader
 
 
@@ -112,14 +112,14 @@ class DatabasePoller:
         last = self.last
         return Readiness(self._database.name, age_s, last.view.reason if last is not None else None)
 
-    def _note(self, snapshot: Snapshot) -> None:
+    def _note(self, snapshot: PolledSnapshot) -> None:
         view = make_view(snapshot)
         if snapshot.identity is not None:
             self._count(snapshot, view, snapshot.identity)
         self._read_at, self._unknown_since = time.monotonic(), snapshot.at
         self.last = Polled(view, self._tallies.copy())
 
-    def _count(self, snapshot: Snapshot, view: DatabaseView, identity: Identity) -> None:
+    def _count(self, snapshot: PolledSnapshot, view: DatabaseView, identity: Identity) -> None:
         if identity.system != self._system:
             self._system = identity.system
             self._tallies = self._ring.load_tallies(view.name, identity.system)
@@ -129,7 +129,7 @@ class DatabasePoller:
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
         log.warning("database_not_read: %s: %s", self._database.name, error)
         result = of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error)
-        failed = Snapshot(self._database.name, at, duration_s, results=(result,), error=error)
+        failed = PolledSnapshot(self._database.name, at, duration_s, results=(result,), error=error)
         self.last = Polled(make_view(failed, unknown_since=self._unknown_since), self._tallies.copy())
 
 

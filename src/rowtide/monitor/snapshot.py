@@ -36,7 +36,7 @@ class NumberedError:
 
 
 @frozen
-class JobRun:
+class PolledJobRun:
     """A run of a job."""
 
     id: int
@@ -47,7 +47,7 @@ class JobRun:
 
 
 @frozen
-class Copying:
+class PolledCopy:
     """An open request for a snapshot; `rows_left` is None where the size of the table is not known."""
 
     instance: str
@@ -95,7 +95,7 @@ class FoundConflict:
 
 
 @frozen
-class Figures:
+class PolledFigures:
     """What only metrics want, of a PostgreSQL database. Where something could not be read, it is `Unread`.
 
     `oldest_s` are ages of transactions by kind; a kind that the role cannot see is missing. `capture_rows` counts the
@@ -107,8 +107,8 @@ class Figures:
     cycles: tuple[Cycle, ...] | Unread
     capture_rows: int | Unread | None
     scan_errors: tuple[NumberedError, ...] | Unread
-    runs: tuple[JobRun, ...] | Unread
-    copying: tuple[Copying, ...] | Unread
+    runs: tuple[PolledJobRun, ...] | Unread
+    copying: tuple[PolledCopy, ...] | Unread
     delivery_errors: tuple[NumberedError, ...] | Unread
     arrivals: tuple[TokenArrival, ...] | Unread
     conflicts: tuple[FoundConflict, ...] | Unread
@@ -125,7 +125,7 @@ class Identity:
 
 
 @frozen
-class Snapshot:
+class PolledSnapshot:
     """What a poll has found of a database, at a time of this machine's clock.
 
     `work` and `figures` are of PostgreSQL alone; `tracked`, `place` and `merge` of a file, `merge` of both.
@@ -138,7 +138,7 @@ class Snapshot:
     identity: Identity | None = None
     results: tuple[CheckResult, ...] = ()
     work: PostgresWorkFacts | None = None
-    figures: Figures | None = None
+    figures: PolledFigures | None = None
     merge: MergeFacts | Unread | None = None
     tracked: tuple[TrackedFacts, ...] | Unread = ()
     place: PlaceFacts | None = None

@@ -32,7 +32,7 @@ class Total:
 
 
 @frozen
-class Event:
+class CountedEvent:
     """Something that the database has recorded; `id` grows from one to the next."""
 
     id: int
@@ -49,7 +49,7 @@ class Events:
 
     metric: str
     stream: str
-    events: Sequence[Event]
+    events: Sequence[CountedEvent]
 
 
 @frozen
@@ -58,7 +58,7 @@ class Durations:
 
     metric: str
     stream: str
-    events: Sequence[Event]
+    events: Sequence[CountedEvent]
 
 
 Observation = Total | Events | Durations
@@ -123,7 +123,7 @@ class Tallies:
         elif not has_failed_over:
             self._add(series, total.value)
 
-    def _find_new(self, stream: str, events: Sequence[Event]) -> Sequence[tuple[Event, float]]:
+    def _find_new(self, stream: str, events: Sequence[CountedEvent]) -> Sequence[tuple[CountedEvent, float]]:
         """Return the events that were not counted yet, and of the last one that was, by how much it has grown."""
         last_id, last_amount = self._marks.get(stream, (-1, 0.0))
         if not events:

@@ -23,7 +23,7 @@ from rowtide.diagnosis.tracked_tables import TrackedFacts
 from rowtide.log.postgres.backlog import seconds_between
 from rowtide.merge.status import MergeStatus
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.snapshot import Copying, Figures, Snapshot
+from rowtide.monitor.snapshot import PolledCopy, PolledFigures, PolledSnapshot
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 from rowtide.targets.definitions import TableState
 
@@ -69,7 +69,7 @@ class CaptureView:
 
     lag_s: float | None
     gaps: int | None
-    copying: tuple[Copying, ...] = ()
+    copying: tuple[PolledCopy, ...] = ()
 
 
 @frozen
@@ -199,7 +199,7 @@ class DatabaseView:
     tracked: tuple[TrackedView, ...] = ()
 
 
-def make_view(snapshot: Snapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
+def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
     """Return the view of a snapshot; `unknown_since` where it has an error."""
     work, figures = snapshot.work, snapshot.figures
     log = work.log if work is not None and isinstance(work.log, LogFacts) else None
@@ -262,7 +262,7 @@ def _list_agents(log: LogFacts) -> dict[str, bool]:
     return agents
 
 
-def _list_successes(log: LogFacts | None, figures: Figures | None) -> dict[str, datetime]:
+def _list_successes(log: LogFacts | None, figures: PolledFigures | None) -> dict[str, datetime]:
     found: dict[str, datetime] = {}
     if figures is not None and not isinstance(figures.runs, Unread):
         for run in figures.runs:
@@ -275,7 +275,7 @@ def _list_successes(log: LogFacts | None, figures: Figures | None) -> dict[str, 
     return found
 
 
-def _view_log(log: LogFacts, figures: Figures | None) -> LogView:
+def _view_log(log: LogFacts, figures: PolledFigures | None) -> LogView:
     capture, state = log.capture, log.capture.state
     reading = log.reading.status if not isinstance(log.reading, Unread) else None
     slot = capture.slot
@@ -293,7 +293,7 @@ def _view_log(log: LogFacts, figures: Figures | None) -> LogView:
     )
 
 
-def _view_capture(log: LogFacts, figures: Figures | None) -> CaptureView:
+def _view_capture(log: LogFacts, figures: PolledFigures | None) -> CaptureView:
     state = log.capture.state
     reading = log.reading.status if not isinstance(log.reading, Unread) else None
     copying = figures.copying if figures is not None and not isinstance(figures.copying, Unread) else ()
@@ -304,7 +304,7 @@ def _view_capture(log: LogFacts, figures: Figures | None) -> CaptureView:
     )
 
 
-def _view_places(snapshot: Snapshot, log: LogFacts | None) -> Iterator[PlaceView]:
+def _view_places(snapshot: PolledSnapshot, log: LogFacts | None) -> Iterator[PlaceView]:
     places = [*(log.places if log is not None else ()), *([snapshot.place] if snapshot.place is not None else ())]
     for place in places:
         if isinstance(place, PlaceFacts) and not place.is_missing:
@@ -371,7 +371,7 @@ def _view_merge_subscription(one: MergeStatus, now: datetime, states: Mapping[st
     )
 
 
-def _view_tracked(snapshot: Snapshot, work: PostgresWorkFacts | None) -> Iterator[TrackedView]:
+def _view_tracked(snapshot: PolledSnapshot, work: PostgresWorkFacts | None) -> Iterator[TrackedView]:
     facts: tuple[TrackedFacts, ...] = () if isinstance(snapshot.tracked, Unread) else snapshot.tracked
     if work is not None and isinstance(work.tracking, TrackingFacts):
         facts = tuple(table.base for table in work.tracking.tables)

@@ -7,7 +7,7 @@ needs PostgreSQL's driver.
 
 from __future__ import annotations
 
-from rowtide.rights.grants import Attribute, Grant, Granted, Membership, ObjectGrant
+from rowtide.rights.grants import Attribute, Grant, Granted, ObjectGrant, RoleMembership
 from rowtide.rights.purpose import Purpose
 
-__all__ = ["Attribute", "Grant", "Granted", "Membership", "ObjectGrant", "Purpose"]
+__all__ = ["Attribute", "Grant", "Granted", "ObjectGrant", "Purpose", "RoleMembership"]

@@ -19,7 +19,7 @@ from rowtide.rights.errors import GrantRefused, NothingToGrant
 from rowtide.rights.facts import RightsFacts, read_facts
 from rowtide.rights.grants import Grant, Granted
 from rowtide.rights.monitor_views import MonitorViews, plan_views
-from rowtide.rights.plans import Plan, plan
+from rowtide.rights.plans import GrantPlan, plan
 from rowtide.rights.purpose import Purpose, parse_purpose
 
 
@@ -52,7 +52,7 @@ def rehearse_grant(
 class MonitorGaps:
     """What a role lacks as a monitor; `makers` are the owners who have to run `rowtide grant`, which makes views."""
 
-    missing: Plan
+    missing: GrantPlan
     makers: tuple[str, ...]
 
 
@@ -60,13 +60,13 @@ def find_monitor_gaps(connection: Connection, role: str) -> MonitorGaps:
     """Return what a role lacks as a monitor of what others own. Raises `RoleUnknown`."""
     facts = read_facts(connection, role, has_tables=False)
     if facts.grantee.is_superuser:
-        return MonitorGaps(Plan(()), ())
+        return MonitorGaps(GrantPlan(()), ())
     held = text("select rolname::text from pg_roles where pg_has_role(:role, oid, 'usage')")
     mine = frozenset(connection.execute(held, {"role": role}).scalars())
     unmade = {facts.schemas[views.schema] for views in find_unmade_views(facts)}
     others = {schema: owner for schema, owner in facts.schemas.items() if owner not in mine}
     whole = plan(replace(facts, views={schema: facts.views[schema] for schema in others}), Purpose.MONITOR)
-    lacking = Plan(_lacking(connection, role, whole.needed), _lacking(connection, role, whole.widening))
+    lacking = GrantPlan(_lacking(connection, role, whole.needed), _lacking(connection, role, whole.widening))
     return MonitorGaps(lacking, tuple(sorted(unmade - mine)))
 
 
@@ -104,7 +104,7 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
 
 def _prepare(
     connection: Connection, role: str, purpose: Purpose, tables: Sequence[str], group: str | None
-) -> tuple[tuple[str, ...], Plan, RightsFacts]:
+) -> tuple[tuple[str, ...], GrantPlan, RightsFacts]:
     """Return the statements that make views, the grants, and what they were found by."""
     if group is not None:
         read_facts(connection, role, tables)

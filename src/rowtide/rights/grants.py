@@ -73,7 +73,7 @@ class ObjectGrant:
 
 
 @frozen
-class Membership:
+class RoleMembership:
     """Membership in a role, with its rights."""
 
     group: str
@@ -120,7 +120,7 @@ class Attribute:
         return f"coalesce((select rolreplication or rolsuper from pg_roles where {of_role}), false)"  # noqa: S608
 
 
-Grant = ObjectGrant | Membership | Attribute
+Grant = ObjectGrant | RoleMembership | Attribute
 _OF_ROWTIDE = ("rowtide", "cdc", "distribution")
 
 
@@ -129,7 +129,7 @@ def describe(grant: Grant) -> str:
     match grant:
         case Attribute():
             return "the attribute replication"
-        case Membership(group, whose=whose):
+        case RoleMembership(group, whose=whose):
             return f"membership in {whose or group}"
         case ObjectGrant(privileges, "database"):
             return f"{', '.join(privileges)} on the database"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.rights.facts import RightsFacts
-from rowtide.rights.grants import Attribute, Grant, Membership, ObjectGrant
+from rowtide.rights.grants import Attribute, Grant, ObjectGrant, RoleMembership
 from rowtide.rights.monitor_views import OF_EVERYBODY
 from rowtide.rights.purpose import Purpose
 
@@ -18,7 +18,7 @@ _WRITES = ("select", "insert", "update", "delete", "truncate")
 
 
 @frozen
-class Plan:
+class GrantPlan:
     """The grants of a purpose in one database."""
 
     needed: tuple[Grant, ...]
@@ -30,12 +30,12 @@ class Plan:
         return (*self.needed, *self.widening)
 
 
-def plan(facts: RightsFacts, purpose: Purpose) -> Plan:
+def plan(facts: RightsFacts, purpose: Purpose) -> GrantPlan:
     """Return what a role needs for a purpose."""
     return _PLANS[purpose](facts)
 
 
-def _monitor(facts: RightsFacts) -> Plan:
+def _monitor(facts: RightsFacts) -> GrantPlan:
     needed: list[Grant] = []
     for schema, names in facts.views.items():
         owner = facts.schemas[schema]
@@ -47,8 +47,8 @@ def _monitor(facts: RightsFacts) -> Plan:
             if name not in OF_EVERYBODY
         ]
     needed += _select(facts, "rowtide", ("distributor",))
-    statistics = Membership("pg_read_all_stats", _SUPERUSER, is_explicit=_is_explicit(facts))
-    return Plan(tuple(needed), (*_select(facts, "rowtide", ("dropped_members",)), statistics))
+    statistics = RoleMembership("pg_read_all_stats", _SUPERUSER, is_explicit=_is_explicit(facts))
+    return GrantPlan(tuple(needed), (*_select(facts, "rowtide", ("dropped_members",)), statistics))
 
 
 def _select(facts: RightsFacts, schema: str, tables: Iterable[str]) -> Iterator[ObjectGrant]:
@@ -60,7 +60,7 @@ def _select(facts: RightsFacts, schema: str, tables: Iterable[str]) -> Iterator[
     )
 
 
-def _reader(facts: RightsFacts) -> Plan:
+def _reader(facts: RightsFacts) -> GrantPlan:
     captured = [table for table in facts.tables if table.is_captured]
     gates = sorted({gate for table in captured for gate in table.gates})
     needed: list[Grant] = [_membership(facts, gate, "the gating role") for gate in gates]
@@ -70,32 +70,32 @@ def _reader(facts: RightsFacts) -> Plan:
     if TRACKING in facts.schemas and any(table.is_tracked for table in facts.tables):
         # An enumeration locks tables and stores anchors.
         needed += _owners(facts, (TRACKING,), with_tables=False)
-    return Plan(tuple(needed))
+    return GrantPlan(tuple(needed))
 
 
-def _publisher(facts: RightsFacts) -> Plan:
+def _publisher(facts: RightsFacts) -> GrantPlan:
     made = [schema for schema in _PUBLISHERS if schema in facts.schemas]
     rights = (Attribute(), _create_in_database(facts), *_schemas(facts, "usage"))
-    return Plan((*rights, *_owners(facts, made)))
+    return GrantPlan((*rights, *_owners(facts, made)))
 
 
-def _subscriber(facts: RightsFacts) -> Plan:
+def _subscriber(facts: RightsFacts) -> GrantPlan:
     needed: list[Grant] = [*_made(facts, SUBSCRIBER)]
     needed += _schemas(facts, "usage", "create")
     needed += [ObjectGrant(_WRITES, "table", (table.schema, table.name), owner=table.owner) for table in facts.tables]
     needed += _owners(facts, ())
     parameters = [ObjectGrant(("set",), "parameter", ("session_replication_role",), owner=_SUPERUSER)]
     functions = [ObjectGrant(("execute",), "function", (one,), owner=_SUPERUSER) for one in facts.origin_functions]
-    return Plan(tuple(needed), (*(parameters if facts.version >= _PARAMETERS_SINCE else ()), *functions))
+    return GrantPlan(tuple(needed), (*(parameters if facts.version >= _PARAMETERS_SINCE else ()), *functions))
 
 
-def _merge(facts: RightsFacts) -> Plan:
-    return Plan((*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ())))
+def _merge(facts: RightsFacts) -> GrantPlan:
+    return GrantPlan((*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ())))
 
 
-def _tracker(facts: RightsFacts) -> Plan:
+def _tracker(facts: RightsFacts) -> GrantPlan:
     # An index is created in the table's schema, with the rights of who creates it.
-    return Plan((*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ())))
+    return GrantPlan((*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ())))
 
 
 def _schemas(facts: RightsFacts, *privileges: str) -> Iterator[Grant]:
@@ -127,8 +127,8 @@ def _owners(facts: RightsFacts, schemas: Iterable[str], *, with_tables: bool = T
         yield _membership(facts, owner, whose[owner])
 
 
-def _membership(facts: RightsFacts, group: str, whose: str) -> Membership:
-    return Membership(group, f"a role with admin option on {group}", whose, _is_explicit(facts))
+def _membership(facts: RightsFacts, group: str, whose: str) -> RoleMembership:
+    return RoleMembership(group, f"a role with admin option on {group}", whose, _is_explicit(facts))
 
 
 def _is_explicit(facts: RightsFacts) -> bool:
@@ -136,7 +136,7 @@ def _is_explicit(facts: RightsFacts) -> bool:
 
 
 _PARAMETERS_SINCE, _INHERITANCE_OF_GRANTS_SINCE = 15, 16
-_PLANS: Mapping[Purpose, Callable[[RightsFacts], Plan]] = {
+_PLANS: Mapping[Purpose, Callable[[RightsFacts], GrantPlan]] = {
     Purpose.MONITOR: _monitor,
     Purpose.READER: _reader,
     Purpose.PUBLISHER: _publisher,

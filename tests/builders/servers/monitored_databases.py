@@ -19,7 +19,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.rights.facts import read_facts
 from rowtide.rights.grants import Grant, describe
-from rowtide.rights.plans import Plan, plan
+from rowtide.rights.plans import GrantPlan, plan
 from rowtide.rights.purpose import Purpose
 
 ROLE = "Watch \"er's"
@@ -45,7 +45,7 @@ class MonitoredDatabase:
                 statement = grant.grant_to(ROLE) if name in rights else grant.revoke_from(ROLE)
                 session.execute(statement.encode())
 
-    def plan(self) -> Plan:
+    def plan(self) -> GrantPlan:
         """Return what a monitor needs here."""
         with open_engine(self.publisher.url).connect() as connection:
             return plan(read_facts(connection, ROLE), Purpose.MONITOR)

@@ -18,12 +18,14 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article, ArticleColumn, Partition
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.partitions.expressions import Scope, ScopeTable, SubscriberValue, as_sql, read_expression
+from rowtide.merge.partitions.expressions import NameScope, ScopeTable, SubscriberValue, as_sql, read_expression
 from rowtide.merge.partitions.expressions.grammar import FUNCTIONS
 from rowtide.merge.partitions.filters import bind
 
 ODD = 'od"d) or (1=1'
-SCOPE = Scope((ScopeTable("t", ("id", "qty", "region", ODD), {"id": "integer", "qty": "integer", "region": "text"}),))
+SCOPE = NameScope(
+    (ScopeTable("t", ("id", "qty", "region", ODD), {"id": "integer", "qty": "integer", "region": "text"}),)
+)
 TABLE = 'create table t (id integer primary key, qty integer, region text {0}, "od""d) or (1=1" text {0})'
 COLUMNS = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in SCOPE.tables[0].columns)
 ARTICLE = Article("t", "public", "t", 1, COLUMNS, processing_order=1)

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rowtide.diagnosis import State
 from rowtide.monitor.catalogue import BUILD_INFO, METRICS, MetricType
 from rowtide.monitor.exposition import Polled, render
-from rowtide.monitor.tallies import Durations, Event, Tallies, Total
+from rowtide.monitor.tallies import CountedEvent, Durations, Tallies, Total
 from rowtide.monitor.views import (
     ConsumerView,
     DatabaseView,
@@ -98,7 +98,7 @@ def test_subscribers_of_one_name_are_one_series() -> None:
 
 def test_openmetrics_is_served_to_who_accepts_it() -> None:
     tallies = Tallies()
-    tallies.take([Durations("rowtide_tracer_seconds", "log", [Event(1, (("hop", "log"),), 0.3)])], timeline=0)
+    tallies.take([Durations("rowtide_tracer_seconds", "log", [CountedEvent(1, (("hop", "log"),), 0.3)])], timeline=0)
     accept = "application/openmetrics-text; version=1.0.0"
     body, content_type = render([Polled(view(), tallies)], device_series=False, accept=accept)
     assert content_type.startswith("application/openmetrics-text")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rowtide.monitor.tallies import BUCKETS, Durations, Event, Events, Histogram, Tallies, Total
+from rowtide.monitor.tallies import BUCKETS, CountedEvent, Durations, Events, Histogram, Tallies, Total
 
 ROWS = ("rows_total", ())
 ERRORS = ("errors_total", (("number", "7001"),))
@@ -17,7 +17,7 @@ def total(value: float) -> Total:
 
 
 def errors(*ids: int) -> Events:
-    return Events(ERRORS[0], "", [Event(id, ERRORS[1]) for id in ids])  # noqa: A001
+    return Events(ERRORS[0], "", [CountedEvent(id, ERRORS[1]) for id in ids])  # noqa: A001
 
 
 def after(*found: Total | Events, timelines: Sequence[int] = ()) -> Tallies:
@@ -52,7 +52,7 @@ def test_numbers_that_a_failover_gives_again_are_counted() -> None:
 def test_the_last_event_may_grow() -> None:
     tallies = Tallies()
     for amount in (1.0, 3.0, 3.0):
-        tallies.take([Events("starts_total", "capture", [Event(4, (), amount)])], timeline=0)
+        tallies.take([Events("starts_total", "capture", [CountedEvent(4, (), amount)])], timeline=0)
     assert tallies.counters == {("starts_total", ()): 3}
 
 
@@ -68,13 +68,13 @@ def test_a_duration_is_in_one_bucket(duration_s: float, place: int) -> None:
 def test_a_duration_is_observed_once() -> None:
     tallies = Tallies()
     for duration in (1.0, 2.0):
-        tallies.take([Durations("cycle_seconds", "", [Event(1, (), duration)])], timeline=0)
+        tallies.take([Durations("cycle_seconds", "", [CountedEvent(1, (), duration)])], timeline=0)
     assert tallies.histograms[("cycle_seconds", ())].sum == 1.0
 
 
 def test_what_is_stored_is_read_again() -> None:
     tallies = after(total(5), errors(1, 2))
-    tallies.take([Durations("cycle_seconds", "", [Event(1, (("phase", "Done"),), 0.5)])], timeline=1)
+    tallies.take([Durations("cycle_seconds", "", [CountedEvent(1, (("phase", "Done"),), 0.5)])], timeline=1)
     read = Tallies.decode(tallies.encode())
     assert read == tallies
     read.take([total(6), errors(2, 3)], timeline=1)

@@ -9,7 +9,7 @@ from rowtide.diagnosis import Code, State
 from rowtide.diagnosis.merge import MergeFacts, check_merge
 from rowtide.diagnosis.result import Unread, failing, healthy, of_error, warning
 from rowtide.merge.status import MergeStatus
-from rowtide.monitor.snapshot import Snapshot
+from rowtide.monitor.snapshot import PolledSnapshot
 from rowtide.monitor.views import count_states, make_view
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_a_database_that_cannot_be_read_is_unknown_since_then() -> None:
     error = ConnectionFailed("refused")
     result = of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error)
     since = NOW - timedelta(minutes=5)
-    view = make_view(Snapshot("shop", NOW, 0.1, results=(result,), error=error), unknown_since=since)
+    view = make_view(PolledSnapshot("shop", NOW, 0.1, results=(result,), error=error), unknown_since=since)
     assert (view.is_up, view.unknown_since) == (False, since)
     assert view.reason is not None
     assert view.reason.startswith("RT-1101: ")
@@ -49,7 +49,7 @@ def test_a_subject_has_the_worst_of_its_judgements() -> None:
         failing(Code.CAPTURE_FAILED, "capture", "it stopped"),
         warning(Code.CAPTURE_LATE, "capture", "late"),
     )
-    (judged,) = make_view(Snapshot("shop", NOW, 0.1, results=results)).judgements
+    (judged,) = make_view(PolledSnapshot("shop", NOW, 0.1, results=results)).judgements
     assert (judged.state, judged.code) == (State.FAILING, "capture_failed")
 
 
@@ -63,7 +63,7 @@ def test_subscribers_of_a_merge_are_one_subject_with_counts() -> None:
         subscribed("f", days_ago=1, refused=3),
     ]
     facts = MergeFacts(NOW, listed, ())
-    view = make_view(Snapshot("hub", NOW, 0.1, results=tuple(check_merge(facts)), merge=facts))
+    view = make_view(PolledSnapshot("hub", NOW, 0.1, results=tuple(check_merge(facts)), merge=facts))
     (merge,) = view.merges
     assert count_states(merge) == {
         "never_synchronised": 1,
@@ -81,5 +81,5 @@ def test_subscribers_of_a_merge_are_one_subject_with_counts() -> None:
 
 
 def test_merge_that_could_not_be_read_has_no_view() -> None:
-    view = make_view(Snapshot("hub", NOW, 0.1, merge=Unread(ConnectionFailed("refused"))))
+    view = make_view(PolledSnapshot("hub", NOW, 0.1, merge=Unread(ConnectionFailed("refused"))))
     assert view.merges == ()

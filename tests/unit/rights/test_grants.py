@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.rights.errors import PurposeUnknown
-from rowtide.rights.grants import Attribute, Grant, Membership, ObjectGrant, describe
+from rowtide.rights.grants import Attribute, Grant, ObjectGrant, RoleMembership, describe
 from rowtide.rights.monitor_views import plan_views
 from rowtide.rights.purpose import Purpose, parse_purpose
 
@@ -40,13 +40,13 @@ ROLE = 'Watch "er'
             "set on parameter session_replication_role",
         ),
         (
-            Membership("App", whose="the owner of the tables", is_explicit=True),
+            RoleMembership("App", whose="the owner of the tables", is_explicit=True),
             'grant "App" to "Watch ""er" with inherit true',
             'revoke "App" from "Watch ""er"',
             "membership in the owner of the tables",
         ),
         (
-            Membership("pg_read_all_stats"),
+            RoleMembership("pg_read_all_stats"),
             'grant pg_read_all_stats to "Watch ""er"',
             'revoke pg_read_all_stats from "Watch ""er"',
             "membership in pg_read_all_stats",

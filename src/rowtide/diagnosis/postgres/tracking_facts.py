@@ -101,7 +101,7 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
 
     `publication` is the one of capture; other publications of a table are listed.
     """
-    may_read = _may_read(connection)
+    may_read = _find_readability(connection)
     refusal = find_refusal(connection) if may_read else None
     tracked = list_tracked(connection) if may_read and refusal is None else ()
     present = {one.name: find_present(connection, one)[1] for one in tracked}
@@ -119,7 +119,7 @@ def read_tracking(connection: Connection, named: Collection[int], publication: s
     )
 
 
-def _may_read(connection: Connection) -> bool | None:
+def _find_readability(connection: Connection) -> bool | None:
     """Return whether the role is to read what is tracked; None where nothing is.
 
     Where there are views for monitors it is one of these: what it lacks to read them is an error that says so.

@@ -15,7 +15,7 @@ from typing import TypeVar
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.expressions.tree import ColumnExpression, Expression, OperatorExpression
-from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter, parent_name, read_join
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter, parent_name, read_join
 from rowtide.merge.versions.apply import RecursionStep, Tables
 
 ROW = "rowtide_row"
@@ -115,7 +115,7 @@ def _member(row_filter: RowFilter, article: Article, dialect: FilterDialect) -> 
     return f"exists (with recursive {climbed} select 1 from {_UP} where {ends})"
 
 
-def _reasons(row_filter: RowFilter, group: ArticleGroup, level: Level, dialect: FilterDialect) -> Iterator[str]:
+def _reasons(row_filter: RowFilter, group: ArticleGroup, level: FilterLevel, dialect: FilterDialect) -> Iterator[str]:
     """Yield the conditions by which a row belongs, without those of a circle."""
     if level.condition is not None:
         yield level.condition
@@ -124,7 +124,7 @@ def _reasons(row_filter: RowFilter, group: ArticleGroup, level: Level, dialect: 
             yield f"exists (select 1 from {_fitting(row_filter, join, dialect)})"
 
 
-def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> RecursionStep:
+def _step(level: FilterLevel, join: BoundJoin, dialect: FilterDialect) -> RecursionStep:
     """Return the step from a row to those that it follows by a join."""
     child, name = level.article, quoted(level.article.table)
     found = dialect.tables.join(dialect.table_of(child), name, f"{name}.{ROWGUID} = {FROM}.rowguid")
@@ -135,7 +135,7 @@ def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> RecursionSte
     )
 
 
-def _end(row_filter: RowFilter, group: ArticleGroup, level: Level, dialect: FilterDialect) -> str:
+def _end(row_filter: RowFilter, group: ArticleGroup, level: FilterLevel, dialect: FilterDialect) -> str:
     """Return the condition that a row found by steps belongs by itself, or by a join that leaves the circle."""
     reasons = list(_reasons(row_filter, group, level, dialect)) or ["false"]
     name = quoted(level.article.table)

@@ -17,7 +17,7 @@ from typing import Self
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.belonging import FROM, ROW, FilterDialect, belongs, parents, quoted, read_parents
-from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter
 from rowtide.merge.versions.apply import OF_OTHERS, RecursionStep, applied_rows, join_applied
 
 STAYED = -2
@@ -257,7 +257,7 @@ def _found(row_filter: RowFilter, group: ArticleGroup, destination: int, names: 
     return tables.recursive(_name(group), columns, f"select * from ({first}) f", FROM, steps)
 
 
-def _steps(level: Level, join: BoundJoin, destination: int, names: Names) -> Sequence[RecursionStep]:
+def _steps(level: FilterLevel, join: BoundJoin, destination: int, names: Names) -> Sequence[RecursionStep]:
     """Return the steps from rows of a parent to those that follow them: by the join, and by what is stored."""
     child, tables, dialect = level.article, names.dialect.tables, names.dialect
     name, of_parent = quoted(join.name), f"{FROM}.tablenick = {join.parent.nickname}"

@@ -21,7 +21,7 @@ from rowtide.merge.partitions.expressions import (
     Cast,
     ColumnExpression,
     Expression,
-    Scope,
+    NameScope,
     ScopeTable,
     SubscriberValue,
     as_sql,
@@ -51,7 +51,7 @@ class BoundJoin:
 
 
 @frozen
-class Level:
+class FilterLevel:
     """The filters of one article: its rows are those of its own condition, and those of each join; without any, all."""
 
     article: Article
@@ -68,7 +68,7 @@ class Level:
 class ArticleGroup:
     """An article; or articles that follow each other in a circle, and so does one that follows itself."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[FilterLevel, ...]
     is_circular: bool
 
     def has(self, article: Article) -> bool:
@@ -97,11 +97,11 @@ class RowFilter:
         return self.groups[-1].is_circular
 
     @property
-    def level(self) -> Level:
+    def level(self) -> FilterLevel:
         """The article's own filters."""
         return self.find(self.article)[1]
 
-    def find(self, article: Article) -> tuple[ArticleGroup, Level]:
+    def find(self, article: Article) -> tuple[ArticleGroup, FilterLevel]:
         """Return the filters of the article or of one that it follows, with their group."""
         return next(
             (group, level)
@@ -181,7 +181,7 @@ def bind(expression: Expression, partition: Partition) -> str:
     return as_sql(expression, given)
 
 
-def scope_of(*tables: tuple[str, Article]) -> Scope:
+def scope_of(*tables: tuple[str, Article]) -> NameScope:
     """Return the columns that a filter may name, of articles by the names that it gives their tables."""
     scope = (
         ScopeTable(
@@ -191,7 +191,7 @@ def scope_of(*tables: tuple[str, Article]) -> Scope:
         )
         for name, of in tables
     )
-    return Scope(tuple(scope))
+    return NameScope(tuple(scope))
 
 
 def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
@@ -211,10 +211,10 @@ def _stored() -> Iterator[None]:
         raise StoredFilterRefused(error.article, error.condition, error.reason) from None
 
 
-def _bind_level(article: Article, named: Mapping[str, Article], partition: Partition) -> Level:
+def _bind_level(article: Article, named: Mapping[str, Article], partition: Partition) -> FilterLevel:
     expression = read_filter(article)
     condition = None if expression is None else bind(expression, partition)
-    return Level(article, condition, tuple(_bind_join(article, join, named) for join in article.filtering_joins))
+    return FilterLevel(article, condition, tuple(_bind_join(article, join, named) for join in article.filtering_joins))
 
 
 def _bind_join(article: Article, join: JoinFilter, named: Mapping[str, Article]) -> BoundJoin:
@@ -236,7 +236,9 @@ def _deciding(article: Article, articles: Sequence[Article], named: Mapping[str,
     return tuple(sorted(place for place in places if place is not None))
 
 
-def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, frozenset[int]]) -> Iterator[ArticleGroup]:
+def _groups(
+    nickname: int, levels: Mapping[int, FilterLevel], reach: Mapping[int, frozenset[int]]
+) -> Iterator[ArticleGroup]:
     """Yield the groups of an article and all that it follows, parents first; `reach` is each article with those."""
     # Articles in one circle reach the same articles; one that follows others reaches all that they do, and more.
     for reached in sorted({reach[each] for each in reach[nickname]}, key=len):
@@ -245,7 +247,7 @@ def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, froz
         yield ArticleGroup(members, any(join.parent.nickname in own for level in members for join in level.joins))
 
 
-def _followed(levels: Mapping[int, Level], nickname: int) -> set[int]:
+def _followed(levels: Mapping[int, FilterLevel], nickname: int) -> set[int]:
     """Return the articles that one follows, directly or over others; itself only in a circle."""
     found: set[int] = set()
     following = {join.parent.nickname for join in levels[nickname].joins}

@@ -19,14 +19,14 @@ from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others
 from rowtide.diagnosis.result import Known, Unread
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA, article_history, publications, sessions, subscriptions
 from rowtide.monitor.snapshot import (
-    Copying,
     Cycle,
-    Figures,
     FoundConflict,
-    JobRun,
     MergedRows,
     MergeRun,
     NumberedError,
+    PolledCopy,
+    PolledFigures,
+    PolledJobRun,
     TokenArrival,
 )
 from rowtide.replication.distributor.definitions import agents, is_made, publications as published
@@ -39,7 +39,7 @@ _MOST_ROWS = 1000
 """Of each table of history; a poll finds what a quarter of a minute has added."""
 
 
-def read_figures(connection: Connection, work: PostgresWorkFacts) -> Figures:
+def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigures:
     """Read them as far as `work` says that they are there; those of merge last, after which names mean its tables."""
     log = work.log if isinstance(work.log, LogFacts) else None
     is_captured = log is not None and log.capture.is_enabled
@@ -49,7 +49,7 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> Figures:
     def read_if(is_there: bool, read: Callable[[Connection], Known], default: Known) -> Known | Unread:  # noqa: FBT001
         return attempt_here(lambda: read(connection)) if is_there else default
 
-    return Figures(
+    return PolledFigures(
         oldest_s=_read_oldest(connection, work),
         invalidation=_find_invalidation(connection, log.capture.source.slot) if log is not None else None,
         cycles=read_if(is_captured, _list_cycles, ()),
@@ -105,17 +105,17 @@ def _list_scan_errors(connection: Connection) -> tuple[NumberedError, ...]:
     return tuple(NumberedError(row[0], str(row[1])) for row in connection.execute(query))
 
 
-def _list_runs(connection: Connection) -> tuple[JobRun, ...]:
+def _list_runs(connection: Connection) -> tuple[PolledJobRun, ...]:
     """Return the runs of the jobs, oldest first."""
     return tuple(
-        JobRun(run.run_id, run.job_type.value, run.retries, run.outcome, run.ended_at)
+        PolledJobRun(run.run_id, run.job_type.value, run.retries, run.outcome, run.ended_at)
         for run in reversed(list_runs(connection))
     )
 
 
-def _list_copying(connection: Connection) -> tuple[Copying, ...]:
+def _list_copying(connection: Connection) -> tuple[PolledCopy, ...]:
     return tuple(
-        Copying(
+        PolledCopy(
             one.capture_instance,
             max(one.estimated_rows - one.copied_rows, 0) if one.estimated_rows is not None else None,
         )

@@ -24,7 +24,7 @@ from rowtide.diagnosis.result import Unread, attempt, by_state
 from rowtide.merge.status import list_overview
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.postgres.figures import map_merge, read_figures
-from rowtide.monitor.snapshot import Identity, Snapshot
+from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.traffic import read_traffic
 
@@ -34,7 +34,7 @@ REQUEST_EVERY_S = 60.0
 """What a poll may ask of buckets: one request a minute."""
 
 
-class PostgresReader:
+class PostgresPoll:
     """Reads a database again and again, by one thread; its session stays open until `close`, or until it fails."""
 
     def __init__(self, database: NamedUrl) -> None:
@@ -57,7 +57,7 @@ class PostgresReader:
         """Close the session."""
         self._opened.close()
 
-    def read(self) -> Snapshot:
+    def read(self) -> PolledSnapshot:
         """Poll the database. Raises what connecting raises."""
         at, begun = datetime.now(UTC), time.monotonic()
         with self._reading.opened() as connection:
@@ -66,7 +66,7 @@ class PostgresReader:
             merge = attempt_here(lambda: self._read_merge(connection)) if is_merged(connection) else None
         complete = replace(work, merge=merge)
         server = work.server.identity
-        return Snapshot(
+        return PolledSnapshot(
             database=self._database.name,
             at=at,
             duration_s=time.monotonic() - begun,
@@ -110,6 +110,6 @@ def _places(work: PostgresWorkFacts) -> Iterator[str]:
         yield work.log.capture.source.log_store
 
 
-def open_reader(database: NamedUrl) -> PostgresReader:
+def open_reader(database: NamedUrl) -> PostgresPoll:
     """Return the reader of a database, which connects when it reads."""
-    return PostgresReader(database)
+    return PostgresPoll(database)

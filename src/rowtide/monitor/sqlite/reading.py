@@ -10,10 +10,10 @@ from rowtide.diagnosis.places import PlaceFacts
 from rowtide.diagnosis.result import by_state
 from rowtide.diagnosis.sqlite.views import check_work, read_work
 from rowtide.monitor.databases import NamedUrl
-from rowtide.monitor.snapshot import Identity, Snapshot
+from rowtide.monitor.snapshot import Identity, PolledSnapshot
 
 
-class SqliteReader:
+class SqlitePoll:
     """Reads a file again and again; it is open only meanwhile, so that its programs can check point and move it."""
 
     def __init__(self, database: NamedUrl) -> None:
@@ -28,11 +28,11 @@ class SqliteReader:
     def close(self) -> None:
         """Do nothing: no session stays open."""
 
-    def read(self) -> Snapshot:
+    def read(self) -> PolledSnapshot:
         """Poll the file. Raises `FileNotOpened`, `SqliteTooOld`."""
         at, begun = datetime.now(UTC), time.monotonic()
         work = read_work(self._database.url)
-        return Snapshot(
+        return PolledSnapshot(
             database=self._database.name,
             at=at,
             duration_s=time.monotonic() - begun,
@@ -44,6 +44,6 @@ class SqliteReader:
         )
 
 
-def open_reader(database: NamedUrl) -> SqliteReader:
+def open_reader(database: NamedUrl) -> SqlitePoll:
     """Return the reader of a file."""
-    return SqliteReader(database)
+    return SqlitePoll(database)

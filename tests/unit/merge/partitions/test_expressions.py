@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.databases.filter_words import FilterUnreadable
 from rowtide.merge.partitions.expressions import (
-    Scope,
+    NameScope,
     ScopeTable,
     SubscriberValue,
     as_sql,
@@ -22,12 +22,12 @@ CUSTOMER = ScopeTable(
     {"id": "integer", "region": "character varying(5)", "Name": "numeric(5,2)"},
 )
 ORDERS = ScopeTable("Orders", ("id", "customer_id", "rowguid"))
-OF_ROW = Scope((CUSTOMER,))
-OF_JOIN = Scope((ORDERS, CUSTOMER))
+OF_ROW = NameScope((CUSTOMER,))
+OF_JOIN = NameScope((ORDERS, CUSTOMER))
 NORTH = {SubscriberValue.HOST_NAME: "nor'th", SubscriberValue.SUSER_NAME: ") or true --"}
 
 
-def written(filter_text: str, scope: Scope = OF_ROW) -> str:
+def written(filter_text: str, scope: NameScope = OF_ROW) -> str:
     return as_sql(read_expression(filter_text, scope), NORTH).replace('"customer".', "")
 
 

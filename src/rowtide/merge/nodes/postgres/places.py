@@ -16,7 +16,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.partitions.belonging import Link
-from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, Level, RowFilter
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter
 
 Given = TypeVar("Given")
 Arguments = ParamSpec("Arguments")
@@ -62,7 +62,7 @@ class TableSchemas:
                 return replace(given, article=self._filled(given.article), groups=self._filled(given.groups))
             case ArticleGroup():
                 return replace(given, levels=self._filled(given.levels))
-            case Level():
+            case FilterLevel():
                 return replace(given, article=self._filled(given.article), joins=self._filled(given.joins))
             case BoundJoin():
                 return replace(given, parent=self._filled(given.parent))
@@ -106,7 +106,7 @@ def _lacks_schema(article: Article) -> bool:
     return not article.schema and not article.place
 
 
-_OF_ARTICLES = (Article, ArticleGroup, Level, BoundJoin)
+_OF_ARTICLES = (Article, ArticleGroup, FilterLevel, BoundJoin)
 
 
 def _is_of_pairs(given: tuple[Any, ...] | list[Any]) -> bool:

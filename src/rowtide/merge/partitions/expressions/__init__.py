@@ -1,6 +1,6 @@
 """The language of merge's filters: one expression over the columns of one table, or of two joined tables."""
 
-from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression, rename_columns
+from rowtide.merge.partitions.expressions.grammar import NameScope, ScopeTable, read_expression, rename_columns
 from rowtide.merge.partitions.expressions.tree import (
     Cast,
     ColumnExpression,
@@ -18,8 +18,8 @@ __all__ = [
     "Cast",
     "ColumnExpression",
     "Expression",
+    "NameScope",
     "OperatorExpression",
-    "Scope",
     "ScopeTable",
     "SubscriberValue",
     "as_sql",

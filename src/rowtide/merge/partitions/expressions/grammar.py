@@ -77,18 +77,18 @@ class ScopeTable:
 
 
 @frozen
-class Scope:
+class NameScope:
     """The tables of a filter: its own, and in a join filter the parent's."""
 
     tables: tuple[ScopeTable, ...]
 
 
-def read_expression(filter_text: str, scope: Scope) -> Expression:
+def read_expression(filter_text: str, scope: NameScope) -> Expression:
     """Parse a filter. Raises `FilterUnreadable`."""
     return _ExpressionParser(WordCursor(filter_text), scope).read()
 
 
-def rename_columns(filter_text: str, scope: Scope, names: Mapping[ColumnExpression, str]) -> str:
+def rename_columns(filter_text: str, scope: NameScope, names: Mapping[ColumnExpression, str]) -> str:
     """Return a filter with new names of some columns; all else stays as it was written. Raises `FilterUnreadable`."""
     reader = _ExpressionParser(WordCursor(filter_text), scope)
     reader.read()
@@ -110,7 +110,7 @@ class _ExpressionParser:
     """
 
     words: WordCursor
-    scope: Scope
+    scope: NameScope
     depth: int = 0
     named_columns: list[tuple[int, int, ColumnExpression, bool]] = field(default_factory=list)
 
