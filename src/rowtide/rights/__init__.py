@@ -7,7 +7,18 @@ needs PostgreSQL's driver.
 
 from __future__ import annotations
 
-from rowtide.rights.grants import Attribute, Grant, Granted, ObjectGrant, RoleMembership
-from rowtide.rights.purpose import Purpose
+from typing import TYPE_CHECKING
 
-__all__ = ["Attribute", "Grant", "Granted", "ObjectGrant", "Purpose", "RoleMembership"]
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.rights.grants import Granted
+    from rowtide.rights.purpose import Purpose
+
+__all__ = ["Granted", "Purpose"]
+
+_HOMES = {
+    "Granted": "rowtide.rights.grants",
+    "Purpose": "rowtide.rights.purpose",
+}
+__getattr__ = exporting(_HOMES)
