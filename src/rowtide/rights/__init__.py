@@ -21,4 +21,6 @@ _HOMES = {
     "Granted": "rowtide.rights.grants",
     "Purpose": "rowtide.rights.purpose",
 }
-__getattr__ = exporting(_HOMES)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)
