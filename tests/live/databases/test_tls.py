@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,15 @@ def test_the_reason_of_a_refusal_is_said(encrypted: tuple[str, TlsProxy], folder
         open_engine(_url(proxy, database, parameters)).connect()
 
 
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no loopback address of IPv6")
 def test_an_address_of_ipv6_is_written_in_brackets(server: EmbeddedServer, folder: Path) -> None:
     with fresh_database(server) as url, demanding_tls(server, folder.parent, "::1") as proxy:
         parameters = Identity.issue(proxy.authority, proxy.authority, "postgres", folder).parameters()
