@@ -33,7 +33,12 @@ REFUSED = (
 )
 ASKED_FOR = {"instances": "public_orders", "once": "", "yes": "", "days": "1", "where": "id = 1"}
 """Beside what every call needs: without them a command would continue, ask or refuse."""
-WALKED = [command for command in commands() if any(parameter.is_url for parameter in command.parameters)]
+WALKED = [
+    command
+    for command in commands()
+    if any(parameter.is_url for parameter in command.parameters) and command.words != ("monitor", "serve")
+]
+"""But the monitor, which waits for databases that it cannot reach."""
 
 
 def is_agent(command: Command) -> bool:

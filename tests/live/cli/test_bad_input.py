@@ -31,7 +31,11 @@ junks = pytest.mark.parametrize(
 )
 ALWAYS = {"dry_run": "", "once": "", "yes": "", "days": "1"}
 """Where a command takes them: nothing lasts, nothing asks."""
-FUZZED = [command for command in commands() if command.words not in {("demo",), ("agent", "run"), ("health",)}]
+FUZZED = [
+    command
+    for command in commands()
+    if command.words not in {("demo",), ("agent", "run"), ("health",), ("monitor", "serve")}
+]
 """Not what runs for long, nor what tells by its exit code how things stand."""
 SCHEMA = """
 create table orders (id integer primary key, note text);
