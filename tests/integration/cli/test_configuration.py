@@ -127,7 +127,7 @@ def test_consent_is_not_given_by_a_file(option: str, file: Path) -> None:
 def test_what_holds_is_shown_with_its_origin(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = show()
     assert shown["file"] == (str(file), "ROWTIDE_CONFIG")
-    assert shown["log.level"] == ("info", "default")
+    assert shown["log.level"] == (None, "default")
     assert shown["defaults.format"] == ("jsonl", f"{file}:3")
     assert shown['databases."it\'s".url'][1] == f"{file}:5"
     assert shown["databases.gone.password"] == (f"*** (the file {tmp_path}/pw)", f"{file}:8")
