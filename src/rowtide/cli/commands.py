@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
     },
     "monitor": {
-        "monitor": ("serve",),
+        "monitor": ("serve", "alerts", "dashboard"),
     },
 }
 """By feature and module of this package."""

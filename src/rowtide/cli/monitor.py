@@ -1,4 +1,4 @@
-"""`rowtide monitor`: metrics for Prometheus."""
+"""`rowtide monitor`: metrics for Prometheus, alerts on them, and a dashboard."""
 
 from __future__ import annotations
 
@@ -72,3 +72,24 @@ def serve(
         while not stop.wait(_BEAT_S):
             if served.is_alive():
                 manager.beat()
+
+
+@app.command(epilog="Example: rowtide monitor alerts > /etc/prometheus/rowtide.yml")
+def alerts(
+    docs: Annotated[
+        str,
+        Option("--docs", metavar="URL", help="Where rowtide's folder docs is published: runbook_url begins with it."),
+    ] = "docs",
+) -> None:
+    """Print alerts for `rule_files` of Prometheus 2.42 or newer."""
+    from rowtide.monitor.provided import read_alerts
+
+    print(read_alerts(docs), end="")
+
+
+@app.command(epilog="Example: rowtide monitor dashboard > rowtide.json")
+def dashboard() -> None:
+    """Print a dashboard to be imported into Grafana 10 or newer, with Prometheus as its source."""
+    from rowtide.monitor.provided import read_dashboard
+
+    print(read_dashboard(), end="")
