@@ -104,12 +104,14 @@ class Database:
         on_step: Callable[[], None] = lambda: None,
         hide_keys: bool = False,
         jobs: Collection[str] = ("capture", "cleanup", "targets"),
+        is_standby: bool = False,
     ) -> None:
         """Run the jobs of the database, and apply targets, until `stop` is set (SQL Server Agent).
 
         `options` are the capture job's; `jobs` says which run; `on_step` is called about every second. With
-        `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised. Raises `ExtraMissing` if
-        PostgreSQL's driver is not installed.
+        `is_standby`, it waits for another agent to end, as every agent does that has run. With `hide_keys`, `***`
+        replaces rows' keys and values in what is stored, logged and raised. Raises `ExtraMissing` if PostgreSQL's
+        driver is not installed.
         """
         with naming_extras():
             from rowtide.cdc.jobs.parameters import JobType
@@ -132,7 +134,7 @@ class Database:
             running.enter_context(scope(parse_url(self.url).name, "agent"))
             if "targets" in jobs:
                 running.enter_context(targets_beside(agent, context.stop, context.watchers.on_retry))
-            run_jobs(context, on_event, [job for job in JobType if job in jobs], on_step)
+            run_jobs(context, on_event, [job for job in JobType if job in jobs], on_step, is_standby=is_standby)
 
     def run_targets(
         self,

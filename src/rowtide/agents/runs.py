@@ -153,14 +153,15 @@ def run_agent(
     on_retry: OnRetry = ignore,
     reports_itself: bool = False,
     on_step: Callable[[], None] = ignore,
+    is_standby: bool = False,
 ) -> None:
     """Run an agent until `stop` is set; open it again after a retryable error.
 
     The pause doubles from half a second to half a minute, and is reset by a step that did something. Raises every other
     error; and, if the agent never opened, the error of the last of `FIRST_TRIES`, so that a wrong address is reported.
-    With `has_run`, this agent replaces one that has opened, so an outage is waited out. A retry is an event, unless
-    `on_retry` emits one of its own (`reports_itself`). `on_step` is called after each step, and before each pause: the
-    agent's sign of life.
+    With `has_run`, this agent replaces one that has opened, so an outage is waited out; with `is_standby`, what another
+    process holds is waited for. A retry is an event, unless `on_retry` emits one of its own (`reports_itself`).
+    `on_step` is called after each step, and before each pause of an agent that runs or is a standby: its sign of life.
     """
     pauses, tries = pauses_s(), 0
     while not stop.is_set():
@@ -176,14 +177,15 @@ def run_agent(
                         stop.wait(idle_s)
         except RowtideError as error:
             tries += 1
-            if not _may_retry(error.remedy, tries, has_run=has_run):
+            if not _may_retry(error.remedy, tries, has_run=has_run, is_standby=is_standby):
                 raise
             pause_s = next(pauses)
             if reports_itself:
                 on_retry(error, pause_s)
             else:
                 report_retry(error, pause_s, on_retry)
-            on_step()
+            if has_run or error.remedy is Remedy.REGAIN:
+                on_step()
             stop.wait(pause_s)
 
 
@@ -194,12 +196,12 @@ def report_retry(error: RowtideError, pause_s: float, on_retry: OnRetry) -> None
     emit(AgentRetries(pause_s, error))
 
 
-def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:
+def _may_retry(remedy: Remedy, tries: int, *, has_run: bool, is_standby: bool) -> bool:
     match remedy:
         case Remedy.RETRY:
             return has_run or tries < FIRST_TRIES
         case Remedy.REGAIN:
-            return has_run
+            return has_run or is_standby
         case Remedy.STOP | Remedy.RESTART:
             return False
 

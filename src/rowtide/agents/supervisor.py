@@ -28,7 +28,6 @@ from rowtide.core.values import frozen
 
 STOP_PATIENCE_S = 25.0
 """A child that has not ended so long after SIGTERM is killed."""
-_LONGEST_WAIT_S = 10.0
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
@@ -84,7 +83,8 @@ class Supervisor:
     """Exit codes after which a child is not started again."""
     on_event: Callable[[str], None]
     on_step: Callable[[], None] = ignore
-    """Called at least every `_LONGEST_WAIT_S`: the supervisor's sign of life."""
+    """Called at least every `longest_wait_s`: the supervisor's sign of life."""
+    longest_wait_s: float = 10.0
     _kept: dict[str, _KeptTask] = field(default_factory=dict)
     _is_stopping: bool = False
 
@@ -104,7 +104,9 @@ class Supervisor:
                     if timeout_s is None:
                         raise AllNeedPerson(", ".join(self._kept))
                 self.on_step()
-                for number in receive(_LONGEST_WAIT_S if timeout_s is None else min(timeout_s, _LONGEST_WAIT_S)):
+                for number in receive(
+                    self.longest_wait_s if timeout_s is None else min(timeout_s, self.longest_wait_s)
+                ):
                     if number == signal.SIGHUP and reload is not None:
                         self._reload(reload)
                     elif number in (*_STOPPING, signal.SIGHUP):

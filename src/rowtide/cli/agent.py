@@ -94,7 +94,11 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
 
     manager = ServiceManager.from_environment(os.environ, os.getpid())
     supervisor = Supervisor(
-        _CHILD, (ExitCode.USAGE, ExitCode.NEEDS_PERSON), lambda report: emit(ProcessReported(report)), manager.beat
+        _CHILD,
+        (ExitCode.USAGE, ExitCode.NEEDS_PERSON),
+        lambda report: emit(ProcessReported(report)),
+        manager.beat,
+        manager.pause_s,
     )
     with watching("Starting the databases' processes ...", options.log, "", "supervisor", manager=manager):
         supervisor.run(tasks_of(read), None if has_terminal() else reload)
@@ -108,7 +112,13 @@ def run_jobs(work: AgentWork) -> None:
         requesting(work.options.spark),
         watching(beginning, log, work.url, "agent", at_hangup=at_hangup, manager=manager) as stop,
     ):
-        connect(work.url).run_agent(options=work.options.capture, stop=stop, on_step=manager.beat, jobs=work.jobs)
+        connect(work.url).run_agent(
+            options=work.options.capture,
+            stop=stop,
+            on_step=manager.beat,
+            jobs=work.jobs,
+            is_standby=manager.is_there,
+        )
 
 
 def deliver_subscriptions(work: AgentWork) -> None:

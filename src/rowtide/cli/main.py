@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from rowtide.cli.configured import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
+from rowtide.cli.output.signal_deadline import own_process
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
@@ -289,6 +290,7 @@ def start_process(command: Callable[[], int]) -> None:
     # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     hide_pandas()
+    own_process()
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     run_as_process(command)

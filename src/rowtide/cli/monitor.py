@@ -8,7 +8,7 @@ from typing import Annotated
 from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import stopping
+from rowtide.cli.output.watching import reporting_to, stopping
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
 from rowtide.systemd.notifying import ServiceManager
@@ -62,13 +62,16 @@ def serve(
     manager = ServiceManager.from_environment(os.environ, os.getpid())
     token = read.monitor.auth.read() if read.monitor.auth is not None else None
     with (
-        stopping() as stop,
+        reporting_to(manager),
+        stopping(manager=manager) as stop,
         Ring.open(state_folder(os.environ)) as ring,
         serving(
             databases, ring, Address.parse(listen or read.monitor.listen), device_series=device_series, token=token
         ) as served,
     ):
-        notes.print(f"Serving metrics at http://{served.address}/metrics", soft_wrap=True)
+        status = f"Serving metrics at http://{served.address}/metrics"
+        notes.print(status, soft_wrap=True)
+        manager.report_status(status)
         while not stop.wait(_BEAT_S):
             if served.is_alive():
                 manager.beat()

@@ -32,6 +32,14 @@ class SamplesForeign(Invalid, number=1202):
     path: str
 
 
+class StateFolderUnknown(Invalid, number=1222):
+    """Nothing says where samples are to be kept: the user has no home."""
+
+    fact = "nothing says in which folder the monitor keeps its samples: user {user} has no home"
+    hint = "Set STATE_DIRECTORY to a folder that this user may write."
+    user: str
+
+
 class ListenAddressInvalid(Invalid, number=1203):
     """The text is no address to listen on."""
 

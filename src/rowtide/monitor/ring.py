@@ -23,7 +23,7 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE_FILE, make_place
-from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer
+from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.tallies import Tallies
 
 log = logging.getLogger("rowtide.monitor")
@@ -54,13 +54,19 @@ class HistoricSample:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return where the file is: in systemd's STATE_DIRECTORY, else in the user's folder of states."""
+    """Return where the file is: in systemd's STATE_DIRECTORY, else in the user's folder of states.
+
+    Raises `StateFolderUnknown`.
+    """
     given = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
     base = environment.get("XDG_STATE_HOME", "")
-    home = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-    return home / "rowtide"
+    if not base.startswith("/"):
+        base = os.path.expanduser("~/.local/state")
+    if not base.startswith("/"):
+        raise StateFolderUnknown(str(os.getuid()))
+    return Path(base) / "rowtide"
 
 
 class Ring:

@@ -13,6 +13,7 @@ _WATCHDOG_US, _WATCHDOG_PID = "WATCHDOG_USEC", "WATCHDOG_PID"
 MANAGERS_VARIABLES = (_ADDRESS, _WATCHDOG_US, _WATCHDOG_PID)
 """Variables for the process that the manager has started, and none of those that it starts."""
 _MOST_STATUS = 200
+_LONGEST_PAUSE_S = 10.0
 
 
 class ServiceManager:
@@ -28,6 +29,11 @@ class ServiceManager:
     def is_there(self) -> bool:
         """Whether a manager started this process."""
         return bool(self._address)
+
+    @property
+    def pause_s(self) -> float:
+        """The longest pause between two signs of life."""
+        return _LONGEST_PAUSE_S if self.watchdog_s is None else min(_LONGEST_PAUSE_S, self.watchdog_s / 2)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], pid: int) -> ServiceManager:

@@ -12,7 +12,7 @@ import pytest
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.monitor import ring as rings
-from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer
+from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.ring import Ring, state_folder
 from rowtide.monitor.tallies import Tallies, Total
 
@@ -131,6 +131,15 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotWritable):
         Ring.open(tmp_path / "file" / "state")
+
+
+def test_a_user_without_a_home_has_to_name_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54_321)
+
+    with pytest.raises(StateFolderUnknown, match="RT-1222"):
+        state_folder({})
+    assert state_folder({"STATE_DIRECTORY": "/data"}) == Path("/data")
 
 
 def test_the_folder_is_systemds_else_the_users() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from rowtide.cli.output.signal_deadline import calling_late
 from rowtide.cli.output.watching import stopping
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -45,3 +47,23 @@ def test_a_closed_terminal_ends_nothing_under_nohup() -> None:
         signal.raise_signal(signal.SIGHUP)
 
         assert not stop.is_set()
+
+
+@pytest.mark.parametrize(("signals", "patience_s", "is_called"), [(1, 60.0, False), (1, 0.01, True), (2, 60.0, True)])
+def test_an_end_is_forced_late_or_at_a_second_signal(*, signals: int, patience_s: float, is_called: bool) -> None:
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    called = threading.Event()
+    with calling_late({signal.SIGTERM}, patience_s, called.set):
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGTERM)
+
+        assert called.wait(10 if is_called else 0.2) == is_called
+
+
+def test_other_signals_force_no_end() -> None:
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    called = threading.Event()
+    with calling_late({signal.SIGTERM}, 0.0, called.set):
+        signal.raise_signal(signal.SIGHUP)
+
+        assert not called.wait(0.2)

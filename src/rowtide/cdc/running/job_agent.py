@@ -137,17 +137,26 @@ def run_jobs(
     on_event: Callable[[str], None] = ignore,
     job_types: Collection[JobType] = tuple(JobType),
     on_step: Callable[[], None] = ignore,
+    *,
+    is_standby: bool = False,
 ) -> None:
     """Run jobs of a database until the run is stopped.
 
     `on_event` is called when a job begins and when it ends, `on_step` about every second: the agent's sign of life.
 
-    Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
-    `SparkLost`.
+    Raises `LeaseHeld` where another agent runs them, which a standby waits for; `DatabaseNotEnabled`, `NotOwner`,
+    `DefinitionsIncomplete`, `SparkLost`.
     """
     agent = JobAgent(context, on_event, job_types)
     try:
-        run_agent(agent.open, stop=context.stop, idle_s=POLL_S, on_retry=context.watchers.on_retry, on_step=on_step)
+        run_agent(
+            agent.open,
+            stop=context.stop,
+            idle_s=POLL_S,
+            on_retry=context.watchers.on_retry,
+            on_step=on_step,
+            is_standby=is_standby,
+        )
     finally:
         agent.end()
 

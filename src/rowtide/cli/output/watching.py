@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import FrameType
 from typing import Generic, TypeVar
@@ -15,9 +15,10 @@ from typing import Generic, TypeVar
 import click
 
 from rowtide.agents.supervisor import has_terminal
-from rowtide.cli.exit_codes import FAILED, code_when_running_on
+from rowtide.cli.exit_codes import FAILED, ExitCode, code_when_running_on
 from rowtide.cli.output.event_lines import PROGRESS, Progress, describe_one, describe_progress
 from rowtide.cli.output.rows import notes
+from rowtide.cli.output.signal_deadline import calling_late, owns_process
 from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import AgentFailed, AgentStarted, AgentStopped, SubscriptionStopped
@@ -28,6 +29,8 @@ from rowtide.events.rendering import record_of, write_text
 from rowtide.systemd.notifying import NO_MANAGER, ServiceManager
 
 INTERVAL_S = 10.0
+STOP_PATIENCE_S = 4.0
+"""A process ends within five seconds after SIGTERM."""
 _Report = TypeVar("_Report")
 
 
@@ -118,11 +121,15 @@ def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def stopping(*, reopens_log: bool = False, at_hangup: bool = True) -> Iterator[threading.Event]:
+def stopping(
+    *, reopens_log: bool = False, at_hangup: bool = True, manager: ServiceManager = NO_MANAGER
+) -> Iterator[threading.Event]:
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
-    With `reopens_log`, SIGHUP opens the log's file again where there is no terminal that could be closed. Without
-    `at_hangup`, it ends nothing: a service manager sends it to have files read again.
+    A step that has not ended `STOP_PATIENCE_S` later ends with the process, at a second signal at once: the next run
+    repeats it, as after a crash. `manager` is told before. With `reopens_log`, SIGHUP opens the log's file again where
+    there is no terminal that could be closed. Without `at_hangup`, it ends nothing: a service manager sends it to have
+    files read again.
     """
     stop = threading.Event()
 
@@ -132,14 +139,20 @@ def stopping(*, reopens_log: bool = False, at_hangup: bool = True) -> Iterator[t
     def on_hangup(_number: int, _frame: FrameType | None) -> None:
         reopen_log()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is not signal.SIGHUP:
+    def end() -> None:
+        manager.report_stopping()
+        os._exit(ExitCode.STOPPED)
+
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    ends_at_hangup = at_hangup and (not reopens_log or has_terminal())
+    if ends_at_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.add(signal.SIGHUP)
+    with calling_late(numbers, STOP_PATIENCE_S, end) if owns_process() else nullcontext():
+        for number in numbers:
             signal.signal(number, on_signal)
-        elif not at_hangup or (reopens_log and not has_terminal()):
-            signal.signal(number, on_hangup)
-        elif signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, on_signal)
-    yield stop
+        if not ends_at_hangup:
+            signal.signal(signal.SIGHUP, on_hangup)
+        yield stop
 
 
 @contextmanager
@@ -171,9 +184,9 @@ def watching(
         process_scope(parse_url(db).name if db else "", job),
         logging_as(log),
         listening(note_failure),
-        _reporting_to(manager),
+        reporting_to(manager),
         showing(beginning, log.level or Level.INFO, is_shown=not log.is_on_stderr),
-        stopping(reopens_log=logs_to_file, at_hangup=at_hangup) as stop,
+        stopping(reopens_log=logs_to_file, at_hangup=at_hangup, manager=manager) as stop,
     ):
         began = time.monotonic()
         _emit_start()
@@ -189,7 +202,8 @@ def watching(
 
 
 @contextmanager
-def _reporting_to(manager: ServiceManager) -> Iterator[None]:
+def reporting_to(manager: ServiceManager) -> Iterator[None]:
+    """Tell a service manager during the block what people are told, and at its end that the service ends."""
     if not manager.is_there:
         yield
         return

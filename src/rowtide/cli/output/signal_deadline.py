@@ -1,0 +1,58 @@
+"""A deadline after a signal, which holds while the main thread waits in a library and handles no signal."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+_of_command = [False]
+
+
+def own_process() -> None:
+    """Let a command end this process, which runs nothing else."""
+    _of_command[0] = True
+
+
+def owns_process() -> bool:
+    """Return whether a command may end this process."""
+    return _of_command[0]
+
+
+@contextmanager
+def calling_late(numbers: Collection[int], patience_s: float, call: Callable[[], None]) -> Iterator[None]:
+    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once.
+
+    Python writes a signal's number to the socket before a handler runs.
+    """
+    received, wakes = socket.socketpair()
+    wakes.settimeout(0)
+
+    def wait() -> None:
+        if _receive(received, numbers, None) and _receive(received, numbers, patience_s) is not False:
+            call()
+
+    waiting = threading.Thread(target=wait, name="rowtide signals", daemon=True)
+    with received:
+        with wakes:
+            before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+            waiting.start()
+            try:
+                yield
+            finally:
+                signal.set_wakeup_fd(before)
+        waiting.join()
+
+
+def _receive(received: socket.socket, numbers: Collection[int], timeout_s: float | None) -> bool | None:
+    """Wait for one of some signals: False where the block has ended, None where none came in time."""
+    while select.select([received], [], [], timeout_s)[0]:
+        number = received.recv(1)
+        if not number:
+            return False
+        if number[0] in numbers:
+            return True
+    return None
