@@ -121,7 +121,7 @@ class Supervisor:
                 self._end(kept.child, now)
             elif kept.child is None:
                 kept.starts_at = now if kept.task is not None else None
-        for name in tasks.keys() - self._kept.keys():
+        for name in [one for one in tasks if one not in self._kept]:
             self._kept[name] = _KeptTask(tasks[name], now)
 
     def _reload(self, reload: Callable[[], Tasks]) -> None:

@@ -19,7 +19,8 @@ from rowtide.diagnosis.result import ShellCommand, Sql
 _FIRST = "rowtide alter grant create select begin drop rollback reindex pragma pip apt-get pg_dump pg_basebackup"
 RUNNABLE = re.compile(f"(?:{_FIRST.replace(' ', '|')}) ")
 """How a statement or a command begins."""
-_GROUPS = {command.words[0] for command in commands()}
+_GROUPS = {command.words[0] for command in commands()} - {"grant"}
+"""The first words of commands; `grant` is SQL's in a step."""
 
 
 class Place(Protocol):
