@@ -48,8 +48,9 @@ def test_each_panel_has_data_of_a_busy_database(replicated: ReplicatedDatabase, 
         assert {rule["name"] for rule in group["rules"]} == set(EXPRESSIONS)
         assert {rule.get("lastError", "") for rule in group["rules"]} == {""}
         running = {alert: found.query(expression) for alert, expression in EXPRESSIONS.items()}
-        # Nothing runs all the time: each command was given `once`.
-        assert {alert for alert, series in running.items() if series} == {"RowtideAgentNotRunning"}
+        # Nothing runs all the time: each command was given `once`. Other tests fill the disk.
+        found_alerts = {alert for alert, series in running.items() if series} - {"RowtideDiskFull"}
+        assert found_alerts == {"RowtideAgentNotRunning"}
 
 
 @dataclass(frozen=True)

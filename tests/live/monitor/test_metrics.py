@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.monitor.scrapes import MERGED, Scrape, do_everything, get, has_polled, monitoring, scrape_until
+from builders.monitor.scrapes import (
+    ANY_PORT,
+    MERGED,
+    Scrape,
+    do_everything,
+    get,
+    has_polled,
+    monitoring,
+    scrape,
+    scrape_until,
+)
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.handle import connect
 from rowtide.monitor.catalogue import METRICS, STATE_VALUES, MetricType
+from rowtide.monitor.databases import NamedUrl
+from rowtide.monitor.ring import Ring
+from rowtide.monitor.serving import serving
 
 _OF_SOME_DATABASES = {
     "rowtide_slot_safe_wal_bytes": "nothing limits the slot",
@@ -42,6 +55,26 @@ def scraped(replicated: ReplicatedDatabase, tmp_path: Path) -> Iterator[tuple[Re
         time.sleep(1)
         assert publisher.execute(scans) == before
         yield replicated, found
+
+
+def test_a_monitor_beside_the_owner_sees_the_same(
+    make_role: Callable[[str], str], replicated: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    """In one process: what one session's queries are compiled for is not what the other reads."""
+    role, publisher = make_role("login"), do_everything(replicated, tmp_path)
+    connect(publisher.url).grant(role, "monitor")
+    as_monitor = make_url(publisher.url).set(username=role).render_as_string(hide_password=False)
+    databases = (NamedUrl("owner", publisher.url), NamedUrl("monitor", as_monitor))
+    with Ring.open(tmp_path / "both") as ring, serving(databases, ring, ANY_PORT, every_s=0.2) as served:
+        found = scrape_until(served.address, lambda found: found.values("rowtide_up") == [1, 1])
+        time.sleep(1)
+        found = scrape(served.address)
+
+    assert found.values("rowtide_up") == [1, 1]
+    assert found.values("rowtide_merge_subscriptions", publication=MERGED, state="healthy") == [1, 1]
+    assert found.values("rowtide_merge_sync_duration_seconds_count", publication=MERGED) == [1, 1]
+    states = [sample.labels["database"] for sample in found.samples if sample.name == "rowtide_health_state"]
+    assert states.count("owner") == states.count("monitor")
 
 
 def test_each_metric_of_a_busy_database_is_plausible(scraped: tuple[ReplicatedDatabase, Scrape]) -> None:

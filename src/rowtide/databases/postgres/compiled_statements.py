@@ -34,3 +34,5 @@ def _for_all(key: _Key) -> _Key:
 
 
 COMPILED_ONCE = _CompiledOnce(_MOST)
+COMPILED_WITH_NONE = _CompiledOnce(_MOST)
+"""For connections of the same driver that map `None`."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, has_schema, read_server_identity
 from rowtide.databases.postgres.errors import NoReplicationRight, translated
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
@@ -192,17 +192,17 @@ def sees_others(connection: Connection) -> bool:
 
 def read_taken_schemas(connection: Connection) -> tuple[str, ...]:
     """Return the schemas of our names that are there."""
-    return tuple(schema for schema in _OUR_SCHEMAS if inspect(connection).has_schema(schema))
+    return tuple(schema for schema in _OUR_SCHEMAS if has_schema(connection, schema))
 
 
 def is_used_otherwise(connection: Connection) -> bool:
     """Tell whether the database is merged, or changes are delivered into it: then nobody asked for capture."""
-    return is_merged(connection) or inspect(connection).has_schema(SUBSCRIBER_SCHEMA)
+    return is_merged(connection) or has_schema(connection, SUBSCRIBER_SCHEMA)
 
 
 def is_merged(connection: Connection) -> bool:
     """Tell whether the database is a node of a merge, or was one."""
-    return inspect(connection).has_schema(MERGE_SCHEMA)
+    return has_schema(connection, MERGE_SCHEMA)
 
 
 def _read_settings(connection: Connection) -> Settings:

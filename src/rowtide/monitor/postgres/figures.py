@@ -14,6 +14,8 @@ from rowtide.cdc.jobs.definitions import list_runs
 from rowtide.cdc.scans.tables import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import list_visible
 from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.compiled_statements import COMPILED_WITH_NONE
+from rowtide.databases.postgres.monitoring import map_schemas
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here
 from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others
 from rowtide.diagnosis.result import Known, Unread
@@ -45,6 +47,7 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigur
     is_captured = log is not None and log.capture.is_enabled
     is_published = log is not None and attempt_here(lambda: is_made(connection)) is True
     is_subscriber = work.delivered_here != ()
+    is_node = is_merged(connection)
 
     def read_if(is_there: bool, read: Callable[[Connection], Known], default: Known) -> Known | Unread:  # noqa: FBT001
         return attempt_here(lambda: read(connection)) if is_there else default
@@ -60,14 +63,18 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigur
         delivery_errors=read_if(is_published, _list_delivery_errors, ()),
         arrivals=read_if(is_published, _list_arrivals, ()),
         conflicts=read_if(is_subscriber, _list_conflicts, ()),
-        merge_runs=read_if(is_merged(connection), _list_merge_runs, ()),
-        merged_rows=read_if(is_merged(connection), _list_merged_rows, ()),
+        merge_runs=read_if(is_node, _list_merge_runs, ()),
+        merged_rows=read_if(is_node, _list_merged_rows, ()),
     )
 
 
 def map_merge(connection: Connection) -> Connection:
-    """Let the names of merge's tables, which have no schema in their definitions, mean its own from now on."""
-    return connection.execution_options(schema_translate_map={None: MERGE_SCHEMA})
+    """Let the names of merge's tables, which have no schema in their definitions, mean its own from now on.
+
+    A role that is a monitor reads the views of them.
+    """
+    schemas = map_schemas(connection, {None: MERGE_SCHEMA})
+    return connection.execution_options(schema_translate_map=schemas, compiled_cache=COMPILED_WITH_NONE)
 
 
 def _read_oldest(connection: Connection, work: PostgresWorkFacts) -> dict[str, float]:
