@@ -94,17 +94,26 @@ def test_no_log_of_the_agent_has_a_row(logged: LoggedDatabase, tmp_path: Path) -
     logged.enable("accounts")
     log = tmp_path / "rowtide.log"
     command = [sys.executable, "-m", "rowtide", "agent", "run", *log_to(log, "json"), "--db", logged.url]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as agent:
-        wait_until(lambda: log.exists() and "cycle_published" in log.read_text(), what="a cycle")
-        logged.execute(
-            f"update accounts set note = '{VALUE}2' where id = '{KEY}'", f"delete from accounts where id = '{KEY}'"
-        )
-        wait_until(lambda: count_rows(log) >= 2, what="cycles of two rows")
-        log.rename(tmp_path / "rotated.log")
-        logged.execute(INSERT)
-        wait_until(lambda: log.exists() and "cycle_published" in log.read_text(), what="a cycle in the next file")
-        agent.send_signal(signal.SIGTERM)
-        assert agent.wait(60) == 0
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as agent:
+        try:
+            wait_until(lambda: log.exists() and "cycle_published" in log.read_text(), what="a cycle")
+            logged.execute(
+                f"update accounts set note = '{VALUE}2' where id = '{KEY}'", f"delete from accounts where id = '{KEY}'"
+            )
+            wait_until(lambda: count_rows(log) >= 2, what="cycles of two rows")
+            log.rename(tmp_path / "rotated.log")
+            logged.execute(INSERT)
+
+            def has_next_cycle() -> bool:
+                # The file is looked at before some of the lines: one that follows at once is in the old one.
+                logged.execute(f"update accounts set note = '{VALUE}3' where id = '{KEY}'")
+                return log.exists() and "cycle_published" in log.read_text()
+
+            wait_until(has_next_cycle, what="a cycle in the next file")
+            agent.send_signal(signal.SIGTERM)
+            assert agent.wait(60) == 0
+        finally:
+            agent.kill()
     found = [*events_of(require_clean(tmp_path / "rotated.log")), *events_of(require_clean(log))]
 
     assert (found[0]["event"], found[-1]["event"]) == ("agent_started", "agent_stopped")
