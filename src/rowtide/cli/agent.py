@@ -129,6 +129,5 @@ def deliver_subscriptions(work: AgentWork) -> None:
 
 def synchronise_subscribers(work: AgentWork) -> None:
     """Synchronise the subscribers of a hub again and again until it is stopped."""
-
     with watching("Synchronising ...", work.options.log, work.url, "merge") as stop:
         connect(work.url).merge.run(stop=stop)

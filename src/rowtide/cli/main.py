@@ -24,7 +24,7 @@ from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import hide_pandas, naming_extras
 from rowtide.core.row_values import are_hidden, hiding
 from rowtide.core.secrets import MASK, redact
-from rowtide.events.emission import use_log
+from rowtide.events.emission import log_nothing, use_log
 from rowtide.events.event import Emitted, Level
 
 # A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
@@ -193,7 +193,7 @@ def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 @contextmanager
 def telling(level: Level, *, is_debugging: bool) -> Iterator[None]:
     """Print messages of a level, and with debug also events, of the command; `watching` shows and logs more."""
-    log = use_log(_print_event if level is Level.DEBUG else _ignore_event)
+    log = use_log(_print_event if level is Level.DEBUG else log_nothing)
     try:
         if level is Level.INFO:
             yield
@@ -212,10 +212,6 @@ def _print_event(emitted: Emitted) -> None:
     from rowtide.events.rendering import record_of, write_text
 
     notes.print(write_text(record_of(emitted)), soft_wrap=True)
-
-
-def _ignore_event(_emitted: Emitted) -> None:
-    """Print nothing: the command says itself what it does."""
 
 
 def take_configuration(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -101,9 +101,7 @@ def _subscriptions(connection: Connection) -> Iterator[DeclaredObject]:
             "forward": row.forwards,
             "sync_type": SyncType(row.sync_type) if row.sync_type in _REPEATED else None,
         }
-        yield describe(
-            SUBSCRIPTION, [row.publication, row.subscriber], values, tolerated=["conflicts", "constraints", "forward"]
-        )
+        yield describe(SUBSCRIPTION, [row.publication, row.subscriber], values, tolerated=_DECIDED)
 
 
 _DECIDED = ("conflicts", "constraints", "forward")

@@ -45,6 +45,10 @@ def _log_as_usual(emitted: Emitted) -> None:
     log_as_usual(emitted)
 
 
+def log_nothing(_emitted: Emitted) -> None:
+    """Log nothing, as what a command says itself, or shows."""
+
+
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Have a function called with each event during the block, in the thread that emits it."""

@@ -21,7 +21,6 @@ from rowtide.monitor.exposition import render
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 
-DEFAULT_LISTEN = "127.0.0.1:8080"
 _ENDING_S = 1.0
 _MOST_PORT = 65535
 

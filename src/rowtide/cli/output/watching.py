@@ -23,7 +23,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import AgentFailed, AgentStarted, AgentStopped, SubscriptionStopped
 from rowtide.events.configuration import LogOptions, configure_logging, reopen_log
-from rowtide.events.emission import emit, listening, use_log
+from rowtide.events.emission import emit, listening, log_nothing, use_log
 from rowtide.events.event import Emitted, Level, process_scope
 from rowtide.events.rendering import record_of, write_text
 from rowtide.systemd.notifying import NO_MANAGER, ServiceManager
@@ -172,7 +172,7 @@ def watching(
     has had already, as a line or as an event, ends the command without another word. `manager` is told what people are,
     and when the command ends.
     """
-    log = log if log.level is not None else replace(log, level=notes.level)
+    log = _leveled(log)
     logs_to_file = not log.is_for_people and not log.is_on_stderr
     failed: list[BaseException] = []
 
@@ -230,7 +230,7 @@ def _emit_start() -> None:
 @contextmanager
 def logging_as(log: LogOptions) -> Iterator[None]:
     """Log events as the options say during the block; for people alone they are not logged."""
-    before = use_log(_log_nothing) if log.is_for_people else configure_logging(log)
+    before = use_log(log_nothing) if log.is_for_people else configure_logging(log)
     try:
         yield
     finally:
@@ -240,7 +240,7 @@ def logging_as(log: LogOptions) -> Iterator[None]:
 @contextmanager
 def logging_beside(log: LogOptions) -> Iterator[None]:
     """Log events as the options say during the block, if they say so, beside what the command prints anyway."""
-    log = log if log.level is not None else replace(log, level=notes.level)
+    log = _leveled(log)
     if log.is_for_people:
         yield
         return
@@ -248,8 +248,9 @@ def logging_beside(log: LogOptions) -> Iterator[None]:
         yield
 
 
-def _log_nothing(_emitted: Emitted) -> None:
-    """Log nothing: the event is shown instead."""
+def _leveled(log: LogOptions) -> LogOptions:
+    """Return options with a level: without one of their own, the command's."""
+    return log if log.level is not None else replace(log, level=notes.level)
 
 
 @contextmanager

@@ -121,7 +121,6 @@ def _order_by(read: Callable[[str], Decimal | None], text: str) -> Order:
 PYTHON = "python"
 """What is written before the name of a handler's class."""
 _DELIMITER = " "
-Value = str | None
 
 
 def by_priority(contest: Contest) -> Winner:
