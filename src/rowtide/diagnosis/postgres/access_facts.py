@@ -16,7 +16,7 @@ from rowtide.cdc.errors.enabling import ReadingDenied
 from rowtide.core.formats import StoreFormat
 from rowtide.core.places import local_path
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_table, read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_schema, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
@@ -132,7 +132,7 @@ def read_subscriber(connection: Connection, role: RoleFacts, names: Sequence[str
     return NodeFacts(
         server=server,
         role=role,
-        is_made=bool(connection.execute(text(_IS_MADE), {"schema": schema}).scalar()),
+        is_made=has_schema(connection, schema),
         is_named=bool(names),
         tables=read_table_facts(connection, chosen, named=bool(names), captured=()),
         accesses=_find_lacking(connection, chosen, WRITES),
@@ -151,7 +151,7 @@ def read_node(connection: Connection, role: RoleFacts, names: Sequence[str], sch
     return NodeFacts(
         server=read_server_identity(connection),
         role=role,
-        is_made=bool(connection.execute(text(_IS_MADE), {"schema": schema}).scalar()),
+        is_made=has_schema(connection, schema),
         is_named=bool(names),
         tables=read_table_facts(connection, chosen, named=bool(names), captured=()),
     )
@@ -234,8 +234,6 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:ids as oid[]))
 order by 1
 """
-
-_IS_MADE = "select exists (select from pg_namespace where nspname = :schema)"
 
 _LACKING = """
 select n.nspname::text as schema, c.relname::text as name, l.lacking
