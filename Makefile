@@ -29,7 +29,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference metrics-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go chromium lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference metrics-reference
 
 .DEFAULT_GOAL := help
 
@@ -44,11 +44,11 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
-test: java go ## Run the tests that a change is judged by
+test: java go chromium ## Run the tests that a change is judged by
 	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java go install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) ## Run those that take longer too: every test on every pair of databases
+test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
 soak: java go install $(JARS) $(OBJECT_SERVER) $(REST_SERVER) ## Run the long forms of tests, for hours
@@ -74,6 +74,9 @@ go: ## Check that Go is installed
 		echo "The tests build an S3 server, which needs Go 1.24 or newer: there is no go in PATH." \
 			"Install one (Debian 13, Ubuntu 25.04: apt-get install golang-go)." >&2; \
 		exit 1; }
+
+chromium: ## Check that Chromium is installed; root gets it installed
+	@scripts/require-chromium
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new

@@ -28,6 +28,7 @@ pytest_plugins = [
     "fixtures.merged",
     "fixtures.recordings",
     "fixtures.signals",
+    "fixtures.browsers",
 ]
 
 MEMORY = Path("/dev/shm")

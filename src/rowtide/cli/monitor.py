@@ -11,6 +11,7 @@ from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import reporting_to, stopping
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
+from rowtide.monitor.web.access import AccessOptions
 from rowtide.systemd.notifying import ServiceManager
 
 app = CommandTable()
@@ -28,7 +29,9 @@ MonitoredDb = Annotated[
 ]
 
 
-@app.command(epilog="Example: rowtide monitor serve --db postgresql://rowtide_monitor@db1/shop --listen 0.0.0.0:8080")
+@app.command(
+    epilog="Example: rowtide monitor serve --db postgresql://rowtide_monitor@db1/shop --token-file /etc/rowtide/tokens"
+)
 def serve(
     db: MonitoredDb,
     listen: Annotated[
@@ -44,32 +47,37 @@ def serve(
     device_series: Annotated[
         bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
     ] = False,
+    access: AccessOptions,
 ) -> None:
-    """Poll databases every 15 seconds, and serve what is found as metrics for Prometheus, until stopped.
+    """Poll databases every 15 seconds, and serve what is found as pages and as metrics for Prometheus, until stopped.
 
-    /metrics has the metrics, /healthz answers while the monitor works, /readyz says whether each database was read
-    within the last minute. A day of samples, and the counters, are in monitor.db in $STATE_DIRECTORY, by default in
-    ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
+    / is the first page, /metrics has the metrics, /healthz answers while the monitor works, /readyz says whether each
+    database was read within the last minute. A day of samples, and the counters, are in monitor.db in
+    $STATE_DIRECTORY, by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
     """
     with naming_extras():
         from rowtide.monitor.databases import name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import Address, serving
+        from rowtide.monitor.web.tokens import make_access
 
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
     databases = name_databases(given, database_url)
     manager = ServiceManager.from_environment(os.environ, os.getpid())
-    token = read.monitor.auth.read() if read.monitor.auth is not None else None
     with (
         reporting_to(manager),
         stopping(manager=manager) as stop,
         Ring.open(state_folder(os.environ)) as ring,
         serving(
-            databases, ring, Address.parse(listen or read.monitor.listen), device_series=device_series, token=token
+            databases,
+            ring,
+            Address.parse(listen or read.monitor.listen),
+            device_series=device_series,
+            access=make_access(access, read.monitor.auth),
         ) as served,
     ):
-        status = f"Serving metrics at http://{served.address}/metrics"
+        status = f"Serving the monitor at http://{served.address}/"
         notes.print(status, soft_wrap=True)
         manager.report_status(status)
         while not stop.wait(_BEAT_S):

@@ -66,15 +66,19 @@ class FilePassword:
 
     def read(self) -> str:
         """Return it without the newline at its end. Raises `PasswordNotRead`, `PasswordFileNotPrivate`."""
+        content = self.read_all()
+        return _only_line(self, content, content.splitlines())
+
+    def read_all(self) -> bytes:
+        """Return what the file has, for files of several secrets. Raises as `read`."""
         try:
             # A pipe is refused below; opening one would wait for its writer.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 self._require_private(os.fstat(descriptor))
-                content = file.read(_MOST_BYTES)
+                return file.read(_MOST_BYTES)
         except OSError as error:
             raise PasswordNotRead(str(self), error.strerror or str(error)) from error
-        return _only_line(self, content, content.splitlines())
 
     def _require_private(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):

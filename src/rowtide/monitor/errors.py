@@ -80,3 +80,31 @@ class NoDatabaseGiven(Invalid, number=1206):
 
     fact = "no database is given"
     hint = "Name it with --db, which may be repeated, or in ROWTIDE_DB."
+
+
+class AccessOpen(Invalid, number=1223):
+    """Others than this machine's users would reach a monitor that asks nobody who they are."""
+
+    fact = "the monitor would listen on {host}, where others reach it, and {reason}"
+    hint = "Name a file of tokens with --token-file; or listen on 127.0.0.1, and let a proxy ask."
+    host: str
+    reason: str
+
+
+class TokenFileInvalid(Invalid, number=1224):
+    """A file of tokens has a line that is none of `NAME TOKEN`."""
+
+    fact = "line {line} of the file of tokens {path} is refused: {reason}"
+    hint = "Write a line NAME TOKEN for each who may look, the token of 16 characters or more without spaces."
+    path: str
+    line: int
+    reason: str
+
+
+class NetworkInvalid(Invalid, number=1225):
+    """The text is no network of proxies."""
+
+    fact = "{text} is no network: {reason}"
+    hint = "Write an address, or a network as 10.0.0.0/8."
+    text: str
+    reason: str

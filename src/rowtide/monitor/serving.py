@@ -1,8 +1,7 @@
-"""The monitor's HTTP server: `/metrics`, `/healthz`, `/readyz`, from what polls found; no request reads a database."""
+"""The monitor's HTTP server: pages and metrics, from what polls found; no request reads a database."""
 
 from __future__ import annotations
 
-import hmac
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,6 +21,9 @@ from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoData
 from rowtide.monitor.exposition import render
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
+from rowtide.monitor.web.access import OPEN, Access, require_closed
+from rowtide.monitor.web.guard import Guard
+from rowtide.monitor.web.pages import Pages, Polls
 
 _ENDING_S = 1.0
 _MOST_PORT = 65535
@@ -59,17 +63,9 @@ class Served:
     """Whether each database is still polled."""
 
 
-def make_app(polling: Polling, *, device_series: bool, token: str | None = None) -> Starlette:
-    """Return the application; with a token, what says more than that it lives is for those who send it."""
-
-    def guarded(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        def guard(request: Request) -> Response:
-            given = request.headers.get("authorization", "").encode()
-            if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
-                return answer(request)
-            return PlainTextResponse("no token\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
-
-        return guard
+def make_app(polling: Polls, ring: Ring, access: Access = OPEN, *, device_series: bool = False) -> Starlette:
+    """Return the application: pages, metrics, and whether the monitor works."""
+    pages = Pages(polling, ring, access)
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -92,10 +88,13 @@ def make_app(polling: Polling, *, device_series: bool, token: str | None = None)
 
     return Starlette(
         routes=[
-            Route("/metrics", guarded(metrics)),
+            Route("/metrics", metrics),
             Route("/healthz", healthz),
-            Route("/readyz", guarded(readyz)),
+            Route("/readyz", readyz),
+            *pages.routes(),
         ],
+        middleware=[Middleware(Guard, access=access)],
+        exception_handlers={HTTPException: pages.show_error},
     )
 
 
@@ -107,23 +106,26 @@ def serving(
     *,
     device_series: bool = False,
     every_s: float = EVERY_S,
-    token: str | None = None,
+    access: Access = OPEN,
 ) -> Iterator[Served]:
     """Poll databases and serve what is found, until the block ends.
 
-    Raises `NoDatabaseGiven`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`.
+    Raises `NoDatabaseGiven`, `AccessOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`.
     """
     if not databases:
         raise NoDatabaseGiven
+    require_closed(access, listen.host)
     polling = Polling(databases, ring, every_s)
     with _bound(listen) as bound, polling:
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(polling, device_series=device_series, token=token),
+                make_app(polling, ring, access, device_series=device_series),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
                 server_header=False,
+                # Who a header names is believed from trusted proxies alone: see `Access`.
+                proxy_headers=False,
                 timeout_graceful_shutdown=1,
             )
         )

@@ -1,0 +1,1 @@
+"""Pages and JSON of the monitor, made of the views of its last polls."""

@@ -1,0 +1,250 @@
+"""Who looks at the monitor: tokens, users that a proxy names, roles, hosts, and what a browser may load.
+
+On loopback without tokens everybody is a viewer: any local user may open a port, so nothing that only some may see or
+do is there then. A session of a browser is signed with its token as the key, so that one ends with its token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import socket
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Annotated
+
+from rowtide.core.options import Option
+from rowtide.core.values import frozen
+from rowtide.monitor.errors import AccessOpen, NetworkInvalid
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+
+COOKIE = "rowtide_session"
+SESSION_S = 12 * 3600.0
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""A page loads what the monitor serves and nothing else; no script and no style stands in a page."""
+SECURITY_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+Tokens = Mapping[str, str]
+"""The tokens in force, with the names of those who have them."""
+
+
+class Role(StrEnum):
+    """What a person may do: an operator may see values of rows and act, where that is allowed at all."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@frozen
+class Viewer:
+    """A person or program that asks; `name` is None where nobody is asked who they are."""
+
+    name: str | None
+    role: Role = Role.VIEWER
+
+
+ANYBODY = Viewer(None)
+
+
+@frozen(kw_only=True)
+class AccessOptions:
+    """How viewers say who they are."""
+
+    token_file: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Ask who looks: the file has a line `NAME TOKEN` for each person or program, and is read again when "
+            "it changes.",
+        ),
+    ] = None
+    auth_header: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="The header in which a proxy that has asked names the user, such as X-Forwarded-User.",
+        ),
+    ] = None
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Option(
+            "--trusted-proxy",
+            metavar="NETWORK",
+            help="The proxy whose header is believed: its address, or its network. May be repeated.",
+        ),
+    ] = ()
+    operators: Annotated[
+        tuple[str, ...],
+        Option(metavar="NAME", help="A user, or a name of the token file, who may act. May be repeated."),
+    ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        Option(
+            "--host",
+            metavar="NAME",
+            help="A name by which browsers reach the monitor, besides addresses and this machine's name. May be "
+            "repeated.",
+        ),
+    ] = ()
+
+
+@frozen(kw_only=True)
+class Access:
+    """Who may look. A user that a proxy names in `user_header` is believed from `trusted_proxies` alone."""
+
+    read_tokens: Callable[[], Tokens] | None = None
+    user_header: str | None = None
+    trusted_proxies: tuple[Network, ...] = ()
+    operators: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    """Names by which browsers reach the monitor, besides addresses and this machine's names."""
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether a viewer has to say who they are."""
+        return self.read_tokens is not None or self.user_header is not None
+
+    def find_viewer(self, client: str | None, headers: Headers) -> Viewer | None:
+        """Return who asks, by the address of the connection and the headers; None if they do not say who they are."""
+        if not self.asks_who:
+            return ANYBODY
+        users = headers.getlist(self.user_header) if self.user_header is not None else ()
+        # A proxy that adds its header to the one that a client has sent would let everybody name themselves.
+        if len(users) == 1 and users[0] and client is not None and is_within(client, self.trusted_proxies):
+            return self._as_viewer(users[0])
+        tokens = self.read_tokens() if self.read_tokens is not None else {}
+        name = _find_bearer(headers.get("authorization", ""), tokens) or _find_session(
+            headers.get("cookie", ""), tokens
+        )
+        return self._as_viewer(name) if name is not None else None
+
+    def begin_session(self, token: str) -> str | None:
+        """Return the cookie of a browser that has sent a token; None if the token is not in force."""
+        tokens = self.read_tokens() if self.read_tokens is not None else {}
+        name = _find_bearer(f"Bearer {token}", tokens)
+        if name is None:
+            return None
+        return _sign(json.dumps([name, time.time() + SESSION_S]).encode(), token)
+
+    def allows_host(self, host: str) -> bool:
+        """Return whether a request's Host header names this monitor; a page elsewhere may have its name lead here."""
+        name = _without_port(host).lower()
+        if name in _LOCAL_NAMES or name in self.hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return True
+
+    def _as_viewer(self, name: str) -> Viewer:
+        return Viewer(name, Role.OPERATOR if name in self.operators else Role.VIEWER)
+
+
+OPEN = Access()
+"""Everybody may look."""
+
+
+def require_closed(access: Access, host: str) -> None:
+    """Require that a monitor that others reach asks who they are. Raises `AccessOpen`."""
+    if access.user_header is not None and not access.trusted_proxies:
+        raise AccessOpen(host, "--auth-header believes every client that sends it")
+    if not access.asks_who and not is_loopback(host):
+        raise AccessOpen(host, "nobody is asked for a token")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches what listens on a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in _LOCAL_NAMES
+
+
+def parse_network(text: str) -> Network:
+    """Return a network of proxies, or the one of an address. Raises `NetworkInvalid`."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise NetworkInvalid(text, str(error)) from error
+
+
+def is_within(client: str, networks: Collection[Network]) -> bool:
+    """Return whether an address belongs to one of some networks."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address.version == network.version and address in network for network in networks)
+
+
+def _find_bearer(authorization: str, tokens: Tokens) -> str | None:
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    found = None
+    # All are compared, each in constant time: how long an answer takes says nothing of a token.
+    for token, name in tokens.items():
+        if hmac.compare_digest(token.encode(), given.strip().encode()):
+            found = name
+    return found
+
+
+def _find_session(cookies: str, tokens: Tokens) -> str | None:
+    try:
+        given = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return None
+    if given is None:
+        return None
+    for token, name in tokens.items():
+        content = _verify(given.value, token)
+        if content is not None:
+            named, until = json.loads(content)
+            return name if named == name and time.time() < until else None
+    return None
+
+
+def _sign(content: bytes, token: str) -> str:
+    return b".".join(map(urlsafe_b64encode, (content, _digest(content, token)))).decode()
+
+
+def _verify(signed: str, token: str) -> bytes | None:
+    """Return the content that was signed with a token; None if it was not."""
+    first, _, second = signed.partition(".")
+    try:
+        content, digest = urlsafe_b64decode(first), urlsafe_b64decode(second)
+    except ValueError:
+        return None
+    return content if hmac.compare_digest(digest, _digest(content, token)) else None
+
+
+def _digest(content: bytes, token: str) -> bytes:
+    return hmac.digest(hashlib.sha256(token.encode()).digest(), b"rowtide session\0" + content, "sha256")
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host

@@ -1,0 +1,197 @@
+"""Views of databases in every state that a page has to show, without databases: a poll's findings are values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from rowtide.diagnosis import State
+from rowtide.monitor.exposition import Polled
+from rowtide.monitor.polling import Readiness
+from rowtide.monitor.tallies import Tallies
+from rowtide.monitor.views import (
+    MERGE_STATES,
+    CaptureView,
+    ConsumerView,
+    DatabaseView,
+    Judgement,
+    LogView,
+    MergeSubscriptionView,
+    MergeView,
+    SlotView,
+    SubscriptionView,
+    TargetView,
+)
+
+NOW = datetime.now(UTC)
+LONG_WORD = "ä" * 31
+"""Of 62 bytes: as long as a name can be."""
+HOSTILE_NAMES = (
+    "<script>alert(1)</script>",
+    "\u202eright to left",
+    "two\nlines",
+    LONG_WORD,
+    "a/../b?c#d%2F",
+    "'\"&amp;",
+)
+
+
+class MadePolls:
+    """What polls have found, as it was made."""
+
+    def __init__(self, views: Sequence[DatabaseView], not_polled: Sequence[str] = ()) -> None:
+        self._not_polled = not_polled
+        self.set_views(views)
+
+    is_alive = True
+
+    def set_views(self, views: Sequence[DatabaseView]) -> None:
+        self._views = {view.name: view for view in views}
+        self._names = [*self._views, *self._not_polled]
+
+    def list_polled(self) -> Sequence[Polled]:
+        return [Polled(view, Tallies()) for view in self._views.values()]
+
+    def list_readiness(self) -> dict[str, Readiness]:
+        return {name: Readiness(name, 1.0 if name in self._views else None, None) for name in self._names}
+
+
+def make_database(
+    name: str,
+    *,
+    judgements: Sequence[Judgement] = (),
+    consumers: int = 0,
+    targets: Sequence[TargetView] = (),
+    subscriptions: Sequence[SubscriptionView] = (),
+    merges: Sequence[MergeView] = (),
+    log: LogView | None = None,
+    capture: CaptureView | None = None,
+) -> DatabaseView:
+    return DatabaseView(
+        name=name,
+        is_up=True,
+        polled_at=NOW,
+        duration_s=0.021,
+        unknown_since=None,
+        reason=None,
+        judgements=tuple(judgements),
+        agents={"log_reader": True, "capture": False},
+        job_successes={},
+        oldest_transactions_s={"writing": 4.2},
+        log=log,
+        capture=capture,
+        consumers=tuple(ConsumerView(f"consumer {number}", 3.0 * number, 86_400.0) for number in range(consumers)),
+        targets=tuple(targets),
+        subscriptions=tuple(subscriptions),
+        merges=tuple(merges),
+    )
+
+
+def make_unreachable(name: str) -> DatabaseView:
+    reason = "RT-1101: the database cannot be reached: connection refused"
+    return DatabaseView(
+        name=name,
+        is_up=False,
+        polled_at=NOW,
+        duration_s=5.0,
+        unknown_since=NOW - timedelta(hours=2),
+        reason=reason,
+        judgements=(Judgement("database", "database", State.FAILING, "database_unreachable", reason),),
+        agents={},
+        job_successes={},
+        oldest_transactions_s={},
+    )
+
+
+def make_subscription(publication: str, subscriber: str, state: str = "healthy") -> SubscriptionView:
+    return SubscriptionView(publication, subscriber, state, 1.5, 12_345, 6 << 20, 70 * 3600.0, 1_234_567)
+
+
+def make_merge(publication: str, devices: int) -> MergeView:
+    states = list(MERGE_STATES.values())
+    return MergeView(
+        publication,
+        conflicts_open=3,
+        subscriptions=tuple(
+            MergeSubscriptionView(
+                publication,
+                f"device {number:05}",
+                "healthy" if number % 97 else states[number % len(states)],
+                60.0 * number,
+                86_400.0 * 14 - 60.0 * number,
+                number % 3,
+            )
+            for number in range(devices)
+        ),
+    )
+
+
+HEALTHY = make_database(
+    "shop",
+    judgements=(
+        Judgement("log", "log reader", State.HEALTHY, "log_healthy", "It reads the log; 0 bytes are not read."),
+        Judgement("capture", "capture", State.HEALTHY, "capture_healthy", "It publishes what was read."),
+    ),
+    log=LogView(0, 0.4, SlotView("rowtide_shop", "reserved", "", 16 << 20, None), 48 << 20, 0),
+    capture=CaptureView(1.2, 0),
+    consumers=2,
+    targets=(TargetView("items", "public_item", 2.0, is_stopped=False),),
+    subscriptions=(make_subscription("stock", "//db2/shop"),),
+    merges=(make_merge("field", 3),),
+)
+FAILING = make_database(
+    "crm",
+    judgements=(
+        Judgement("server", "slot rowtide_crm", State.FAILING, "slot_nearly_lost", "90 MB remain until it is lost."),
+        Judgement(
+            "replication",
+            "subscription stock to //db2/shop",
+            State.FAILING,
+            "subscription_failed",
+            "RT-7106: stopped at a row that exists.",
+        ),
+        Judgement("capture", "capture", State.WARNING, "capture_late", "Nothing was published for 10 minutes."),
+        Judgement("merge", "merge", State.UNKNOWN, "merge_unknown", "The right to read it is missing."),
+    ),
+    log=LogView(5 << 30, 640.0, SlotView("rowtide_crm", "extended", "", 9 << 30, 90 << 20), 2 << 30, 1 << 30),
+    capture=CaptureView(640.0, 1),
+    subscriptions=(
+        make_subscription("stock", "//db2/shop", "failed"),
+        make_subscription("stock", "//db3/shop", "retrying"),
+    ),
+)
+HOSTILE = make_database(
+    HOSTILE_NAMES[0],
+    judgements=tuple(
+        Judgement("tables", name, State.WARNING, "table_warning", f"{name} has no key.") for name in HOSTILE_NAMES
+    ),
+    log=LogView(0, 0.4, SlotView("rowtide_x", "reserved", "", 16 << 20, None), 48 << 20, 0),
+    capture=CaptureView(1.2, 0),
+    subscriptions=tuple(make_subscription(name, name) for name in HOSTILE_NAMES),
+    merges=tuple(make_merge(name, 2) for name in HOSTILE_NAMES),
+)
+LARGE = make_database(
+    "large",
+    judgements=tuple(
+        Judgement(
+            "tables",
+            f"public.table_{number}",
+            State.WARNING if number % 50 == 0 else State.HEALTHY,
+            "table",
+            "It has no key." if number % 50 == 0 else "It is captured.",
+        )
+        for number in range(500)
+    ),
+    log=LogView(0, 0.4, SlotView("rowtide_large", "reserved", "", 16 << 20, None), 48 << 20, 0),
+    capture=CaptureView(1.2, 0),
+    consumers=50,
+    targets=[
+        TargetView(f"target {number % 3}", f"public_table_{number}", float(number), is_stopped=number == 7)
+        for number in range(500)
+    ],
+    subscriptions=[make_subscription(f"publication {number % 5}", f"//db{number}/shop") for number in range(50)],
+    merges=(make_merge("field", 10_000),),
+)
+UNREACHABLE = make_unreachable("gone")
+EMPTY = make_database("empty")
+ALL = (HEALTHY, FAILING, HOSTILE, LARGE, UNREACHABLE, EMPTY)
