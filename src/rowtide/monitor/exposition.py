@@ -16,15 +16,21 @@ from prometheus_client.registry import Collector
 from rowtide.core.values import frozen
 from rowtide.monitor.catalogue import BUILD_INFO, METRICS, Metric, MetricType
 from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
-from rowtide.monitor.views import DatabaseView
+from rowtide.monitor.views import DatabaseView, StateChange
 
 
 @frozen
 class Polled:
-    """What the last poll of a database has found, and its counters; these are not changed any more."""
+    """What the last poll of a database has found, and its counters; these are not changed any more.
+
+    `last_read` is the view of the last poll that could read it, None if none could; `changes` are those of the last
+    hour, oldest first, since the monitor runs.
+    """
 
     view: DatabaseView
     tallies: Tallies
+    last_read: DatabaseView | None = None
+    changes: tuple[StateChange, ...] = ()
 
 
 def render(polled: Iterable[Polled], *, device_series: bool, accept: str = "") -> tuple[bytes, str]:

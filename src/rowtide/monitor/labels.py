@@ -13,3 +13,20 @@ _USER_PARAMETER = re.compile(r"(?<![\w-])user=(?:'[^']*'|[^&\s]*)[&\s]?")
 def without_users(text: str) -> str:
     """Return a text, such as the name of a subscriber, in which URLs have no user and no secrets."""
     return _USER_PARAMETER.sub("", _USER.sub("", redact(text)))
+
+
+_QUOTED_ERROR = re.compile(r"\b(RT-\d+|[A-Z]\w*(?:Error|Exception)): .*", re.DOTALL)
+
+
+def without_row_values(text: str) -> str:
+    """Return a message with the number of the error that it quotes: the error's text may have keys and values of rows.
+
+    What follows in the message goes with it, since nothing says where the quotation ends.
+    """
+    return _QUOTED_ERROR.sub(r"\1", text)
+
+
+def number_of(text: str) -> str | None:
+    """Return the number, or the class, of the error with which a recorded text begins."""
+    found = _QUOTED_ERROR.match(text)
+    return found[1] if found is not None else None

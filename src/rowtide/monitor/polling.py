@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, Self
 
 from rowtide.core.errors import RowtideError, describe
@@ -20,9 +20,10 @@ from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.observations import observe
 from rowtide.monitor.ring import Ring, Values
+from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.monitor.tallies import Tallies
-from rowtide.monitor.views import DatabaseView, make_view
+from rowtide.monitor.views import DatabaseView, StateChange, find_changes, make_view
 
 log = logging.getLogger("rowtide.monitor")
 
@@ -30,6 +31,8 @@ EVERY_S = 15.0
 READY_S = 60.0
 """A database that was read so long ago is one that this monitor does not watch."""
 _ENDING_S = 3.0
+_CHANGES_KEPT = timedelta(hours=1)
+_MOST_CHANGES = 500
 
 
 class DatabasePoll(Protocol):
@@ -74,6 +77,8 @@ class DatabasePoller:
         self._unknown_since = datetime.now(UTC)
         self._system: str | None = None
         self._tallies = Tallies()
+        self._last_read: DatabaseView | None = None
+        self._changes: tuple[StateChange, ...] = ()
         self.last: Polled | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -117,7 +122,7 @@ class DatabasePoller:
         if snapshot.identity is not None:
             self._count(snapshot, view, snapshot.identity)
         self._read_at, self._unknown_since = time.monotonic(), snapshot.at
-        self.last = Polled(view, self._tallies.copy())
+        self._publish(view)
 
     def _count(self, snapshot: PolledSnapshot, view: DatabaseView, identity: Identity) -> None:
         if identity.system != self._system:
@@ -130,7 +135,18 @@ class DatabasePoller:
         log.warning("database_not_read: %s: %s", self._database.name, error)
         result = of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error)
         failed = PolledSnapshot(self._database.name, at, duration_s, results=(result,), error=error)
-        self.last = Polled(make_view(failed, unknown_since=self._unknown_since), self._tallies.copy())
+        self._publish(make_view(failed, unknown_since=self._unknown_since))
+
+    def _publish(self, view: DatabaseView) -> None:
+        known = [self.last.view] if self.last is not None else []
+        if self._last_read is not None and self._last_read not in known:
+            known.append(self._last_read)
+        found = [change for before in known for change in find_changes(before, view)]
+        kept = (change for change in self._changes if change.at >= view.polled_at - _CHANGES_KEPT)
+        self._changes = (*kept, *found)[-_MOST_CHANGES:]
+        if view.is_up:
+            self._last_read = view
+        self.last = Polled(view, self._tallies.copy(), self._last_read, self._changes)
 
 
 def gauges_of(view: DatabaseView) -> Values:
@@ -139,7 +155,7 @@ def gauges_of(view: DatabaseView) -> Values:
     for metric in METRICS:
         if metric.source is not None and metric.keeps_history:
             for sample in metric.source(view):
-                found["\n".join((metric.name, *sample.labels))] = float(sample.value)
+                found[GaugeSeries(metric.name, sample.labels).key] = float(sample.value)
     return found
 
 

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from rowtide.core.errors import FileNotWritable
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE_FILE, make_place
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
+from rowtide.monitor.series import GaugeSeries, Point
 from rowtide.monitor.tallies import Tallies
 
 log = logging.getLogger("rowtide.monitor")
@@ -135,6 +136,29 @@ class Ring:
         return [
             HistoricSample(datetime.fromtimestamp(at, UTC), json.loads(zlib.decompress(found))) for at, found in rows
         ]
+
+    def list_points(
+        self, database: str, series: Collection[GaugeSeries], since: datetime, *, most: int = 288
+    ) -> Mapping[GaugeSeries, tuple[Point, ...]]:
+        """Return series of a database since a time, oldest first, each with at most so many points.
+
+        All are read at once, and thinned evenly in time: a day is a point every five minutes. What was not known at a
+        time is a point without a value; while the database could not be read there is none.
+        """
+        begin, end = since.timestamp(), datetime.now(UTC).timestamp()
+        query = (
+            "select max(at), found from samples where database = ? and at >= ? "
+            "group by cast((at - ?) / ? as int) order by at"
+        )
+        step_s = max((end - begin) / most, 1.0)
+        with self._using:
+            rows = self._connection.execute(query, (database, begin, begin, step_s)).fetchall()
+        points: dict[GaugeSeries, list[Point]] = {one: [] for one in series}
+        for at, found in rows:
+            values, time = json.loads(zlib.decompress(found)), datetime.fromtimestamp(at, UTC)
+            for one, line in points.items():
+                line.append(Point(time, values.get(one.key)))
+        return {one: tuple(found) for one, found in points.items()}
 
     def _put(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
         run, now = self._connection.execute, at.timestamp()

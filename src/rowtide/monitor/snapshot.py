@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 
 from rowtide.agents.runs import RunOutcome
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.diagnosis import CheckResult
 from rowtide.diagnosis.merge import MergeFacts
@@ -23,6 +25,9 @@ class Cycle:
     number: int
     phase: str
     duration_s: float
+    ended_at: datetime | None = None
+    rows: int = 0
+    transactions: int = 0
 
 
 @frozen
@@ -33,17 +38,20 @@ class NumberedError:
     code: str
     publication: str | None = None
     subscriber: str | None = None
+    at: datetime | None = None
 
 
 @frozen
 class PolledJobRun:
-    """A run of a job."""
+    """A run of a job; `message` is what it did, or its last error."""
 
     id: int
     job: str
     retries: int
     outcome: RunOutcome
     ended_at: datetime | None
+    started_at: datetime | None = None
+    message: str | None = None
 
 
 @frozen
@@ -52,6 +60,9 @@ class PolledCopy:
 
     instance: str
     rows_left: int | None
+    copied_rows: int = 0
+    remaining_s: float | None = None
+    is_paused: bool = False
 
 
 @frozen
@@ -114,6 +125,8 @@ class PolledFigures:
     conflicts: tuple[FoundConflict, ...] | Unread
     merge_runs: tuple[MergeRun, ...] | Unread
     merged_rows: tuple[MergedRows, ...] | Unread
+    low_times: Mapping[CommitLsn, datetime] = field(default_factory=dict)
+    """When the transactions committed that are the low endpoints of instances, as far as it is known."""
 
 
 @frozen

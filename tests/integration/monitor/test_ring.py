@@ -14,6 +14,7 @@ from rowtide.core.errors import FileNotWritable
 from rowtide.monitor import ring as rings
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.ring import Ring, state_folder
+from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.tallies import Tallies, Total
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -146,3 +147,19 @@ def test_the_folder_is_systemds_else_the_users() -> None:
     assert state_folder({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b", "XDG_STATE_HOME": "/x"}) == Path("/var/lib/a")
     assert state_folder({"XDG_STATE_HOME": "/x"}) == Path("/x/rowtide")
     assert state_folder({"XDG_STATE_HOME": "relative"}).parts[-3:] == (".local", "state", "rowtide")
+
+
+def test_points_of_a_day_are_thinned_evenly(ring: Ring) -> None:
+    lag, size = GaugeSeries("rowtide_target_lag_seconds", ("lake", "item")), GaugeSeries("rowtide_log_store_bytes")
+    begin = datetime.now(UTC) - timedelta(minutes=50)
+    for second in range(0, 3000, 15):
+        values = {lag.key: float(second), **({size.key: 7.0} if second >= 1500 else {})}
+        ring.save("shop", "1", Tallies(), begin + timedelta(seconds=second), values)
+    ring.save("other", "1", Tallies(), begin, {lag.key: -1.0})
+    found = ring.list_points("shop", [lag, size], begin, most=10)
+    assert 10 <= len(found[lag]) <= 11
+    lags = [point.value or 0.0 for point in found[lag]]
+    assert lags == sorted(lags)
+    assert lags[-1] == 2985
+    assert [point.value for point in found[size]][::9] == [None, 7.0]
+    assert len(ring.list_points("shop", [lag], begin, most=1000)[lag]) == 200

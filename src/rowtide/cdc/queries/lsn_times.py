@@ -76,6 +76,11 @@ class LsnTimes:
         """Return when the last transaction up to an LSN ended, None if there is none."""
         return self._last_end(None, lsn.value)
 
+    def find_next_time(self, lsn: CommitLsn) -> datetime | None:
+        """Return when the first transaction from an LSN on ended, None if there is none; by few files of the table."""
+        end = self._open().find_end("start_lsn", lsn.value, 1)
+        return _moment(_extreme("min", map(_ends, self._published(lsn.value, end))))
+
     def find_window(
         self, capture_instance: str, start: Bound | None, end: Bound | None
     ) -> tuple[CommitLsn | None, CommitLsn | None]:
@@ -106,13 +111,16 @@ class LsnTimes:
     def _last_end(self, low: int | None, high: int | None) -> datetime | None:
         return _moment(_extreme("max", map(_ends, self._published(low, high))))
 
-    def _published(self, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
-        """Yield the transactions with LSNs in [low, high] that a reader on this host may see."""
-        now = datetime.now(UTC)
+    def _open(self) -> SmallTable:
         table = SmallTable.open(system_table_path(self._lake, "lsn_time_mapping"))
         if table is None:
             raise LakeUnknown(self._lake)
-        for rows in table.stream(_COLUMNS, Between("start_lsn", low, high)):
+        return table
+
+    def _published(self, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
+        """Yield the transactions with LSNs in [low, high] that a reader on this host may see."""
+        now = datetime.now(UTC)
+        for rows in self._open().stream(_COLUMNS, Between("start_lsn", low, high)):
             visible = past(rows, now, host_name())
             lsns = visible["start_lsn"]
             is_above = pc.greater_equal(lsns, pa.scalar(low if low is not None else _LEAST))

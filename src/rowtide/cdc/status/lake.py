@@ -67,13 +67,18 @@ class LakeStatus:
         """Return the damaged tables of disabled instances."""
         return tuple(self._find_rows_left())
 
+    def list_enabled(self) -> tuple[RecordedInstance, ...]:
+        """Return the enabled instances that capture has read."""
+        return tuple(one for one in self._recorded if one.state == ENABLED)
+
     @cached_property
-    def _publication(self) -> Publication | None:
+    def publication(self) -> Publication | None:
+        """The last publication that readers may see, None before the first."""
         return read_visible_publication(self._lake)
 
     @cached_property
     def _recorded(self) -> tuple[RecordedInstance, ...]:
-        publication = self._publication
+        publication = self.publication
         return tuple(read_instances(self._lake, publication.cycle).values()) if publication is not None else ()
 
     def _find_rows_left(self) -> Iterator[RowsLeft]:
@@ -87,9 +92,9 @@ class LakeStatus:
                         yield RowsLeft(name, error)
 
     def _find_outdated(self) -> Iterator[ListedChange]:
-        if self._publication is None:
+        if self.publication is None:
             return
-        histories, snapshots = read_histories(self._lake, self._publication.cycle), read_snapshots(self._lake)
+        histories, snapshots = read_histories(self._lake, self.publication.cycle), read_snapshots(self._lake)
         for recorded in self._recorded:
             member_id = recorded.instance.member_id
             rewrites = [change for change in histories.get(member_id, ()) if change.rewrites_values]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.status import CaptureStatus, CleanupStatus, read_capture_status, read_cleanup_status
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -79,9 +81,21 @@ class DatabaseFacts:
 
 
 @frozen
+class PublishedFacts:
+    """What the lake has published: up to which LSN, committed when, and of each instance from which LSN on."""
+
+    lsn: CommitLsn | None
+    time: datetime | None
+    low_endpoints: Mapping[str, CommitLsn]
+    missing: Mapping[str, tuple[CommitLsn, ...]]
+    """Transactions whose changes an instance lacks."""
+
+
+@frozen
 class LakeFacts:
     """What the lake says of capture instances, and the tables of targets that follow them.
 
+    `published` is None before the first publication, and where only some instances are looked at.
     `outdated` are statements that left no change rows of what they changed, `lost_keys` instances whose keys no longer
     identify rows.
     """
@@ -89,6 +103,7 @@ class LakeFacts:
     targets: tuple[ListedTarget, ...] | Unread = ()
     outdated: tuple[ListedChange, ...] | Unread = ()
     lost_keys: tuple[Instance, ...] | Unread = ()
+    published: PublishedFacts | Unread | None = None
 
     def of(self, names: Collection[str]) -> LakeFacts:
         """Return what is said of some instances."""
@@ -255,6 +270,7 @@ class _LakeReading:
             targets=attempt_here(lambda: self._list_targets(connection)),
             outdated=attempt_here(self._find_outdated),
             lost_keys=attempt_here(self._find_lost_keys),
+            published=attempt_here(self._read_published),
         )
 
     def _list_targets(self, connection: Connection) -> tuple[ListedTarget, ...]:
@@ -267,6 +283,18 @@ class _LakeReading:
 
     def _find_lost_keys(self) -> tuple[Instance, ...]:
         return self._status.find_lost_keys()
+
+    def _read_published(self) -> PublishedFacts | None:
+        published = self._status.publication
+        if published is None:
+            return None
+        enabled = self._status.list_enabled()
+        return PublishedFacts(
+            published.lsn,
+            published.time,
+            {one.instance.capture_instance: one.lsn for one in enabled},
+            {one.instance.capture_instance: tuple(x.lsn for x in one.missing) for one in enabled if one.missing},
+        )
 
     def find_rows_left(self) -> tuple[RowsLeft, ...]:
         """Return the damaged tables of disabled instances."""

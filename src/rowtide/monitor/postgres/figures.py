@@ -96,7 +96,14 @@ def _find_invalidation(connection: Connection, slot: str) -> str | None:
 
 def _list_cycles(connection: Connection) -> tuple[Cycle, ...]:
     columns = log_scan_sessions.c
-    query = select(columns.session_id, columns.scan_phase, columns.duration).where(columns.session_id > 0)
+    query = select(
+        columns.session_id,
+        columns.scan_phase,
+        columns.duration,
+        columns.end_time,
+        columns.command_count,
+        columns.tran_count,
+    ).where(columns.session_id > 0)
     return tuple(Cycle(*row) for row in connection.execute(query.order_by(columns.session_id)))
 
 
@@ -108,14 +115,16 @@ def _count_rows(connection: Connection) -> int:
 
 def _list_scan_errors(connection: Connection) -> tuple[NumberedError, ...]:
     columns = log_scan_errors.c
-    query = select(columns.session_id, columns.error_number).order_by(columns.session_id)
-    return tuple(NumberedError(row[0], str(row[1])) for row in connection.execute(query))
+    query = select(columns.session_id, columns.error_number, columns.entry_time).order_by(columns.session_id)
+    return tuple(NumberedError(row[0], str(row[1]), at=row[2]) for row in connection.execute(query))
 
 
 def _list_runs(connection: Connection) -> tuple[PolledJobRun, ...]:
     """Return the runs of the jobs, oldest first."""
     return tuple(
-        PolledJobRun(run.run_id, run.job_type.value, run.retries, run.outcome, run.ended_at)
+        PolledJobRun(
+            run.run_id, run.job_type.value, run.retries, run.outcome, run.ended_at, run.started_at, run.message
+        )
         for run in reversed(list_runs(connection))
     )
 
@@ -125,6 +134,9 @@ def _list_copying(connection: Connection) -> tuple[PolledCopy, ...]:
         PolledCopy(
             one.capture_instance,
             max(one.estimated_rows - one.copied_rows, 0) if one.estimated_rows is not None else None,
+            one.copied_rows,
+            one.remaining_s,
+            one.is_paused,
         )
         for one in list_visible(connection)
         if one.is_open
@@ -137,7 +149,7 @@ def _list_delivery_errors(connection: Connection) -> tuple[NumberedError, ...]:
         published, published.c.publication_id == agents.c.publication_id
     )
     query = (
-        select(errors.c.id, errors.c.error_code, published.c.publication, agents.c.subscriber)
+        select(errors.c.id, errors.c.error_code, published.c.publication, agents.c.subscriber, errors.c.time)
         .select_from(errors.outerjoin(of_agent, distribution_history.c.error_id == errors.c.id))
         .order_by(errors.c.id.desc())
         .limit(_MOST_ROWS)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection
 
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
@@ -18,7 +21,7 @@ from rowtide.databases.postgres.repeated_reading import RepeatedReading
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import MergeFacts, read_merge
 from rowtide.diagnosis.postgres.health import check_work
-from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here, read_work
+from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, PublishedFacts, attempt_here, read_work
 from rowtide.diagnosis.postgres.server_facts import is_merged
 from rowtide.diagnosis.result import Unread, attempt, by_state
 from rowtide.merge.status import list_overview
@@ -32,6 +35,8 @@ TABLES_EVERY_S = 300.0
 """How often the tables of a merge are examined, which a node alone can do, over a short session of its own."""
 REQUEST_EVERY_S = 60.0
 """What a poll may ask of buckets: one request a minute."""
+_MOST_LOOKED_UP = 16
+"""Of the times of low endpoints in a poll."""
 
 
 class PostgresPoll:
@@ -45,6 +50,7 @@ class PostgresPoll:
         self._examined_at: float | None = None
         self._work: PostgresWorkFacts | None = None
         self._work_is_due_at = 0.0
+        self._low_times: dict[CommitLsn, datetime] = {}
 
     def __enter__(self) -> Self:
         self._opened.enter_context(keeping_sessions())
@@ -62,7 +68,7 @@ class PostgresPoll:
         at, begun = datetime.now(UTC), time.monotonic()
         with self._reading.opened() as connection:
             work = self._read_work(connection)
-            figures = read_figures(connection, work)
+            figures = replace(read_figures(connection, work), low_times=self._find_low_times(work))
             merge = attempt_here(lambda: self._read_merge(connection)) if is_merged(connection) else None
         complete = replace(work, merge=merge)
         server = work.server.identity
@@ -88,6 +94,21 @@ class PostgresPoll:
             self._work, requests = work, asked.writes + asked.reads
             self._work_is_due_at = time.monotonic() + requests * REQUEST_EVERY_S
         return work
+
+    def _find_low_times(self, work: PostgresWorkFacts) -> Mapping[CommitLsn, datetime]:
+        """Return when the low endpoints of instances committed; each is looked up once, some at every poll."""
+        log = work.log if isinstance(work.log, LogFacts) else None
+        published = log.lake.published if log is not None else None
+        if log is None or not isinstance(published, PublishedFacts) or is_object_url(log.capture.source.lake):
+            return {}
+        lows = set(published.low_endpoints.values())
+        self._low_times = {lsn: time for lsn, time in self._low_times.items() if lsn in lows}
+        times = LsnTimes(log.capture.source.lake)
+        for lsn in sorted(lows - self._low_times.keys(), reverse=True)[:_MOST_LOOKED_UP]:
+            found = attempt(partial(times.find_next_time, lsn))
+            if isinstance(found, datetime):
+                self._low_times[lsn] = found
+        return dict(self._low_times)
 
     def _read_merge(self, connection: Connection) -> MergeFacts | None:
         self._examine()

@@ -63,6 +63,9 @@ class SubscriptionDelivery:
     undelivered_bytes: int = 0
     latency_s: float | None = None
     total_commands: int | None = None
+    delivery_rate: float | None = None
+    """Commands a second of batches, since the agent started; None before the first record."""
+    recorded_at: datetime | None = None
 
 
 @frozen
@@ -165,6 +168,8 @@ def _describe(
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         total_commands=last.total_delivered_commands if last is not None else None,
+        delivery_rate=last.delivery_rate if last is not None else None,
+        recorded_at=last.time if last is not None else None,
     )
 
 

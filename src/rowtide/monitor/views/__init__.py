@@ -1,0 +1,81 @@
+"""How databases stand, as pages and metrics show it: views made of what polls have found. Pure.
+
+`make_view` makes a `DatabaseView` of one snapshot; every page of a database is made of one, and the first page of
+`make_overview`. What could not be read is None or missing, never 0. No view has a user, a password, or the values of a
+row. Lines of a day are `Ring.list_points` of the series that the views name.
+"""
+
+from __future__ import annotations
+
+from rowtide.monitor.views.capture import (
+    CaptureView,
+    CleanupView,
+    ConsumerView,
+    FailureView,
+    GapView,
+    InstanceView,
+    IntervalView,
+    TargetView,
+)
+from rowtide.monitor.views.database import DatabaseView, JobRunView, TrackedView, make_view
+from rowtide.monitor.views.errors import ErrorView, count_numbers
+from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
+from rowtide.monitor.views.log import LogView, PlaceView, SlotView
+from rowtide.monitor.views.merge import MergeSubscriptionView, MergeView, count_states, list_worst
+from rowtide.monitor.views.overview import (
+    DatabaseSummary,
+    Overview,
+    StateChange,
+    find_changes,
+    make_overview,
+    summarize,
+)
+from rowtide.monitor.views.replication import (
+    SUBSCRIPTION_STATES,
+    MonitorState,
+    PublicationView,
+    Quality,
+    SubscriptionView,
+)
+from rowtide.monitor.views.way import Hop, HopKind
+
+__all__ = [
+    "MERGE_STATES",
+    "SUBSCRIPTION_STATES",
+    "CaptureView",
+    "CheckView",
+    "CleanupView",
+    "ConsumerView",
+    "DatabaseSummary",
+    "DatabaseView",
+    "ErrorView",
+    "FailureView",
+    "GapView",
+    "Hop",
+    "HopKind",
+    "InstanceView",
+    "IntervalView",
+    "JobRunView",
+    "Judgement",
+    "LogView",
+    "MergeSubscriptionView",
+    "MergeView",
+    "MonitorState",
+    "Overview",
+    "PlaceView",
+    "PublicationView",
+    "Quality",
+    "SlotView",
+    "StateChange",
+    "SubscriptionView",
+    "TargetView",
+    "TrackedView",
+    "count_numbers",
+    "count_states",
+    "find_changes",
+    "list_worst",
+    "make_overview",
+    "make_view",
+    "summarize",
+    "worst_of",
+]

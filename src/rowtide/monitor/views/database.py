@@ -1,0 +1,199 @@
+"""How a database stands, as pages and metrics show it: made of one snapshot. Pure.
+
+What could not be read is None or missing, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from rowtide.agents.runs import RunOutcome
+from rowtide.cdc.jobs.administration import AGENT
+from rowtide.core.values import frozen
+from rowtide.diagnosis.merge import MergeFacts
+from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts
+from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
+from rowtide.diagnosis.result import Unread
+from rowtide.diagnosis.tracked_tables import TrackedFacts
+from rowtide.monitor.labels import number_of, without_users
+from rowtide.monitor.snapshot import PolledFigures, PolledSnapshot
+from rowtide.monitor.views.capture import (
+    CaptureView,
+    ConsumerView,
+    TargetView,
+    view_capture,
+    view_consumers,
+    view_targets,
+)
+from rowtide.monitor.views.errors import ErrorView, view_errors
+from rowtide.monitor.views.judgements import CheckView, Judgement, judge, list_checks
+from rowtide.monitor.views.log import LogView, PlaceView, view_log, view_places
+from rowtide.monitor.views.merge import MergeView, view_merges
+from rowtide.monitor.views.replication import (
+    PublicationView,
+    SubscriptionView,
+    group_publications,
+    view_subscriptions,
+)
+from rowtide.monitor.views.way import Hop, find_way
+from rowtide.replication.status import DeliveryStatus
+
+_LEAST_SKEW_S = 1.0
+"""Clocks that differ by less are not told apart from a poll that took its time."""
+
+
+@frozen
+class TrackedView:
+    """A tracked table."""
+
+    table: str
+    tombstones: int
+    is_lost: bool
+
+
+@frozen
+class JobRunView:
+    """A run of a job of the agent; `error` is the number of the error that it failed with."""
+
+    job: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcome: str
+    retries: int
+    error: str | None
+
+
+@frozen
+class DatabaseView:
+    """Everything that a poll has found of a database, in the terms of pages and metrics.
+
+    `unknown_since` is when it was last read, or polled first, if it cannot be read now, for `reason`. `agents` says
+    which run, by name; `job_successes` when a job last succeeded.
+
+    `checks` are all results, the worst first, `errors` those of the last 48 hours, newest first, `way` the stations of
+    a change, `publications` the subscriptions by publication, `job_runs` the last runs, newest first. `delivered_here`
+    are publications of other databases. `clock_skew_s` is how far the server's clock is ahead of this machine's, None
+    where it is not, or not known: latencies between them are then wrong by that.
+    """
+
+    name: str
+    is_up: bool
+    polled_at: datetime
+    duration_s: float
+    unknown_since: datetime | None
+    reason: str | None
+    judgements: tuple[Judgement, ...]
+    agents: Mapping[str, bool]
+    job_successes: Mapping[str, datetime]
+    oldest_transactions_s: Mapping[str, float]
+    log: LogView | None = None
+    capture: CaptureView | None = None
+    places: tuple[PlaceView, ...] = ()
+    consumers: tuple[ConsumerView, ...] = ()
+    targets: tuple[TargetView, ...] = ()
+    subscriptions: tuple[SubscriptionView, ...] = ()
+    merges: tuple[MergeView, ...] = ()
+    tracked: tuple[TrackedView, ...] = ()
+    checks: tuple[CheckView, ...] = ()
+    errors: tuple[ErrorView, ...] = ()
+    way: tuple[Hop, ...] = ()
+    publications: tuple[PublicationView, ...] = ()
+    job_runs: tuple[JobRunView, ...] = ()
+    delivered_here: tuple[str, ...] = ()
+    clock_skew_s: float | None = None
+
+
+def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
+    """Return the view of a snapshot; `unknown_since` where it has an error."""
+    work, figures = snapshot.work, snapshot.figures
+    log = work.log if work is not None and isinstance(work.log, LogFacts) else None
+    judgements = tuple(judge(snapshot.results))
+    log_view = view_log(log, figures) if log is not None else None
+    capture = view_capture(log, figures) if log is not None and log.capture.is_enabled else None
+    delivery = log.delivery if log is not None and isinstance(log.delivery, DeliveryStatus) else None
+    targets = tuple(view_targets(log)) if log is not None else ()
+    subscriptions = tuple(view_subscriptions(delivery, snapshot.results)) if delivery is not None else ()
+    merges = view_merges(snapshot.merge, snapshot.results) if isinstance(snapshot.merge, MergeFacts) else ()
+    return DatabaseView(
+        name=snapshot.database,
+        is_up=snapshot.error is None,
+        polled_at=snapshot.at,
+        duration_s=snapshot.duration_s,
+        unknown_since=unknown_since if snapshot.error is not None else None,
+        reason=without_users(str(snapshot.error)) if snapshot.error is not None else None,
+        judgements=judgements,
+        agents=_list_agents(log) if log is not None else {},
+        job_successes=_list_successes(log, figures),
+        oldest_transactions_s=figures.oldest_s if figures is not None else {},
+        log=log_view,
+        capture=capture,
+        places=tuple(view_places(snapshot, log)),
+        consumers=tuple(view_consumers(log)) if log is not None else (),
+        targets=targets,
+        subscriptions=subscriptions,
+        merges=merges,
+        tracked=tuple(_view_tracked(snapshot, work)),
+        checks=tuple(list_checks(snapshot.results)),
+        errors=view_errors(figures, snapshot.at) if figures is not None else (),
+        way=find_way(judgements, log_view, capture, targets, subscriptions, merges),
+        publications=tuple(group_publications(delivery.publications, subscriptions)) if delivery is not None else (),
+        job_runs=tuple(_list_runs(figures)) if figures is not None else (),
+        delivered_here=_list_delivered(work),
+        clock_skew_s=_find_skew(snapshot, log),
+    )
+
+
+def _list_agents(log: LogFacts) -> dict[str, bool]:
+    """Return which agents run; distribution counts only if every subscription that is active is delivered."""
+    agents = {"log_reader": log.capture.log_reader is not None}
+    if log.capture.is_enabled and log.capturing is not None and not isinstance(log.capturing, Unread):
+        agents["capture"] = log.capturing.capture is not None
+    if log.cleanup is not None and not isinstance(log.cleanup, Unread):
+        agents[AGENT] = log.cleanup.agent is not None
+    if isinstance(log.delivery, DeliveryStatus):
+        active = [one for one in log.delivery.subscriptions if not (one.is_paused or one.is_deactivated)]
+        if active:
+            agents["distribution"] = all(one.delivered_by is not None for one in active)
+    return agents
+
+
+def _list_successes(log: LogFacts | None, figures: PolledFigures | None) -> dict[str, datetime]:
+    found: dict[str, datetime] = {}
+    if figures is not None and not isinstance(figures.runs, Unread):
+        for run in figures.runs:
+            if run.outcome is RunOutcome.SUCCEEDED and run.ended_at is not None:
+                found[run.job] = max(run.ended_at, found.get(run.job, run.ended_at))
+    if log is not None and log.cleanup is not None and not isinstance(log.cleanup, Unread):
+        cleaned = log.cleanup.last_cleaned
+        if cleaned is not None:
+            found["cleanup"] = max(cleaned, found.get("cleanup", cleaned))
+    return found
+
+
+def _view_tracked(snapshot: PolledSnapshot, work: PostgresWorkFacts | None) -> Iterator[TrackedView]:
+    facts: tuple[TrackedFacts, ...] = () if isinstance(snapshot.tracked, Unread) else snapshot.tracked
+    if work is not None and isinstance(work.tracking, TrackingFacts):
+        facts = tuple(table.base for table in work.tracking.tables)
+    for one in facts:
+        yield TrackedView(one.tracked.name, one.tombstones.count, one.loss is not None)
+
+
+def _list_runs(figures: PolledFigures) -> Iterator[JobRunView]:
+    for run in reversed(figures.runs) if not isinstance(figures.runs, Unread) else ():
+        has_failed = run.outcome in (RunOutcome.FAILED, RunOutcome.LOST)
+        error = number_of(run.message or "") if has_failed else None
+        yield JobRunView(run.job, run.started_at, run.ended_at, run.outcome.value, run.retries, error)
+
+
+def _list_delivered(work: PostgresWorkFacts | None) -> tuple[str, ...]:
+    return () if work is None or isinstance(work.delivered_here, Unread) else work.delivered_here
+
+
+def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
+    """Return how far the server's clock, read during the poll, is outside of the poll by this machine's."""
+    if log is None or isinstance(log.reading, Unread):
+        return None
+    ahead_s = (log.reading.status.now - snapshot.at).total_seconds()
+    skew_s = ahead_s if ahead_s < 0 else max(ahead_s - snapshot.duration_s, 0.0)
+    return skew_s if abs(skew_s) >= _LEAST_SKEW_S else None
