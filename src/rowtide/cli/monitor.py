@@ -56,6 +56,8 @@ def serve(
     $STATE_DIRECTORY, by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
     """
     with naming_extras():
+        # Pages say what any error means, also one that nothing here raises.
+        import rowtide.errors  # noqa: F401
         from rowtide.monitor.databases import name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import Address, serving

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from itertools import cycle
 from typing import ClassVar, dataclass_transform
@@ -112,6 +112,14 @@ class RowtideError(Exception):
 
     def _values(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.field_names}
+
+
+def find_classes(number: int, base: type[RowtideError] = RowtideError) -> Iterator[type[RowtideError]]:
+    """Yield the classes of errors that have a number, of those that are imported; `rowtide.errors` imports all."""
+    for error in base.__subclasses__():
+        if vars(error).get("number") == number:
+            yield error
+        yield from find_classes(number, error)
 
 
 class NotFound(RowtideError):

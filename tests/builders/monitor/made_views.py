@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import State
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.polling import Readiness
+from rowtide.monitor.snapshot import Cycle
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import (
     MERGE_STATES,
     CaptureView,
+    CheckView,
+    CleanupView,
     ConsumerView,
     DatabaseView,
+    ErrorView,
+    GapView,
+    InstanceView,
+    IntervalView,
     Judgement,
     LogView,
     MergeSubscriptionView,
@@ -22,6 +30,8 @@ from rowtide.monitor.views import (
     SubscriptionView,
     TargetView,
 )
+from rowtide.monitor.views.replication import group_publications
+from rowtide.monitor.views.way import find_way
 
 NOW = datetime.now(UTC)
 LONG_WORD = "ä" * 31
@@ -66,6 +76,7 @@ def make_database(
     merges: Sequence[MergeView] = (),
     log: LogView | None = None,
     capture: CaptureView | None = None,
+    errors: Sequence[ErrorView] = (),
 ) -> DatabaseView:
     return DatabaseView(
         name=name,
@@ -80,10 +91,69 @@ def make_database(
         oldest_transactions_s={"writing": 4.2},
         log=log,
         capture=capture,
-        consumers=tuple(ConsumerView(f"consumer {number}", 3.0 * number, 86_400.0) for number in range(consumers)),
+        consumers=tuple(make_consumer(number) for number in range(consumers)),
         targets=tuple(targets),
         subscriptions=tuple(subscriptions),
         merges=tuple(merges),
+        checks=tuple(make_check(one) for one in judgements),
+        errors=tuple(errors),
+        way=find_way(judgements, log, capture, targets, subscriptions, merges),
+        publications=tuple(group_publications(["unsubscribed"] if subscriptions else [], subscriptions)),
+    )
+
+
+def make_check(one: Judgement) -> CheckView:
+    remediation = "alter table public.item replica identity full;" if one.state is State.WARNING else None
+    return CheckView(one.area, one.subject, one.state, one.code, one.message, remediation, True, ())  # noqa: FBT003
+
+
+def make_consumer(number: int) -> ConsumerView:
+    return ConsumerView(
+        f"consumer {number}",
+        3.0 * number,
+        86_400.0 * (1 - number % 2 * 2),
+        ("public_item",),
+        CommitLsn(1500),
+        NOW,
+        86_400.0,
+    )
+
+
+def make_instance(table: str, gaps: int = 0) -> InstanceView:
+    interval = IntervalView(CommitLsn(1000), CommitLsn(2000), NOW - timedelta(hours=70), NOW, ())
+    return InstanceView(
+        name=f"public_{table}",
+        schema="public",
+        table=table,
+        is_dropped=False,
+        is_read=True,
+        has_key=True,
+        is_copied=True,
+        columns=("id", "name"),
+        interval=interval,
+        gaps=tuple(
+            GapView(
+                CommitLsn(1100 + 100 * number), CommitLsn(1120 + 100 * number), "the slot was lost", is_bridged=False
+            )
+            for number in range(gaps)
+        ),
+        consumers=("consumer 0", "consumer 1") if table == "item" else (),
+        copy=None,
+    )
+
+
+def make_capture(lag_s: float, tables: Sequence[str], gaps: int = 0) -> CaptureView:
+    instances = tuple(make_instance(table, gaps) for table in tables)
+    cycles = tuple(Cycle(number, "Done", 0.4, NOW - timedelta(seconds=9 - number), 120, 3) for number in range(5))
+    return CaptureView(
+        lag_s,
+        gaps,
+        captured_by="db1, process 4711",
+        published_at=NOW,
+        published_lsn=CommitLsn(2000),
+        cycles=cycles,
+        cleanup=CleanupView("every 5 minutes", 72 * 3600.0, NOW, None, "db1, process 4711"),
+        instances=instances,
     )
 
 
@@ -104,7 +174,21 @@ def make_unreachable(name: str) -> DatabaseView:
 
 
 def make_subscription(publication: str, subscriber: str, state: str = "healthy") -> SubscriptionView:
-    return SubscriptionView(publication, subscriber, state, 1.5, 12_345, 6 << 20, 70 * 3600.0, 1_234_567)
+    return SubscriptionView(
+        publication,
+        subscriber,
+        state,
+        1.5,
+        12_345,
+        6 << 20,
+        70 * 3600.0,
+        1_234_567,
+        waits_s=4.0,
+        delivered_by="db1, process 4711" if state == "healthy" else None,
+        rate=812.5,
+        recorded_at=NOW,
+        error="RT-7106" if state == "failed" else None,
+    )
 
 
 def make_merge(publication: str, devices: int) -> MergeView:
@@ -133,7 +217,7 @@ HEALTHY = make_database(
         Judgement("capture", "capture", State.HEALTHY, "capture_healthy", "It publishes what was read."),
     ),
     log=LogView(0, 0.4, SlotView("rowtide_shop", "reserved", "", 16 << 20, None), 48 << 20, 0),
-    capture=CaptureView(1.2, 0),
+    capture=make_capture(1.2, ("item", "order")),
     consumers=2,
     targets=(TargetView("items", "public_item", 2.0, is_stopped=False),),
     subscriptions=(make_subscription("stock", "//db2/shop"),),
@@ -154,7 +238,8 @@ FAILING = make_database(
         Judgement("merge", "merge", State.UNKNOWN, "merge_unknown", "The right to read it is missing."),
     ),
     log=LogView(5 << 30, 640.0, SlotView("rowtide_crm", "extended", "", 9 << 30, 90 << 20), 2 << 30, 1 << 30),
-    capture=CaptureView(640.0, 1),
+    capture=make_capture(640.0, ("item",), 2),
+    errors=(ErrorView(NOW, "distribution", "RT-7106", "stock", "//db2/shop"), ErrorView(NOW, "capture", "OSError")),
     subscriptions=(
         make_subscription("stock", "//db2/shop", "failed"),
         make_subscription("stock", "//db3/shop", "retrying"),
@@ -166,7 +251,7 @@ HOSTILE = make_database(
         Judgement("tables", name, State.WARNING, "table_warning", f"{name} has no key.") for name in HOSTILE_NAMES
     ),
     log=LogView(0, 0.4, SlotView("rowtide_x", "reserved", "", 16 << 20, None), 48 << 20, 0),
-    capture=CaptureView(1.2, 0),
+    capture=make_capture(1.2, HOSTILE_NAMES),
     subscriptions=tuple(make_subscription(name, name) for name in HOSTILE_NAMES),
     merges=tuple(make_merge(name, 2) for name in HOSTILE_NAMES),
 )
@@ -183,7 +268,7 @@ LARGE = make_database(
         for number in range(500)
     ),
     log=LogView(0, 0.4, SlotView("rowtide_large", "reserved", "", 16 << 20, None), 48 << 20, 0),
-    capture=CaptureView(1.2, 0),
+    capture=make_capture(1.2, [f"table_{number}" for number in range(500)]),
     consumers=50,
     targets=[
         TargetView(f"target {number % 3}", f"public_table_{number}", float(number), is_stopped=number == 7)
@@ -194,4 +279,5 @@ LARGE = make_database(
 )
 UNREACHABLE = make_unreachable("gone")
 EMPTY = make_database("empty")
+
 ALL = (HEALTHY, FAILING, HOSTILE, LARGE, UNREACHABLE, EMPTY)

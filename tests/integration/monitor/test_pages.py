@@ -13,18 +13,22 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from builders.monitor.made_views import ALL, HOSTILE_NAMES, NOW, MadePolls
+from builders.monitor.made_views import ALL, HOSTILE, HOSTILE_NAMES, NOW, MadePolls
 from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.web.access import COOKIE, Access
 
 TOKEN = "anna-token-0123456789"
-SECTIONS = ("", "/capture", "/replication", "/merge", "/check")
+SECTIONS = ("", "/capture", "/replication", "/merge", "/check", "/errors")
 NAMES = [view.name for view in ALL]
+SUBSCRIPTION = "/db/crm/replication/stock/" + quote("//db2/shop", safe="")
+INSTANCES = [
+    f"/db/{quote(HOSTILE.name, safe='')}/instances/{quote(one.name, safe='')}"
+    for one in (HOSTILE.capture.instances if HOSTILE.capture else ())
+]
 PATHS = [
-    "/",
-    "/sign-in",
-    "/db/later",
+    *("/", "/sign-in", "/manual/RT-1101", "/db/later", "/db/shop/instances/public_item", SUBSCRIPTION),
+    *INSTANCES,
     *(f"/db/{quote(name, safe='')}{section}" for name in NAMES for section in SECTIONS),
 ]
 
@@ -211,7 +215,15 @@ def test_every_answer_says_what_a_page_may_load(pages: PageServer) -> None:
 
 
 def test_pages_that_are_not_there_say_so(pages: PageServer) -> None:
-    for path in ("/nothing", "/db/nothing", "/db/shop/nothing", "/db/", "/db/shop/check/more"):
+    for path in (
+        "/nothing",
+        "/db/nothing",
+        "/db/shop/nothing",
+        "/db/",
+        "/db/shop/check/more",
+        "/db/shop/instances/no",
+        "/manual/RT-1",
+    ):
         answer = pages.request(path)
         assert answer.status == 404, path
         assert "There is no such page" in answer.body

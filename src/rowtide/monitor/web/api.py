@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rowtide.core.values import frozen
-from rowtide.monitor.views import DatabaseView
-from rowtide.monitor.web.summaries import DatabaseSummary, summarise
+from rowtide.diagnosis import State
+from rowtide.monitor.views import DatabaseView, worst_of
 
 PREFIX = "/api/v1"
 
@@ -45,13 +45,13 @@ class Api:
         """Return the routes of the interface."""
         return [
             Route(f"{PREFIX}/databases", self.list_databases),
-            Route(f"{PREFIX}/databases/{{name:path}}", self.show_database),
+            Route(f"{PREFIX}/databases/{{name:names}}", self.show_database),
             Route(f"{PREFIX}/openapi.json", self.describe),
         ]
 
     def list_databases(self, _request: Request) -> Response:
         """Return all databases."""
-        listed = [_list(summarise(name, view)) for name, view in self._read_views().items()]
+        listed = [_list(name, view) for name, view in self._read_views().items()]
         return JSONResponse(to_json(listed))
 
     def show_database(self, request: Request) -> Response:
@@ -66,11 +66,10 @@ class Api:
         return JSONResponse(describe_api())
 
 
-def _list(one: DatabaseSummary) -> DatabaseListed:
-    view = one.view
+def _list(name: str, view: DatabaseView | None) -> DatabaseListed:
     return DatabaseListed(
-        name=one.name,
-        state=one.state,
+        name=name,
+        state=worst_of(view.judgements) if view is not None else State.UNKNOWN,
         is_up=view.is_up if view is not None else None,
         polled_at=view.polled_at if view is not None else None,
         unknown_since=view.unknown_since if view is not None else None,

@@ -5,17 +5,16 @@ Templates draw what is computed here as SVG. A picture says in its summary what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from rowtide.core.values import frozen
+from rowtide.monitor.series import Point, split_at_gaps
 
 WIDTH, HEIGHT = 480, 72
-_HOLE = timedelta(minutes=5)
-"""Without a sample for so long, the line is broken: nothing is known of that time."""
 _HEADROOM = 1.1
-
-Point = tuple[datetime, float]
+_LONGEST_GAP = timedelta(minutes=12)
+"""Points of a day are five minutes apart: where two are missing, the line is broken."""
 
 
 @frozen
@@ -32,34 +31,33 @@ class LineChart:
 def draw_line(
     points: Sequence[Point], begin: datetime, end: datetime, name: str, show: Callable[[float], str]
 ) -> LineChart | None:
-    """Return the line of a series between two times; None if it has no sample. `show` writes a value with its unit."""
-    within = [(at, value) for at, value in points if begin <= at <= end]
-    if not within:
+    """Return the line of a series between two times; None if nothing is known of it. `show` writes value and unit."""
+    values = [one.value for one in points if one.value is not None]
+    if not values:
         return None
-    values = [value for _, value in within]
     highest = max(max(values) * _HEADROOM, 1e-9)
     length_s = max((end - begin).total_seconds(), 1.0)
 
     def place(point: Point) -> tuple[float, float]:
-        at, value = point
-        return (
-            round((at - begin).total_seconds() / length_s * WIDTH, 1),
-            round(HEIGHT - max(value, 0.0) / highest * HEIGHT, 1),
-        )
+        value = max(point.value or 0.0, 0.0)
+        x = (point.at - begin).total_seconds() / length_s * WIDTH
+        return round(min(max(x, 0.0), WIDTH), 1), round(HEIGHT - value / highest * HEIGHT, 1)
 
-    pieces = [[place(point) for point in piece] for piece in _split(within)]
-    hours = round((end - within[0][0]).total_seconds() / 3600)
+    pieces = [[place(point) for point in piece] for piece in split_at_gaps(points, _LONGEST_GAP)]
+    hours = round((end - points[0].at).total_seconds() / 3600)
     since = f"{hours} hours" if hours > 1 else "the last hour"
+    last = points[-1].value
+    now = f"now {show(last)}" if last is not None else "now unknown"
     return LineChart(
         lines=tuple(map(_as_points, pieces)),
         areas=tuple(_as_points([(piece[0][0], HEIGHT), *piece, (piece[-1][0], HEIGHT)]) for piece in pieces),
-        summary=f"{name}: now {show(values[-1])}, highest {show(max(values))} in {since}",
+        summary=f"{name}: {now}, highest {show(max(values))} in {since}",
     )
 
 
 @frozen
-class Interval:
-    """An interval on a bar: where it begins and how wide it is, in parts of the bar's width, with what it is."""
+class Gap:
+    """A gap on a bar, in parts of its width, with what it is."""
 
     x: float
     width: float
@@ -76,39 +74,28 @@ class Mark:
 
 @frozen
 class Bar:
-    """The interval of a change table in which it can be queried, with gaps, and what lies in it."""
+    """The interval in which a change table can be read, with its gaps and what lies in it."""
 
-    gaps: tuple[Interval, ...]
+    gaps: tuple[Gap, ...]
     marks: tuple[Mark, ...]
     summary: str
     width: int = WIDTH
     height: int = 24
 
 
-def draw_bar(
-    begin: float, end: float, gaps: Sequence[tuple[float, float, str]], marks: Sequence[tuple[float, str]], summary: str
-) -> Bar:
-    """Return the bar of the interval from `begin` to `end`; what lies outside is drawn at the nearer end."""
-    length = max(end - begin, 1e-9)
+_LEAST_WIDTH = 3.0
 
-    def place(value: float) -> float:
-        return round(min(max((value - begin) / length, 0.0), 1.0) * WIDTH, 1)
 
+def draw_bar(gaps: Sequence[tuple[float, float, str]], marks: Sequence[tuple[float, str]], summary: str) -> Bar:
+    """Return the bar of an interval; places are between 0, where it begins, and 1."""
     return Bar(
-        gaps=tuple(Interval(place(low), max(place(high) - place(low), 2.0), label) for low, high, label in gaps),
-        marks=tuple(Mark(place(at), label) for at, label in marks),
+        gaps=tuple(
+            Gap(round(low * WIDTH, 1), max(round((high - low) * WIDTH, 1), _LEAST_WIDTH), label)
+            for low, high, label in gaps
+        ),
+        marks=tuple(Mark(round(at * WIDTH, 1), label) for at, label in marks),
         summary=summary,
     )
-
-
-def _split(points: Sequence[Point]) -> Iterator[list[Point]]:
-    piece: list[Point] = []
-    for point in points:
-        if piece and point[0] - piece[-1][0] > _HOLE:
-            yield piece
-            piece = []
-        piece.append(point)
-    yield piece
 
 
 def _as_points(points: Sequence[tuple[float, float]]) -> str:

@@ -2,44 +2,88 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qs, unquote
+from typing import Any, Protocol
+from urllib.parse import parse_qs, quote, unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from rowtide.core.errors import find_classes
+from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.polling import Readiness
-from rowtide.monitor.ring import HistoricSample, Ring
-from rowtide.monitor.views import DatabaseView, Judgement, MergeSubscriptionView, SubscriptionView, count_states
+from rowtide.monitor.ring import Ring
+from rowtide.monitor.series import GaugeSeries
+from rowtide.monitor.views import (
+    DatabaseView,
+    HopKind,
+    Judgement,
+    count_numbers,
+    count_states,
+    list_worst,
+    make_overview,
+)
 from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
 from rowtide.monitor.web.api import PREFIX, Api
+from rowtide.monitor.web.charts import LineChart, draw_line
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
-from rowtide.monitor.web.listing import Listed, list_rows
-from rowtide.monitor.web.summaries import (
-    DAY,
-    WORST_FIRST,
-    database_path,
-    draw_series,
-    follow_change,
-    judgements_worst_first,
-    severity,
-    summarise,
-)
+from rowtide.monitor.web.listing import PAGE_ROWS, list_rows
+from rowtide.monitor.web.states import MONITOR_ORDER, WORST_FIRST, draw_interval, severity, state_of_instance
 
 _FOLDER = Path(__file__).parent
 _MOST_FORM_BYTES = 4096
+DAY = timedelta(hours=24)
+
+
+Show = Callable[[float], str]
+"""Writes a value with its unit."""
+_Draw = Callable[[Mapping[GaugeSeries, tuple[str, Show]]], Mapping[GaugeSeries, LineChart]]
+
+
+@frozen
+class Asked:
+    """What a page of a database is made of; `rest` are the segments of the path after the section."""
+
+    view: DatabaseView
+    rest: Sequence[str]
+    query: Mapping[str, str]
+    draw: _Draw
+
+
+@frozen
+class Shown:
+    """A template, and what it shows."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+class _Names(Convertor[str]):
+    """The rest of a path, whose names may have newlines."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("names", _Names())
 
 
 class Polls(Protocol):
@@ -62,8 +106,8 @@ class Polls(Protocol):
 class Pages:
     """Makes the pages of what polls have found; no request reads a database."""
 
-    def __init__(self, polling: Polls, ring: Ring, access: Access) -> None:
-        self._polling = polling
+    def __init__(self, polls: Polls, ring: Ring, access: Access) -> None:
+        self._polls = polls
         self._ring = ring
         self._access = access
         self._templates = Environment(
@@ -78,8 +122,11 @@ class Pages:
             "duration": _unless_none(format_duration),
             "count": _unless_none(lambda value: f"{value:,.0f}"),
             "time": _unless_none(lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-            "milliseconds": lambda seconds: f"{seconds * 1000:,.0f} ms",
             "words": lambda name: name.replace("_", " "),
+            "segment": lambda text: quote(text, safe=""),
+            "manual": lambda number: f"/manual/{number}",
+            "skew": lambda seconds: format_duration(abs(seconds)),
+            "instance_state": state_of_instance,
             "severity": severity,
             "states": lambda merge: count_states(merge).items(),
         }
@@ -89,7 +136,8 @@ class Pages:
         return [
             *Api(self._views).routes(),
             Route("/", self.show_overview),
-            Route("/db/{rest:path}", self.show_database),
+            Route("/db/{rest:names}", self.show_database),
+            Route("/manual/RT-{number:int}", self.show_manual),
             Route(SIGN_IN, self.show_sign_in, methods=["GET"]),
             Route(SIGN_IN, self.sign_in, methods=["POST"]),
             Route("/sign-out", self.sign_out, methods=["POST"]),
@@ -98,32 +146,52 @@ class Pages:
 
     def show_overview(self, request: Request) -> Response:
         """Show all databases, the worst first."""
-        summaries = sorted(
-            (summarise(name, view) for name, view in self._views().items()),
-            key=lambda one: (WORST_FIRST.index(one.state), one.name),
-        )
-        totals = Counter(one.state for one in summaries)
+        polled = self._polls.list_polled()
+        overview = make_overview((one.view for one in polled), (change for one in polled for change in one.changes))
+        known = {one.view.name for one in polled}
         return self._render(
             request,
             "overview.html",
             title="Databases",
-            summaries=summaries,
-            totals=[(one, totals[one]) for one in WORST_FIRST],
+            overview=overview,
+            not_polled=[name for name in self._polls.list_readiness() if name not in known],
+            shown_changes=overview.changes[:_MOST_CHANGES],
         )
 
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
-        views = self._views()
-        show = _SECTIONS.get(tuple(section))
-        if name not in views or show is None:
+        show = _SECTIONS.get(section[0] if section else "")
+        if show is None or name not in self._polls.list_readiness():
             raise HTTPException(404)
-        view = views[name]
-        if view is None:
+        polled = next((one for one in self._polls.list_polled() if one.view.name == name), None)
+        if polled is None:
             return self._render(request, "not_polled.html", title=name, database=name)
-        samples = self._ring.list_samples(name, datetime.now(UTC) - DAY)
-        template, found = show(view, samples, request)
-        return self._render(request, template, title=name, database=name, view=view, **found)
+        # While a database cannot be read, its pages show what was found last, and say since when.
+        view = polled.view if polled.view.is_up else polled.last_read or polled.view
+        found = show(Asked(view, section[1:], request.query_params, partial(self._draw, name)))
+        return self._render(
+            request, found.template, title=name, database=name, now_view=polled.view, view=view, **found.values
+        )
+
+    def _draw(self, database: str, wanted: Mapping[GaugeSeries, tuple[str, Show]]) -> Mapping[GaugeSeries, LineChart]:
+        """Return the lines of a day of those series that have points; each has a name and what writes its values."""
+        end = datetime.now(UTC)
+        begin = end - DAY
+        points = self._ring.list_points(database, wanted, begin)
+        lines = {one: draw_line(points[one], begin, end, *said) for one, said in wanted.items()}
+        return {one: line for one, line in lines.items() if line is not None}
+
+    def show_manual(self, request: Request) -> Response:
+        """Show what an error means, and what to do about it."""
+        number = request.path_params["number"]
+        found = [
+            {"name": one.__name__, "meaning": inspect.getdoc(one) or "", "fact": one.fact, "hint": one.hint}
+            for one in find_classes(number)
+        ]
+        if not found:
+            raise HTTPException(404)
+        return self._render(request, "manual.html", title=f"RT-{number}", found=found, refreshes=False)
 
     def show_sign_in(self, request: Request) -> Response:
         """Show where a browser says its token."""
@@ -160,12 +228,12 @@ class Pages:
         return page
 
     def _views(self) -> dict[str, DatabaseView | None]:
-        polled = {one.view.name: one.view for one in self._polling.list_polled()}
-        return {name: polled.get(name) for name in self._polling.list_readiness()}
+        polled = {one.view.name: one.view for one in self._polls.list_polled()}
+        return {name: polled.get(name) for name in self._polls.list_readiness()}
 
     def _render(self, request: Request, template: str, **found: Any) -> Response:
         name = found.get("database")
-        base = database_path(name) if name is not None else "/"
+        base = f"/db/{quote(name, safe='')}" if name is not None else "/"
         sections = [(label, base + path) for path, label in _LABELS.items()] if name is not None else []
         raw = request.scope["raw_path"].decode("ascii")
         content = self._templates.get_template(template).render(
@@ -187,73 +255,165 @@ class Pages:
         return HTMLResponse(content)
 
 
-Shown = tuple[str, Mapping[str, Any]]
-"""A template and what it shows."""
-_Show = Callable[[DatabaseView, Sequence[HistoricSample], Request], Shown]
-
-
-def _way(view: DatabaseView, samples: Sequence[HistoricSample], _request: Request) -> Shown:
-    judged = judgements_worst_first(view)
-    return "database.html", {
-        "hops": follow_change(view, samples, datetime.now(UTC)),
-        "judged": [one for one in judged if one.state is not State.HEALTHY],
-        "healthy": sum(one.state is State.HEALTHY for one in judged),
-    }
-
-
-def _capture(view: DatabaseView, samples: Sequence[HistoricSample], request: Request) -> Shown:
-    now = datetime.now(UTC)
-    return "capture.html", {
-        "chart": draw_series(samples, now, "rowtide_capture_lag_seconds", "Behind", format_duration),
-        "listed": list_rows(
-            sorted(view.targets, key=lambda one: (not one.is_stopped, one.target, one.instance)),
-            request.query_params,
-            names=lambda one: (one.target, one.instance),
-            state=lambda one: "stopped" if one.is_stopped else "applied",
-        ),
-        "judged": _of_areas(view, Area.LOG, Area.CAPTURE, Area.TABLES),
-    }
-
-
-def _replication(view: DatabaseView, _samples: Sequence[HistoricSample], request: Request) -> Shown:
-    return "replication.html", {
-        "listed": _list_subscriptions(view.subscriptions, request),
-        "judged": _of_areas(view, Area.REPLICATION),
-    }
-
-
-def _merge(view: DatabaseView, _samples: Sequence[HistoricSample], request: Request) -> Shown:
-    devices = [one for merge in view.merges for one in merge.subscriptions]
-    return "merge.html", {"listed": _list_subscriptions(devices, request), "judged": _of_areas(view, Area.MERGE)}
-
-
-def _check(view: DatabaseView, _samples: Sequence[HistoricSample], _request: Request) -> Shown:
-    return "check.html", {"judged": judgements_worst_first(view)}
-
-
-_Subscribed = TypeVar("_Subscribed", SubscriptionView, MergeSubscriptionView)
-
-
-def _list_subscriptions(rows: Sequence[_Subscribed], request: Request) -> Listed[_Subscribed]:
-    return list_rows(
-        sorted(rows, key=lambda one: (WORST_FIRST.index(severity(one.state)), one.publication, one.subscriber)),
-        request.query_params,
-        names=lambda one: (one.publication, one.subscriber),
-        state=lambda one: one.state,
+def _way(asked: Asked) -> Shown:
+    require_no_more(asked)
+    view = asked.view
+    first = [hop for hop in view.way if hop.kind not in _READERS]
+    readers = sorted((hop for hop in view.way if hop.kind in _READERS), key=lambda hop: WORST_FIRST.index(hop.state))
+    hops = [*first, *readers[:_MOST_READERS]]
+    wanted: dict[GaugeSeries, tuple[str, Show]] = {}
+    for hop in hops:
+        if hop.lag_series is not None:
+            wanted[hop.lag_series] = ("Behind", format_duration)
+        elif hop.bytes_series is not None:
+            wanted[hop.bytes_series] = ("Size", format_bytes)
+    return Shown(
+        "database.html",
+        {
+            "hops": hops,
+            "more_readers": len(readers) - _MOST_READERS,
+            "charts": asked.draw(wanted),
+            "judged": [one for one in view.judgements if one.state is not State.HEALTHY],
+            "healthy": sum(one.state is State.HEALTHY for one in view.judgements),
+        },
     )
 
 
+def _capture(asked: Asked) -> Shown:
+    require_no_more(asked)
+    view, lag = asked.view, GaugeSeries("rowtide_capture_lag_seconds")
+    instances = view.capture.instances if view.capture is not None else ()
+    return Shown(
+        "capture.html",
+        {
+            "chart": asked.draw({lag: ("Behind", format_duration)}).get(lag),
+            "listed": list_rows(
+                sorted(instances, key=lambda one: one.name),
+                asked.query,
+                names=lambda one: (one.name, f"{one.schema}.{one.table}"),
+                state=state_of_instance,
+            ),
+            "bars": {one.name: draw_interval(view, one) for one in instances},
+            "targets": sorted(view.targets, key=lambda one: (not one.is_stopped, -(one.lag_s or 0.0)))[:PAGE_ROWS],
+            "judged": _of_areas(view, Area.LOG, Area.CAPTURE, Area.TABLES),
+        },
+    )
+
+
+def _instance(asked: Asked) -> Shown:
+    (name,) = asked.rest if len(asked.rest) == 1 else ("",)
+    instances = asked.view.capture.instances if asked.view.capture is not None else ()
+    found = next((one for one in instances if one.name == name), None)
+    if found is None:
+        raise HTTPException(404)
+    targets = [one for one in asked.view.targets if one.instance == name]
+    series = {GaugeSeries("rowtide_target_lag_seconds", (one.target, name)): one.target for one in targets}
+    charts = asked.draw({one: (f"{target} behind", format_duration) for one, target in series.items()})
+    return Shown(
+        "instance.html",
+        {
+            "instance": found,
+            "bar": draw_interval(asked.view, found),
+            "consumers": [one for one in asked.view.consumers if one.name in found.consumers],
+            "targets": targets,
+            "charts": [*charts.values()],
+        },
+    )
+
+
+def _replication(asked: Asked) -> Shown:
+    if asked.rest:
+        return _subscription(asked)
+    view = asked.view
+    subscriptions = [one for publication in view.publications for one in publication.subscriptions]
+    return Shown(
+        "replication.html",
+        {
+            "listed": list_rows(
+                sorted(subscriptions, key=lambda one: (MONITOR_ORDER.index(one.monitor_state), one.publication)),
+                asked.query,
+                names=lambda one: (one.publication, one.subscriber),
+                state=lambda one: one.monitor_state,
+            ),
+            "without": [one.name for one in view.publications if not one.subscriptions],
+            "judged": _of_areas(view, Area.REPLICATION),
+        },
+    )
+
+
+def _subscription(asked: Asked) -> Shown:
+    found = next((one for one in asked.view.subscriptions if [one.publication, one.subscriber] == [*asked.rest]), None)
+    if found is None:
+        raise HTTPException(404)
+    labels = (found.publication, found.subscriber)
+    wanted: dict[GaugeSeries, tuple[str, Show]] = {
+        GaugeSeries("rowtide_subscription_latency_seconds", labels): ("Latency", format_duration),
+        GaugeSeries("rowtide_subscription_undelivered_bytes", labels): ("Not delivered", format_bytes),
+    }
+    errors = [one for one in asked.view.errors if (one.publication, one.subscriber) == labels]
+    return Shown("subscription.html", {"one": found, "charts": [*asked.draw(wanted).values()], "errors": errors})
+
+
+def _merge(asked: Asked) -> Shown:
+    require_no_more(asked)
+    devices = [one for merge in asked.view.merges for one in list_worst(merge)]
+    return Shown(
+        "merge.html",
+        {
+            "listed": list_rows(
+                devices,
+                asked.query,
+                names=lambda one: (one.subscriber, one.publication, one.partition or ""),
+                state=lambda one: one.state,
+            ),
+            "judged": _of_areas(asked.view, Area.MERGE),
+        },
+    )
+
+
+def _check(asked: Asked) -> Shown:
+    require_no_more(asked)
+    listed = list_rows(
+        asked.view.checks, asked.query, names=lambda one: (one.subject, one.message), state=lambda one: one.state
+    )
+    return Shown("check.html", {"listed": listed})
+
+
+def _errors(asked: Asked) -> Shown:
+    require_no_more(asked)
+    listed = list_rows(
+        asked.view.errors,
+        asked.query,
+        names=lambda one: (one.number, one.publication or "", one.subscriber or ""),
+        state=lambda one: one.source,
+    )
+    return Shown("errors.html", {"listed": listed, "counted": count_numbers(asked.view.errors)[:_MOST_READERS]})
+
+
 def _of_areas(view: DatabaseView, *areas: Area) -> Sequence[Judgement]:
-    """Return what is not healthy of some areas."""
-    return [one for one in judgements_worst_first(view) if one.area in areas and one.state is not State.HEALTHY]
+    """Return what is not healthy of some areas, the worst first."""
+    found = [one for one in view.judgements if one.area in areas and one.state is not State.HEALTHY]
+    return sorted(found, key=lambda one: WORST_FIRST.index(one.state))
 
 
-_SECTIONS: Mapping[tuple[str, ...], _Show] = {
-    (): _way,
-    ("capture",): _capture,
-    ("replication",): _replication,
-    ("merge",): _merge,
-    ("check",): _check,
+def require_no_more(asked: Asked) -> None:
+    """Require that a path ends with its section. Raises `HTTPException`."""
+    if asked.rest:
+        raise HTTPException(404)
+
+
+_READERS = (HopKind.TARGET, HopKind.SUBSCRIBER, HopKind.DEVICES)
+_MOST_READERS = 12
+_MOST_CHANGES = 20
+
+_SECTIONS: Mapping[str, Callable[[Asked], Shown]] = {
+    "": _way,
+    "capture": _capture,
+    "instances": _instance,
+    "replication": _replication,
+    "merge": _merge,
+    "check": _check,
+    "errors": _errors,
 }
 _LABELS = {
     "": "Way of a change",
@@ -261,6 +421,7 @@ _LABELS = {
     "/replication": "Replication",
     "/merge": "Merge",
     "/check": "Check",
+    "/errors": "Errors",
 }
 _REASONS = {404: "There is no such page", 405: "A page is only read", 500: "The monitor failed"}
 
