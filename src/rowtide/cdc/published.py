@@ -148,6 +148,14 @@ class Publication:
 
 
 @frozen
+class LastTransaction:
+    """The transaction of the highest published LSN, with its own commit time."""
+
+    lsn: CommitLsn
+    committed_at: datetime
+
+
+@frozen
 class MissingTransaction:
     """A transaction whose changes an instance lacks, and why."""
 
@@ -182,6 +190,18 @@ def read_visible_publication(lake: str) -> Publication | None:
     Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
     """
     return _read_publication(lake, datetime.now(UTC))
+
+
+def read_last_transaction(lake: str) -> LastTransaction | None:
+    """Return the last published transaction, None if the lake has none."""
+    table = SmallTable.open(system_table_path(lake, "lsn_time_mapping"))
+    if table is None:
+        return None
+    columns = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_commit_time", "cycle")
+    rows = table.read(columns, from_cycle=max(table.read_latest_cycle() - NEWEST_CYCLES, 0))
+    rows = rows if rows.num_rows else table.read(columns)
+    last = max(rows.to_pylist(), key=lambda row: row["start_lsn"], default=None)
+    return LastTransaction(CommitLsn(last["start_lsn"]), last["tran_commit_time"]) if last is not None else None
 
 
 def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:
