@@ -15,8 +15,12 @@ import psycopg
 import pytest
 
 from builders.commands.command_lines import rowtide
+from builders.commands.hints import run_printed
 from fixtures.servers import SETTINGS
+from rowtide.cdc.errors.capturing import LakeOfAnotherHistory
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
+from rowtide.replication.errors.delivery import SubscriberOfAnotherHistory
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "back-up-and-restore.md"
 RUNS = (("cdc", "run", "--once"), ("replication", "run", "--once"))
@@ -162,10 +166,22 @@ def require_right(shop: Shop) -> None:
     assert shop.captured() == rows
 
 
+def test_the_errors_of_other_histories_name_the_way(shop: Shop) -> None:
+    restore(shop, ("database", "log"))
+    url = shop.server.url()
+    with pytest.raises(LakeOfAnotherHistory) as lake:
+        connect(url).cdc.run(once=True)
+    with pytest.raises(SubscriberOfAnotherHistory) as subscriber:
+        connect(url).replication.run(once=True)
+    run_printed(lake.value, url)
+    run_printed(subscriber.value, url, PUBLICATION="shop")
+    shop.run()
+    require_right(shop)
+
+
 @pytest.mark.parametrize(
     ("parts", "numbers"),
     [
-        pytest.param(("database", "log"), [1181, 1182], id="database and log store"),
         pytest.param(("database", "log", "lake"), [1182], id="all but the subscriber"),
         pytest.param(("lake",), [4106, 7117], id="the lake"),
     ],

@@ -24,7 +24,7 @@ RUNNERS = {"run_printed", "run_line", "run_statements", "run_mend"}
 _SERVER = "live/diagnosis/test_hints.py::test_an_error_is_gone_once_its_hint_is_done"
 _REPLICATION, _MERGE = "live/replication/test", "conformance/merge/test"
 _FILES = "integration/diagnosis/test_hints_of_files.py::test_an_error_of_files_is_gone_once_its_hint_is_done"
-_RESTORES = "scenarios/log/test_restores.py::test_what_is_behind_is_noticed_and_mended"
+_RESTORES = "scenarios/log/test_restores.py::test_the_errors_of_other_histories_name_the_way"
 
 RUN_BY = {
     "AcknowledgementRefused": _SERVER,
