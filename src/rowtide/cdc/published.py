@@ -198,10 +198,17 @@ def read_last_transaction(lake: str) -> LastTransaction | None:
     if table is None:
         return None
     columns = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_commit_time", "cycle")
-    rows = table.read(columns, from_cycle=max(table.read_latest_cycle() - NEWEST_CYCLES, 0))
-    rows = rows if rows.num_rows else table.read(columns)
-    last = max(rows.to_pylist(), key=lambda row: row["start_lsn"], default=None)
-    return LastTransaction(CommitLsn(last["start_lsn"]), last["tran_commit_time"]) if last is not None else None
+    newest = max(table.read_latest_cycle() - NEWEST_CYCLES, 0)
+    return _last_transaction(table.read(columns, from_cycle=newest)) or _last_transaction(table.read(columns))
+
+
+def _last_transaction(rows: pa.Table) -> LastTransaction | None:
+    # A cycle without transactions has a row without an LSN.
+    found = [(row["start_lsn"], row["tran_commit_time"]) for row in rows.to_pylist() if row["start_lsn"] is not None]
+    if not found:
+        return None
+    lsn, committed_at = max(found)
+    return LastTransaction(CommitLsn(lsn), committed_at)
 
 
 def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:
