@@ -29,6 +29,7 @@ def restored(copied: CapturedDatabase, tmp_path: Path) -> CapturedDatabase:
     return copied
 
 
+@pytest.mark.exhaustive
 def test_an_epoch_that_the_lake_knows_is_not_opened_again(restored: CapturedDatabase) -> None:
     restored.cdc.reinitialize("the log store was restored")
     restored.execute("insert into t values (3)")
