@@ -15,7 +15,10 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
+from rowtide.cdc.capture.continuity import find_contradiction, is_behind
 from rowtide.cdc.enabling import reinitialize as capture
+from rowtide.cdc.published import read_publication
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
 from rowtide.core.secrets import redact
@@ -89,7 +92,8 @@ def adopt(
         source = Committing(engine).transact(partial(_record, found, state))
         failpoint("adoption_record.after")
         _fence(source)
-        restart_log(engine, source, _announce_again, reason, on_wait)
+        known_epoch = _find_known_epoch(source)
+        restart_log(engine, source, _announce_again, reason, on_wait, known_epoch=known_epoch)
     return found
 
 
@@ -171,10 +175,25 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     except (HistoryDiverged, ServerPromoted) as error:
         return error.filled_fact
     except (SlotMissing, SlotInvalidated, SlotAdvanced):
-        return None  # on the server and the timeline that were read: a gap, which `reinitialize` is for
+        pass  # on the server and the timeline that were read: a gap, which `reinitialize` is for
     finally:
         stream.close()
-    return None
+    return _find_contradiction(source, state)
+
+
+def _find_contradiction(source: SourceDefinition, state: ManifestState) -> str | None:
+    """Return how the log store differs from the one that the lake was captured from, None if it does not."""
+    lake_state = SystemTables(source.lake, source.source_id).read()
+    if is_behind(lake_state, state):
+        return f"the lake is at cycle {lake_state.cycle}, which the log store is past"
+    store = open_store(source.log_store)
+    return find_contradiction(source.lake, lake_state.position, state, store, is_read_on=False)
+
+
+def _find_known_epoch(source: SourceDefinition) -> int:
+    """Return the last epoch of the log that the lake knows."""
+    published = read_publication(source.lake)
+    return published.lsn.epoch if published is not None and published.lsn is not None else 0
 
 
 def _record(found: Adoption, state: ManifestState, connection: Connection) -> SourceDefinition:

@@ -148,6 +148,14 @@ class Publication:
 
 
 @frozen
+class LastTransaction:
+    """The transaction of the highest published LSN, with its own commit time."""
+
+    lsn: CommitLsn
+    committed_at: datetime
+
+
+@frozen
 class MissingTransaction:
     """A transaction whose changes an instance lacks, and why."""
 
@@ -182,6 +190,25 @@ def read_visible_publication(lake: str) -> Publication | None:
     Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
     """
     return _read_publication(lake, datetime.now(UTC))
+
+
+def read_last_transaction(lake: str) -> LastTransaction | None:
+    """Return the last published transaction, None if the lake has none."""
+    table = SmallTable.open(system_table_path(lake, "lsn_time_mapping"))
+    if table is None:
+        return None
+    columns = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_commit_time", "cycle")
+    newest = max(table.read_latest_cycle() - NEWEST_CYCLES, 0)
+    return _last_transaction(table.read(columns, from_cycle=newest)) or _last_transaction(table.read(columns))
+
+
+def _last_transaction(rows: pa.Table) -> LastTransaction | None:
+    # A cycle without transactions has a row without an LSN.
+    found = [(row["start_lsn"], row["tran_commit_time"]) for row in rows.to_pylist() if row["start_lsn"] is not None]
+    if not found:
+        return None
+    lsn, committed_at = max(found)
+    return LastTransaction(CommitLsn(lsn), committed_at)
 
 
 def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:

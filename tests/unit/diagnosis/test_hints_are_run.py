@@ -24,6 +24,7 @@ RUNNERS = {"run_printed", "run_line", "run_statements", "run_mend"}
 _SERVER = "live/diagnosis/test_hints.py::test_an_error_is_gone_once_its_hint_is_done"
 _REPLICATION, _MERGE = "live/replication/test", "conformance/merge/test"
 _FILES = "integration/diagnosis/test_hints_of_files.py::test_an_error_of_files_is_gone_once_its_hint_is_done"
+_RESTORES = "scenarios/log/test_restores.py::test_the_errors_of_other_histories_name_the_way"
 
 RUN_BY = {
     "AcknowledgementRefused": _SERVER,
@@ -61,6 +62,7 @@ RUN_BY = {
     "InstanceUnknown": _SERVER,
     "JobExists": _SERVER,
     "JobMissing": _SERVER,
+    "LakeOfAnotherHistory": _RESTORES,
     "LakeUnknown": _SERVER,
     "LogStillRead": _SERVER,
     "LogStoreMoved": "live/cdc/test_adopting.py::test_a_database_restored_on_a_newer_server_goes_on",
@@ -113,6 +115,7 @@ RUN_BY = {
     "SubscriberAhead": f"{_REPLICATION}_subscribers.py::test_subscriber_ahead_of_its_publisher_is_reinitialized",
     "SubscriberBehind": f"{_REPLICATION}_subscribers.py::test_subscriber_that_needs_truncated_log_is_refused",
     "SubscriberNotCleared": _SERVER,
+    "SubscriberOfAnotherHistory": _RESTORES,
     "SubscriberRowsDiffer": _SERVER,
     "SubscriberTableExists": _SERVER,
     "SubscriberUnknown": _SERVER,

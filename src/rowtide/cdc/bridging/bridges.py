@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, select, text
 
 from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.capture.continuity import require_continued
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
 from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.errors.capturing import DifferenceImpossible
@@ -152,11 +153,14 @@ def reconcile(
         require_complete(connection)
         verify_bridgeable(connection, source, open_own_manifest(source))
     with translated(), AdvisoryLease.take(engine, LAKE) as lease, AdvisoryLease.take(engine, "log"):
-        instances = _publish_rest(source, lease, make_spark)
+        instances, position = _publish_rest(source, lease, make_spark)
         manifest = Manifest.open(open_store(source.log_store))
         with engine.connect() as connection:
             sides = _find_sides(connection, source.lake, instances, manifest.state.members)
             sides.require_only(restart)
+            if sides.articles:
+                # The difference begins where the lake ends, articles where the log store does.
+                require_continued(source.lake, position, manifest.state, manifest.store, is_read_on=False)
             compared = {base.instance.source_id for base in sides.bases.values()}
             order = order_by_references(connection, compared)
         announce_others = partial(announce_instances, but=frozenset(sides.bases))
@@ -168,8 +172,8 @@ def reconcile(
 
 def _publish_rest(
     source: SourceDefinition, lease: AdvisoryLease, make_spark: Callable[[], SparkSession]
-) -> Sequence[Instance]:
-    """Publish everything in the log store; return the instances that are enabled then."""
+) -> tuple[Sequence[Instance], Position]:
+    """Publish everything in the log store; return the instances that are enabled then, and the lake's position."""
     store = open_store(source.log_store)
     held = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
@@ -177,7 +181,7 @@ def _publish_rest(
     while capture.position < held.manifest.refresh().position:
         capture.step()
     held.resign()
-    return _enabled(system_tables.read().instances)
+    return _enabled(system_tables.read().instances), capture.position
 
 
 def _enabled(recorded: Mapping[str, RecordedInstance]) -> Sequence[Instance]:

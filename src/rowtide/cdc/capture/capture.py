@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
+from rowtide.cdc.capture.continuity import is_behind, require_continued
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     InstanceLifetime,
@@ -126,6 +127,8 @@ class Capture:
         self._lake_state = system_tables.read()
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
+        self._is_continued = False
+        self._require_continued(state)
         self._as_of: datetime | None = None
         self._is_behind = False
         self._changed_tables = 0
@@ -174,10 +177,12 @@ class Capture:
     def step(self) -> bool:
         """Run one scan cycle; return whether there was anything to publish.
 
-        Raises `RelationChanged` once everything before it is published.
+        Raises `RelationChanged` once everything before it is published, `LakeOfAnotherHistory`.
         """
         self._phase = ScanPhase.FIRST_SCAN
-        state = self._omit_large(self._follow())
+        state = self._follow()
+        self._require_continued(state)
+        state = self._omit_large(state)
         segments = SegmentReader(self._store)
         plan = self._plan(state, segments)
         if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
@@ -194,6 +199,13 @@ class Capture:
         self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
+
+    def _require_continued(self, state: ManifestState) -> None:
+        """Verify that the log store continues the lake, once it is as far as that."""
+        position = self._lake_state.position
+        if not self._is_continued:
+            require_continued(self._lake, position, state, self._store)
+            self._is_continued = position is None or position <= state.position
 
     def _follow(self) -> ManifestState:
         """Return the log store's state. In a bucket, where each look is a request, it is looked at now and then, and at
@@ -449,9 +461,14 @@ def _figures(plan: CyclePlan, transactions: pa.Table, changes: int, engine: Engi
 
 
 def _require_log(lake_state: LakeState, state: ManifestState) -> None:
-    reader = state.readers.get(READER)
-    if reader is not None and reader.cycle > lake_state.cycle:
-        raise LakeBehindLog(f"cycle {lake_state.cycle}", f"cycle {reader.cycle}")
+    if is_behind(lake_state, state) and not _begins_again(lake_state, state):
+        raise LakeBehindLog(f"cycle {lake_state.cycle}", f"cycle {state.readers[READER].cycle}")
+
+
+def _begins_again(lake_state: LakeState, state: ManifestState) -> bool:
+    """Return whether all instances begin again after a gap, whatever the lake lacks."""
+    position = lake_state.position
+    return position is None or (position.epoch != state.epoch and not last_gap(state).bridged)
 
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:

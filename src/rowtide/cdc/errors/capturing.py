@@ -72,9 +72,21 @@ class LakeBehindLog(DataLoss, number=4106):
 
     fact = "the lake is at {lake}, but the log store starts at {log_store}"
     hint = """The lake is older than the log store, or another one: mount its storage, or put it back. If it was
-        restored, run `rowtide cdc reinitialize`; it says what is lost."""
+        restored, run `rowtide cdc reinitialize`, or, beside publications, `rowtide adopt`; each says what is lost."""
     lake: str
     log_store: str
+
+
+class LakeOfAnotherHistory(DataLoss, number=1181):
+    """The lake has a transaction that the log store never had: database and log store were restored, the lake was not,
+    or the log store alone.
+    """
+
+    fact = "the log store is not the one that the lake was captured from: {contradiction}"
+    hint = """The log store was restored to an earlier state than the lake, alone or with the database; nothing was
+        captured since. Restore the lake of that time too; or run `rowtide adopt`, which continues after a gap, and
+        `rowtide replication reinitialize PUBLICATION` for each publication."""
+    contradiction: str
 
 
 class ValuesDoNotFit(RowtideError, number=8115):

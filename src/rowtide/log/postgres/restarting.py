@@ -49,7 +49,8 @@ def restart_log(
 ) -> None:
     """Create publication and slot again, announce every member again, and open the next epoch.
 
-    A log store that is lost is made again: its epoch then is the one after `known_epoch`, the last that readers know.
+    The epoch is the one after `known_epoch`, the last that readers know, if the log store is lost and made again, or
+    was restored to an earlier epoch.
 
     For the holder of the log lease; `announce_again` gets the new source. The epoch is opened last: after a crash
     before that, the log reader finds the slot ahead of its position, and this has to be repeated.
@@ -105,10 +106,10 @@ def _open_epoch(
 ) -> None:
     store = open_store(source.log_store)
     manifest = Manifest.find(store)
-    epochs = range(known_epoch + 2) if manifest is None else (manifest.state.epoch + 1,)
+    first = 0 if manifest is None else manifest.state.epoch + 1
     manifest = manifest or Manifest(store)
     log_source = as_log_source(source, server.timeline)
-    for epoch in epochs:
+    for epoch in range(first, max(first, known_epoch + 1) + 1):
         manifest.append(
             Opened(
                 epoch=epoch,

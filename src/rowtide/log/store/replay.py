@@ -337,9 +337,9 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
         known = Reader(position, entry.cycle)
     # What is recorded for an earlier position does not cover everything below a later one.
     idle_from = entry.idle_from if position >= known.position else known.idle_from
-    reader = Reader(
-        max(known.position, position), max(known.cycle, entry.cycle), _later(known.as_of, entry.as_of), idle_from
-    )
+    # After a gap a target that was restored to an earlier state begins again, with fewer cycles.
+    cycle = entry.cycle if position.epoch > known.position.epoch else max(known.cycle, entry.cycle)
+    reader = Reader(max(known.position, position), cycle, _later(known.as_of, entry.as_of), idle_from)
     return replace(state, readers={**state.readers, entry.reader: reader})
 
 

@@ -27,6 +27,7 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Cutter, ProcedureCall
+from rowtide.replication.distribution.delivered_history import require_same_history
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -54,6 +55,7 @@ from rowtide.replication.errors.delivery import (
     ArticleSuspended,
     ChangesLost,
     SchemaChanged,
+    SubscriberAhead,
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
@@ -91,6 +93,7 @@ class DistributionAgent:
         self._early = EarlyDelivery(delivery, articles, self._open_calls)
         self._entry = ReaderEntry(manifest, subscription)
         self._position = self._entry.find_start(manifest.refresh(), delivery.progress, articles)
+        require_same_history(context.engine, manifest, subscription, delivery.progress)
         self._has_altered = False
         self._opened_at = delivery.progress.position
         self._next_stop: Position | None = None
@@ -238,12 +241,15 @@ class DistributionAgent:
 
     def _find_reconciled(self, state: ManifestState) -> LogGap | None:
         """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
-        the gap changed in every article.
+        the gap changed in every article, `SubscriberAhead`.
         """
         gap = next_gap(state, self._position)
         is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
         if self._position.epoch != state.epoch and not is_bridged:
             raise ChangesLost(str(self._position), _RESTARTED)
+        if gap is not None and self._position > gap.after:
+            # The log store was restored before the gap was bridged, which has only what the gap itself changed.
+            raise SubscriberAhead(self._subscription.subscriber, str(self._position), str(gap.after))
         return gap
 
     def _cross(self, gap: LogGap) -> None:

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 @frozen
 class DeliveryProgress:
-    """A subscriber's progress: its position, the number of its last batch, and the epoch of its agent."""
+    """A subscriber's progress: its position, the number of its last batch, and the epoch of its agent.
+
+    `age_s`: how long ago that batch was committed when an agent took over, by the subscriber's clock; None without one.
+    """
 
     position: Position
     batch: int
     epoch: int
+    age_s: float | None = None
 
     def after_batch(self, reached: Position) -> DeliveryProgress:
         """Return the progress once a batch is committed that reaches a position."""

@@ -169,6 +169,22 @@ class SubscriberAhead(DataLoss, number=7128):
     read: str
 
 
+class SubscriberOfAnotherHistory(DataLoss, number=1182):
+    """Below the subscriber's position, the log store has transactions that are younger than the subscriber's last
+    batch: publisher and log store were restored from a backup, the subscriber was not.
+    """
+
+    fact = """{subscriber} got all changes up to LSN {delivered} {age_s} s ago, but the log has a later transaction
+        below, of {committed_at}"""
+    hint = """The publisher was restored from a backup. Run `rowtide replication reinitialize PUBLICATION --subscriber
+        {subscriber}`, which copies the tables as they are now. (A clock that was set by more than a minute looks the
+        same.)"""
+    subscriber: str
+    delivered: str
+    committed_at: str
+    age_s: int
+
+
 class SubscriptionsFailed(RowtideError, number=7150):
     """Several subscriptions of a run stopped, each with its own error."""
 

@@ -140,8 +140,9 @@ def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Rais
     row, left = raising.fetchone(), parse_prepared(listing)
     if row is None:
         return _Raised(None, None, is_alone=True, left=left)
-    position, batch, epoch, decided = row
-    return _Raised(DeliveryProgress(Position(position), batch, epoch), decided, locking.fetchone() is not None, left)
+    position, batch, epoch, decided, age_s = row
+    reached = DeliveryProgress(Position(position), batch, epoch, age_s if batch else None)
+    return _Raised(reached, decided, locking.fetchone() is not None, left)
 
 
 def _lock(connection: psycopg.Connection, guid: str) -> bool:
@@ -176,7 +177,7 @@ def _unless_locked(attempt: Callable[[], _Result]) -> _Result | None:
 
 _RAISE = """
 update {} set epoch = epoch + 1, agent = %s, streams = 1 where subscription_guid = %s
-returning transaction_timestamp, batch, epoch, decided
+returning transaction_timestamp, batch, epoch, decided, extract(epoch from clock_timestamp() - "time")::float8
 """
 # Stronger than the update: streams beside the first hold the row against it.
 _LOCK = "select 1 from {} where subscription_guid = %s for update"

@@ -243,14 +243,14 @@ def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Delivery
     """
     statement = (
         f"update {SUBSCRIPTIONS} set epoch = epoch + 1, agent = ? where subscription_guid = ? "
-        "returning transaction_timestamp, batch, epoch"
+        "returning transaction_timestamp, batch, epoch, (julianday('now') - julianday(time)) * 86400"
     )
     require_writable(connection)
     rows = connection.execute(statement, (agent, guid)).fetchall() if is_made(connection) else []
     if not rows:
         raise SubscriberUnprepared(guid)
-    position, batch, epoch = rows[0]
-    return DeliveryProgress(Position(position), batch, epoch)
+    position, batch, epoch, age_s = rows[0]
+    return DeliveryProgress(Position(position), batch, epoch, age_s if batch else None)
 
 
 def find_difference(connection: sqlite3.Connection, guid: str, known: DeliveryProgress) -> str | None:
