@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,43 +14,21 @@ from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, Merge
 from builders.merge_machines.merge_machine_base import open_files
-from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, StoredFormat, StoreFormat
-from rowtide.databases.sqlite.guarding import raise_format
+from builders.upgrading.next_formats import STEPS, be_of_format_1, be_of_format_2
+from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
-from rowtide.tracking.sqlite import system_tables as tracking
 
-SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from integration.upgrading.test_upgrading_files import be_of_format
+from builders.upgrading.next_formats import be_of_format_2
 from rowtide.cli.main import run_command
 
-be_of_format(2)
+be_of_format_2()
 sys.exit(run_command(sys.argv[2:]))
 """
 TESTS = str(Path(__file__).parents[2])
-
-
-def be_of_format(number: int) -> None:
-    """Make this process a build whose metadata in files have a format, with the steps to it."""
-    for known in (FORMAT, tracking.FORMAT):
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
-            object.__setattr__(known, name, number)
-    MIGRATIONS[FORMAT.store, 1] = migrate
-    MIGRATIONS[tracking.FORMAT.store, 1] = migrate_tracking
-
-
-def migrate(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-    with transaction() as file:
-        file.execute("create table of_format_2 (id integer primary key)")
-        raise_format(file, FORMAT_VIEW, SECOND)
-
-
-def migrate_tracking(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-    with transaction() as file:
-        raise_format(file, tracking.FORMAT_VIEW, SECOND)
 
 
 @pytest.fixture
@@ -63,9 +40,8 @@ def merge() -> Iterator[Merge]:
         merge.begin("create table item (id integer primary key, name text)", item={})
         device.execute("insert into item (id, name) values (1, 'unsent')")
         yield merge
-        be_of_format(1)
-        for known in (FORMAT, tracking.FORMAT):
-            MIGRATIONS.pop((known.store, 1), None)
+        be_of_format_1()
+        MIGRATIONS.clear()
 
 
 def formats_of(url: str, *words: str) -> dict[str, tuple[int, int]]:
@@ -79,7 +55,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
     with connect(merge.hub.url) as hub:
         hub.tracking.enable_tracking("item")
         assert formats_of(hub.url) == {"merge metadata of the file": (1, 1), "change tracking of the file": (1, 1)}
-        be_of_format(2)
+        be_of_format_2()
         for use in (hub.tracking.list_tracked, hub.merge.list_publications):
             with pytest.raises(FormatOutdated):
                 use()
@@ -87,7 +63,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
         assert formats_of(hub.url) == {"merge metadata of the file": (1, 2), "change tracking of the file": (1, 2)}
         assert [table.name for table in hub.tracking.list_tracked()] == ["item"]
         assert hub.merge.list_publications()
-        be_of_format(1)
+        be_of_format_1()
         for use in (hub.tracking.list_tracked, hub.merge.list_publications):
             with pytest.raises(FormatNewer):
                 use()
@@ -95,7 +71,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
 
 def test_a_device_of_an_older_format_is_migrated_by_its_sync(merge: Merge) -> None:
     device = merge.subscribers[0]
-    be_of_format(2)
+    be_of_format_2()
     with pytest.raises(FormatOutdated, match="rowtide upgrade"):
         merge.sync()
     assert formats_of(merge.hub.url) == {FORMAT.store: (1, 2)}
@@ -106,7 +82,7 @@ def test_a_device_of_an_older_format_is_migrated_by_its_sync(merge: Merge) -> No
     assert formats_of(device.url) == {FORMAT.store: (2, 2)}
     assert merge.hub.rows("item", "name") == [("unsent",)]
 
-    be_of_format(1)
+    be_of_format_1()
     with pytest.raises(FormatNewer):
         merge.sync()
 
@@ -117,8 +93,8 @@ def test_a_migration_that_is_killed_goes_on(merge: Merge, failpoint: str) -> Non
     assert run_program(BUILD_OF_FORMAT_2, TESTS, "upgrade", "--db", merge.hub.url, failpoint="none") == 0
     sync = ("merge", "sync", PUBLICATION, "--subscriber", device.url, "--db", merge.hub.url)
     assert run_program(BUILD_OF_FORMAT_2, TESTS, *sync, failpoint=failpoint) == KILLED
-    be_of_format(2)
+    be_of_format_2()
     is_done = failpoint.endswith(".after")
     assert formats_of(device.url, "--dry-run") == {FORMAT.store: (2 if is_done else 1, 2)}
     assert merge.sync().upload.total.inserts == 1
-    assert device.rows("of_format_2", "id") == []
+    assert device.rows(f"{STEPS}_{FORMAT_VIEW}", "id") == []
