@@ -138,9 +138,8 @@ _OWN: Mapping[str, _Own] = {
 """By the names of schemas that a database may have: their formats, and the tables of which rowtide's have one."""
 _FENCES: Mapping[str, str] = {
     procedures.SCHEMA: 'update rowtide_subscriber."MSreplication_subscriptions" set epoch = epoch + 1',
-    merge_definitions.SCHEMA: "update rowtide_merge.sysmerge_stored_subscriptions set session = session + 1",
 }
-"""The statements after which a delivery or synchronisation of an earlier version that runs writes nothing more."""
+"""The statements after which a delivery of an earlier version that runs writes nothing more: it finds another epoch."""
 _OF_SUBSCRIBERS = procedures.SCHEMA, merge_definitions.SCHEMA
 _DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
