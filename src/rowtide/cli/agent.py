@@ -15,7 +15,7 @@ from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.configured import configuration, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, Upgrade, spark_request, upgrade_first
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
@@ -56,6 +56,7 @@ def run(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
 ) -> None:
@@ -70,7 +71,7 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     capture = CaptureOptions(engine, rewrite_widened, max_latency)
-    options = RunOptions(capture, request, log, are_hidden(), notes.is_debugging)
+    options = RunOptions(capture, request, log, are_hidden(), notes.is_debugging, upgrade)
     read = configuration()
     names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
     if db is None and not names:
@@ -112,6 +113,8 @@ def run_jobs(work: AgentWork) -> None:
         requesting(work.options.spark),
         watching(beginning, log, work.url, "agent", at_hangup=at_hangup, manager=manager) as stop,
     ):
+        if work.options.upgrades:
+            upgrade_first(work.url)
         connect(work.url).run_agent(
             options=work.options.capture,
             stop=stop,
@@ -124,10 +127,14 @@ def run_jobs(work: AgentWork) -> None:
 def deliver_subscriptions(work: AgentWork) -> None:
     """Deliver the subscriptions of a publisher until it is stopped."""
     with watching("Starting the log reader ...", work.options.log, work.url, "replication") as stop:
+        if work.options.upgrades:
+            upgrade_first(work.url, None)
         connect(work.url).replication.run(stop=stop)
 
 
 def synchronise_subscribers(work: AgentWork) -> None:
     """Synchronise the subscribers of a hub again and again until it is stopped."""
     with watching("Synchronising ...", work.options.log, work.url, "merge") as stop:
+        if work.options.upgrades:
+            upgrade_first(work.url, None)
         connect(work.url).merge.run(stop=stop)

@@ -36,6 +36,8 @@ class RunOptions:
     log: LogOptions
     hides_keys: bool = False
     is_debugging: bool = False
+    upgrades: bool = False
+    """Whether each process first migrates what an earlier version stored."""
 
 
 @frozen

@@ -141,12 +141,14 @@ def _watched(stream: TextIO | None) -> TextIO:
 # it imports) and subscriber (0.1 s) share the rest.
 
 _READING = (["replication", "run"], ["cdc", "run"], ["cdc", "scan"])
+_BEFORE_READING = frozenset({"--help", "--upgrade"})
+"""Options after which the log is not read, or not yet."""
 
 
 def read_log_early(arguments: Sequence[str]) -> None:
     """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
     url = find_database_url(arguments)
-    if list(arguments[:2]) in _READING and "--help" not in arguments and url:
+    if list(arguments[:2]) in _READING and _BEFORE_READING.isdisjoint(arguments) and url:
         from rowtide.agents.log_reader_process import begin_reading
 
         begin_reading(url)

@@ -59,6 +59,35 @@ def open_lake_of(db: str) -> LakeFunctions:
     return LakeFunctions(db)
 
 
+Upgrade = Annotated[
+    bool,
+    Option(
+        "--upgrade",
+        help="First migrate what an earlier version of rowtide stored, as `rowtide upgrade` does.",
+        from_file=False,
+    ),
+]
+
+
+def upgrade_first(db: str, subscribers: Sequence[str] | None = ()) -> None:
+    """Migrate what a database and its subscribers have stored; None: all of them that it records.
+
+    A subscriber that cannot be migrated is reported, and left to the agent. Raises what keeps the database itself from
+    being migrated.
+    """
+    from rowtide.upgrading.databases import upgrade
+
+    own, *others = upgrade(db, subscribers)
+    for failure in own.failures:
+        raise failure
+    for found in (own, *others):
+        for failure in found.failures:
+            notes.print(f"{found.url}: {failure}", soft_wrap=True)
+        for store in found.list_outdated():
+            migrated = f"{store.format.store} at {store.place}: migrated to format {store.format.number}."
+            notes.print(migrated, soft_wrap=True)
+
+
 Reason = Annotated[str, Option(help="Recorded with the gap.")]
 Yes = Annotated[bool, Option("--yes", help="Do not ask.", from_file=False)]
 

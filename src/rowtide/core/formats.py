@@ -104,7 +104,10 @@ class FormatOutdated(Invalid, number=1135):
     """An earlier version of rowtide wrote the store, which has to be migrated before this one uses it."""
 
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
-    hint = "Nothing was changed. Stop what runs with the earlier version, then migrate it: `rowtide upgrade`."
+    hint = (
+        "Nothing was changed. Stop what runs with the earlier version, then migrate it: `rowtide upgrade`, or the "
+        "agent's option --upgrade."
+    )
     store: str
     place: str
     found: int

@@ -71,6 +71,16 @@ def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription
         return tuple(map(read_subscription, rows))
 
 
+SELECT_SUBSCRIBERS = (
+    select(subscriptions.c.subscriber_server)
+    .join(publications, publications.c.pubid == subscriptions.c.pubid)
+    .join(replinfo, replinfo.c.nickname == publications.c.publisher)
+    .distinct()
+    .order_by(subscriptions.c.subscriber_server)
+)
+"""The query of the URLs of a hub's subscribers: of the publications that other nodes are the hub of, there are none."""
+
+
 def list_subids(connection: Connection, publication_name: str) -> tuple[str, ...]:
     """Return the numbers of a publication's subscriptions that a node knows; none without the publication."""
     return tuple(connection.execute(_SUBIDS, {"of_name": publication_name}).scalars())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from builders.faults.killed_programs import run_program
 from builders.formats import NEWER, NEWER_READABLE, forgetting, recording
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from rowtide.core.errors import RowtideError
@@ -11,6 +14,16 @@ from rowtide.core.formats import FormatNewer, FormatUnnumbered
 from rowtide.handle import connect
 from rowtide.merge.errors.nodes import UnsentByOtherBuild
 
+UPGRADE_TO_FORMAT_2 = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from builders.upgrading.next_formats import be_of_format_2
+from rowtide.cli.main import run_command
+
+be_of_format_2()
+sys.exit(run_command(("upgrade", "--db", sys.argv[2])))
+"""
+TESTS = str(Path(__file__).parents[2])
 ITEM = "create table item (id integer primary key, name text)"
 
 
@@ -95,3 +108,25 @@ def test_a_device_that_sent_all_is_not_said_to_have_more(merged: Merge) -> None:
     unnumber(merged)
     with pytest.raises(FormatUnnumbered):
         connect(merged.subscribers[0].url).merge.list_publications()
+
+
+@pytest.mark.parametrize("is_hub", [True, False], ids=["hub", "subscriber"])
+def test_a_synchronisation_ends_once_a_node_is_migrated(merged: Merge, *, is_hub: bool) -> None:
+    merged.begin(ITEM, item={})
+    merged.settle()
+    merged.hub.execute("insert into item (id, name) values (1, 'of the hub')")
+    merged.subscribers[0].execute("insert into item (id, name) values (2, 'of the subscriber')")
+    node = merged.hub if is_hub else merged.subscribers[0]
+
+    def upgrade() -> None:
+        assert run_program(UPGRADE_TO_FORMAT_2, TESTS, node.url, failpoint="none") == 0
+
+    # The first commits begin the session; nothing is exchanged yet.
+    with pytest.raises(FormatNewer, match="format 2, this version 1"):
+        merged.sync_beside(0, 2, upgrade)
+    with pytest.raises(FormatNewer):
+        merged.sync()
+    assert merged.hub.rows("item", "name") == [("of the hub",)]
+    node.execute(*recording(format_view(node), (1, 1, 1)))
+    merged.settle()
+    merged.require_equal("item", columns="id, name")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,57 +15,36 @@ from builders.faults.failpoints import UPGRADE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.merge.merged_databases import PUBLICATION, Merge
 from builders.merge_machines.merge_machine_base import open_files
-from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, StoredFormat, StoreFormat
-from rowtide.databases.sqlite.guarding import raise_format
+from builders.recordings import Recording, read_file_tables
+from builders.upgrading.next_formats import STEPS, be_of_format_1, be_of_format_2
+from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated
+from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
-from rowtide.tracking.sqlite import system_tables as tracking
 
-SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from integration.upgrading.test_upgrading_files import be_of_format
+from builders.upgrading.next_formats import be_of_format_2
 from rowtide.cli.main import run_command
 
-be_of_format(2)
+be_of_format_2()
 sys.exit(run_command(sys.argv[2:]))
 """
 TESTS = str(Path(__file__).parents[2])
-
-
-def be_of_format(number: int) -> None:
-    """Make this process a build whose metadata in files have a format, with the steps to it."""
-    for known in (FORMAT, tracking.FORMAT):
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
-            object.__setattr__(known, name, number)
-    MIGRATIONS[FORMAT.store, 1] = migrate
-    MIGRATIONS[tracking.FORMAT.store, 1] = migrate_tracking
-
-
-def migrate(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-    with transaction() as file:
-        file.execute("create table of_format_2 (id integer primary key)")
-        raise_format(file, FORMAT_VIEW, SECOND)
-
-
-def migrate_tracking(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-    with transaction() as file:
-        raise_format(file, tracking.FORMAT_VIEW, SECOND)
 
 
 @pytest.fixture
 def merge() -> Iterator[Merge]:
     """A hub and a device with a change that is not sent."""
     with ExitStack() as opened:
-        hub, device, *_ = open_files(opened)
-        merge = Merge(hub, [device])
+        hub, device, other, *_ = open_files(opened)
+        merge = Merge(hub, [device, other])
         merge.begin("create table item (id integer primary key, name text)", item={})
         device.execute("insert into item (id, name) values (1, 'unsent')")
         yield merge
-        be_of_format(1)
-        for known in (FORMAT, tracking.FORMAT):
-            MIGRATIONS.pop((known.store, 1), None)
+        be_of_format_1()
+        MIGRATIONS.clear()
 
 
 def formats_of(url: str, *words: str) -> dict[str, tuple[int, int]]:
@@ -79,7 +58,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
     with connect(merge.hub.url) as hub:
         hub.tracking.enable_tracking("item")
         assert formats_of(hub.url) == {"merge metadata of the file": (1, 1), "change tracking of the file": (1, 1)}
-        be_of_format(2)
+        be_of_format_2()
         for use in (hub.tracking.list_tracked, hub.merge.list_publications):
             with pytest.raises(FormatOutdated):
                 use()
@@ -87,7 +66,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
         assert formats_of(hub.url) == {"merge metadata of the file": (1, 2), "change tracking of the file": (1, 2)}
         assert [table.name for table in hub.tracking.list_tracked()] == ["item"]
         assert hub.merge.list_publications()
-        be_of_format(1)
+        be_of_format_1()
         for use in (hub.tracking.list_tracked, hub.merge.list_publications):
             with pytest.raises(FormatNewer):
                 use()
@@ -95,7 +74,7 @@ def test_what_a_file_has_is_listed_and_migrated(merge: Merge) -> None:
 
 def test_a_device_of_an_older_format_is_migrated_by_its_sync(merge: Merge) -> None:
     device = merge.subscribers[0]
-    be_of_format(2)
+    be_of_format_2()
     with pytest.raises(FormatOutdated, match="rowtide upgrade"):
         merge.sync()
     assert formats_of(merge.hub.url) == {FORMAT.store: (1, 2)}
@@ -106,7 +85,7 @@ def test_a_device_of_an_older_format_is_migrated_by_its_sync(merge: Merge) -> No
     assert formats_of(device.url) == {FORMAT.store: (2, 2)}
     assert merge.hub.rows("item", "name") == [("unsent",)]
 
-    be_of_format(1)
+    be_of_format_1()
     with pytest.raises(FormatNewer):
         merge.sync()
 
@@ -117,8 +96,62 @@ def test_a_migration_that_is_killed_goes_on(merge: Merge, failpoint: str) -> Non
     assert run_program(BUILD_OF_FORMAT_2, TESTS, "upgrade", "--db", merge.hub.url, failpoint="none") == 0
     sync = ("merge", "sync", PUBLICATION, "--subscriber", device.url, "--db", merge.hub.url)
     assert run_program(BUILD_OF_FORMAT_2, TESTS, *sync, failpoint=failpoint) == KILLED
-    be_of_format(2)
+    be_of_format_2()
     is_done = failpoint.endswith(".after")
     assert formats_of(device.url, "--dry-run") == {FORMAT.store: (2 if is_done else 1, 2)}
     assert merge.sync().upload.total.inserts == 1
-    assert device.rows("of_format_2", "id") == []
+    assert device.rows(f"{STEPS}_{FORMAT_VIEW}", "id") == []
+
+
+def test_a_hub_and_its_devices_are_listed_and_migrated(merge: Merge) -> None:
+    device = merge.subscribers[0]
+    gone = merge.subscribers[1]
+    Path(parse_url(gone.url).database or "").unlink()
+    be_of_format_2()
+    for words, after in ((("--dry-run",), (1, 2)), ((), (1, 2)), ((), (2, 2))):
+        ended = rowtide("upgrade", *words, "--subscribers", "--format", "jsonl", "--db", merge.hub.url)
+        rows = [json.loads(line) for line in ended.output.splitlines()]
+        own, of_device = (row for row in rows if row["refused"] is None)
+        assert [(row["format"], row["upgraded_to"]) for row in (own, of_device)] == [after, after]
+        assert (of_device["least_reader"], of_device["least_writer"]) == (2, 2)
+        assert of_device["place"] == parse_url(device.url).database
+        assert [(row["place"], row["refused"]) for row in rows if row["refused"]] == [(gone.url, "RT-1121")]
+        assert (ended.code, "RT-1121" in ended.errors) == (1, True)
+        read_by = "format 2 is read by versions that know format 2 or later"
+        assert (read_by in ended.errors) == (after == (1, 2))
+    assert "Not listed: 2 subscribers" in rowtide("upgrade", "--db", merge.hub.url).errors
+
+
+def test_a_synchronisation_migrates_both_ends_first(merge: Merge) -> None:
+    device = merge.subscribers[0]
+    be_of_format_2()
+    ended = rowtide("merge", "sync", PUBLICATION, "--upgrade", "--subscriber", device.url, "--db", merge.hub.url)
+    assert ended.code == 0, ended
+    assert f"{FORMAT.store} at {parse_url(device.url).database}: migrated to format 2." in ended.errors
+    assert formats_of(merge.hub.url) == formats_of(device.url) == {FORMAT.store: (2, 2)}
+    assert merge.hub.rows("item", "name") == [("unsent",)]
+
+
+def test_two_upgrades_at_once_do_each_step_once(merge: Merge) -> None:
+    commands = [("upgrade", "--db", merge.hub.url)] * 2
+    with ThreadPoolExecutor(len(commands)) as both:
+        codes = both.map(lambda words: run_program(BUILD_OF_FORMAT_2, TESTS, *words, failpoint="none"), commands)
+        assert list(codes) == [0, 0]
+    be_of_format_2()
+    assert formats_of(merge.hub.url) == {FORMAT.store: (2, 2)}
+
+
+@pytest.mark.parametrize("name", ["device", "merge_device", "merge_field", "merge_hub", "subscriber"])
+def test_a_recorded_file_is_migrated_and_then_refused(recording: Recording, name: str) -> None:
+    path = recording.folder / f"{name}.db"
+    before = read_file_tables(path)
+    try:
+        be_of_format_2()
+        assert set(formats_of(f"sqlite:///{path}").values()) == {(1, 2)}
+        assert set(formats_of(f"sqlite:///{path}").values()) == {(2, 2)}
+    finally:
+        be_of_format_1()
+        MIGRATIONS.clear()
+    assert {table: rows for table, rows in read_file_tables(path).items() if STEPS not in table} == before
+    ended = rowtide("upgrade", "--db", f"sqlite:///{path}")
+    assert (ended.code, "RT-1134" in ended.errors) == (1, True)

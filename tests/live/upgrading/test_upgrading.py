@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
@@ -20,31 +16,23 @@ from builders.faults.killed_programs import KILLED, run_program
 from builders.formats import forgetting
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, deliver_all
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
+from builders.upgrading.next_formats import SCHEMAS, SECOND, be_of_format_1, be_of_format_2
 from rowtide.cdc.published import system_table_path
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, Migration, StoredFormat, StoreFormat
-from rowtide.databases.postgres import functions
-from rowtide.databases.sqlite import guarding as file_formats
-from rowtide.delta.formats import FORMAT, LAKE_TABLE
-from rowtide.delta.snapshot import Location
-from rowtide.delta.writing.alteration import raise_format, set_properties
+from rowtide.core.formats import FormatNewer, FormatOutdated, StoreFormat
+from rowtide.delta.formats import FORMAT
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.handle import Database, connect
 from rowtide.lake.stores import locate
-from rowtide.log.catalogue import SCHEMA
-from rowtide.log.source_definition import FORMAT as PUBLISHER
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.merge.nodes.postgres.metadata import completing as merge
-from rowtide.replication.distributor import definitions as distribution
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.sqlite import progress as delivery_to_files
 from rowtide.storage.store import Store
-from rowtide.tracking.postgres import system_tables as tracking
 
-SECOND = StoredFormat(2, 2, 2)
 BUILD_OF_FORMAT_2 = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from live.upgrading.test_upgrading import be_of_format_2
+from builders.upgrading.next_formats import be_of_format_2
 from rowtide.cli.main import run_command
 
 be_of_format_2()
@@ -52,57 +40,7 @@ sys.exit(run_command(("upgrade", "--db", sys.argv[2])))
 """
 ITEM = "create table item (id int primary key, name text)"
 TESTS = str(Path(__file__).parents[2])
-SCHEMAS = {
-    SCHEMA: PUBLISHER,
-    "distribution": distribution.FORMAT,
-    "rowtide_subscriber": delivery.FORMAT,
-    "rowtide_merge": merge.FORMAT,
-    "rowtide_tracking": tracking.FORMAT,
-}
-KNOWN = (*SCHEMAS.values(), delivery_to_files.FORMAT, LOG_STORE, LAKE_TABLE)
 STORES = ("publisher's metadata", "log store", *["lake table"] * 4)
-
-
-def be_of_format_2(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-    """Make this process a build whose stores have format 2, with the steps to it."""
-    for known in KNOWN:
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
-            object.__setattr__(known, name, 2)
-    steps: dict[tuple[str, int], Migration] = {
-        **{(own.store, 1): partial(raise_schema, schema) for schema, own in SCHEMAS.items()},
-        (delivery_to_files.FORMAT.store, 1): raise_file,
-        (LOG_STORE.store, 1): raise_log_store,
-        (LAKE_TABLE.store, 1): raise_table,
-    }
-    for key, step in steps.items():
-        if monkeypatch is None:
-            MIGRATIONS[key] = step
-        else:
-            monkeypatch.setitem(MIGRATIONS, key, step)
-
-
-def raise_schema(schema: str, transaction: Callable[[], AbstractContextManager[Connection]]) -> None:
-    with transaction() as connection:
-        functions.raise_format(connection, schema, SECOND)
-
-
-def raise_file(transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-    with transaction() as file:
-        file_formats.raise_format(file, delivery_to_files.FORMAT_VIEW, SECOND)
-
-
-def raise_log_store(manifest: Manifest) -> None:
-    manifest.raise_format(SECOND)
-
-
-def raise_table(location: Location) -> None:
-    raise_format(location, SECOND)
-
-
-def be_of_format_1() -> None:
-    for known in KNOWN:
-        for name in StoreFormat.__dataclass_fields__.keys() - {"store", "replacement"}:
-            object.__setattr__(known, name, 1)
 
 
 @pytest.fixture

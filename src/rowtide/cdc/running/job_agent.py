@@ -183,14 +183,14 @@ class JobAgent:
         self._on_event = on_event
         self._job_types = job_types
         self._jobs: dict[JobType, _JobState] = {}
-        self._connection: Connection | None = None
+        self._lease: AdvisoryLease | None = None
         self._lost: SparkLost | None = None
 
     @contextmanager
     def open(self) -> Iterator[JobAgent]:
         """Take the agent's lease."""
         with AdvisoryLease.take(self._engine, AGENT, patience_s=_LEASE_PATIENCE_S) as lease:
-            self._connection = lease.connection
+            self._lease = lease
             with translated():
                 own_source(lease.connection, parse_url(self._context.url).name)
                 require_complete(lease.connection)
@@ -200,17 +200,19 @@ class JobAgent:
 
     def step(self) -> bool:
         """Look at the jobs, their requests and runs once. Raises `SparkLost`."""
-        assert self._connection is not None
+        assert self._lease is not None
+        self._lease.verify()
+        connection = self._lease.connection
         with translated():
-            requests = take_requests(self._connection)
-            jobs = read_jobs(self._connection)
+            requests = take_requests(connection)
+            jobs = read_jobs(connection)
             # Without tables there are no jobs; capture reads on, or the server would keep its log for ever.
-            reads_on = not list_enabled(self._connection)
+            reads_on = not list_enabled(connection)
             for job_type, state in self._jobs.items():
                 job = jobs.get(job_type)
                 is_wanted = job is not None or (job_type is JobType.CAPTURE and reads_on)
                 requested = requests.get(job_type, JobAction.NOTHING)
-                self._update(self._connection, job_type, job, requested, is_wanted=is_wanted)
+                self._update(connection, job_type, job, requested, is_wanted=is_wanted)
                 state.was_wanted = is_wanted
         if self._lost is not None:
             raise self._lost

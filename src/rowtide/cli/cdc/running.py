@@ -18,10 +18,12 @@ from rowtide.cli.options import (
     Reason,
     SharedStorage,
     SparkConf,
+    Upgrade,
     Wide,
     Yes,
     confirm_loss,
     spark_request,
+    upgrade_first,
 )
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wait
 from rowtide.cli.output.watching import watching
@@ -76,6 +78,7 @@ def run(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
 ) -> None:
@@ -86,6 +89,8 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with requesting(request), watching("Starting the log reader ...", log, db, "capture", once=once) as stop:
+        if upgrade:
+            upgrade_first(db)
         options = CaptureOptions(engine, rewrite_widened, max_latency)
         connect(db).cdc.run(once=once, options=options, stop=stop)
 

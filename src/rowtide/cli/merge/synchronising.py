@@ -12,7 +12,7 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
-from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Wide, spark_request
+from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Upgrade, Wide, spark_request, upgrade_first
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
 from rowtide.cli.output.watching import logging_beside, progress
 from rowtide.cli.value_types import parse_time
@@ -82,6 +82,7 @@ def sync(
     ] = SyncEngine.THREADS,
     master: Master = None,
     spark_conf: SparkConf,
+    upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
     log: LogOptions,
@@ -97,11 +98,15 @@ def sync(
         raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
     if all_subscribers and exchange is not ExchangeType.BOTH:
         raise click.BadParameter("not with --all", param_hint="--exchange-type")
+    if dry_run and upgrade:
+        raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
     if dry_run:
         if publication is None:
             raise click.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
         _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
         return
+    if upgrade:
+        upgrade_first(db, None if subscriber is None else (subscriber,))
     if publication is not None and subscriber is not None:
         with logging_beside(log), _exchanging() as on_progress:
             summary = connect(db).merge.sync(

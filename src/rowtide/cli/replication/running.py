@@ -13,9 +13,11 @@ from rowtide.cli.options import (
     SharedStorage,
     SomePublication,
     SparkConf,
+    Upgrade,
     Yes,
     confirm_loss,
     spark_request,
+    upgrade_first,
 )
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import watching
@@ -75,6 +77,7 @@ def run(
     once: Annotated[
         bool, Option("--once", help="Stop when everything committed before is delivered.", from_file=False)
     ] = False,
+    upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
 ) -> None:
@@ -84,6 +87,8 @@ def run(
     any machine, is left to it until that process ends.
     """
     with watching("Starting the log reader ...", log, db, "replication", once=once) as stop:
+        if upgrade:
+            upgrade_first(db, subscriber)
         connect(db).replication.run(publication, subscribers=subscriber or (), once=once, stop=stop, **limits.given)
 
 

@@ -6,18 +6,21 @@ of another table, is not there. It is there only within rowtide's transactions, 
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 
 from rowtide.core.formats import PresentStore, StoredFormat, StoreFormat
 from rowtide.databases.format_views import format_row, parse_definition
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of
-from rowtide.databases.sqlite.errors import translated
+from rowtide.databases.sqlite.errors import FileNotOpened, translated
 from rowtide.databases.sqlite.keys import quote, quote_literal
-from rowtide.databases.urls import DatabaseUrl
+from rowtide.databases.urls import DatabaseUrl, parse_url
 
 WRITING = "__sysWriting"
 """Has a row while rowtide writes to the tables of its clock and of tracking."""
@@ -96,6 +99,24 @@ def find_store(url: str | DatabaseUrl, own: StoreFormat, view: str, table: str) 
         if not has_table(connection, table):
             return None
         return PresentStore(own, path, read_format(connection, view), partial(_changing, url))
+
+
+@contextmanager
+def migrating_alone(url: str) -> Iterator[None]:
+    """Let no other process migrate a file of the folder meanwhile; wait for one that does. Raises `FileNotOpened`.
+
+    The folder is locked, not the file: closing another descriptor of the file would end SQLite's own locks.
+    """
+    path = Path(parse_url(url).database or "").absolute()
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise FileNotOpened(str(path), error.strerror or str(error)) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `heartbeat`.
+The server ends it where its process is silent, as one that is stopped: see `heartbeat`. Whoever takes or verifies a
+lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an earlier version
+that runs meanwhile writes nothing after that.
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ from types import TracebackType
 
 from sqlalchemy import Connection, Engine, text
 
+from rowtide.core.formats import StoreFormat
+from rowtide.databases.format_views import parse_definition, require as require_format
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.heartbeat import SessionKeepalive
+from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import LeaseHeld, LeaseLost
+from rowtide.log.source_definition import FORMAT
 
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
@@ -54,19 +61,22 @@ def end_sessions(connection: Connection, holder: str) -> None:
 class AdvisoryLease:
     """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
 
-    Raises `ConnectionFailed`.
+    One of any format (`is_of_any_format`) is what migrates the database. Raises `ConnectionFailed`.
     """
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: Connection, name: str, *, is_of_any_format: bool = False) -> None:
         self.connection = connection
         self._name = name
+        self._is_of_any_format = is_of_any_format
         with translated():
             self._heartbeat = SessionKeepalive(connection)
 
     @classmethod
-    def take(cls, engine: Engine, name: str, *, patience_s: float = _ENDING_S) -> AdvisoryLease:
+    def take(
+        cls, engine: Engine, name: str, *, patience_s: float = _ENDING_S, is_of_any_format: bool = False
+    ) -> AdvisoryLease:
         """Take a lease, waiting at most `patience_s` for its holder to release it. Raises `LeaseHeld`, naming the
-        holder.
+        holder; unless `is_of_any_format`, `FormatNewer` and `FormatOutdated` for a database of another format.
         """
         with translated():
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -77,17 +87,29 @@ class AdvisoryLease:
                     connection.close()
                     raise LeaseHeld(name, holder or "a session that has just ended")
                 time.sleep(_PAUSE_S)
-        return cls(connection, name)
+        lease = cls(connection, name, is_of_any_format=is_of_any_format)
+        try:
+            lease.verify()
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def verify(self) -> None:
-        """Raise `ConnectionFailed` if the session, and so the lease, is gone."""
+        """Raise `ConnectionFailed` if the session, and so the lease, is gone; `FormatNewer` if the database was
+        upgraded meanwhile.
+        """
         with translated():
-            self.connection.execute(text("select 1"))
+            if self._is_of_any_format:
+                self.connection.execute(text("select 1"))
+            else:
+                verify_format(self.connection)
 
     def verifier(self) -> Callable[[], None]:
         """Return what verifies the lease from another thread, each time by a session of its own.
 
-        It raises `LeaseLost` if the session that holds the lease is gone, `ConnectionFailed` if that is not known.
+        It raises `LeaseLost` if the session that holds the lease is gone, `ConnectionFailed` if that is not known,
+        `FormatNewer` if the database was upgraded meanwhile.
         """
         with translated():
             pid = self.connection.execute(text("select pg_backend_pid()")).scalar_one()
@@ -108,10 +130,27 @@ class AdvisoryLease:
         self.release()
 
 
+def verify_format(connection: Connection) -> None:
+    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database's definitions."""
+    found = connection.execute(text(_FORMAT)).one()
+    _require_writable(found.place, found.definition)
+
+
 def _verify_session(engine: Engine, name: str, pid: int) -> None:
     with translated(), engine.connect() as connection:
-        if not connection.execute(text(_IS_HELD), {**_parameters(name), "pid": pid}).scalar_one():
+        found = connection.execute(text(_IS_HELD), {**_parameters(name), "pid": pid}).one()
+        _require_writable(found.place, found.definition)
+        if not found.is_held:
             raise LeaseLost(name, find_holder(connection, name) or "nobody")
+
+
+def _require_writable(place: str, definition: str | None) -> None:
+    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database; one without a format passes:
+    what reads its definitions refuses it.
+    """
+    stored = parse_definition(definition)
+    if stored is not None:
+        require_format(StoreFormat.require_writable, FORMAT, place, stored)
 
 
 def _parameters(name: str) -> dict[str, int]:
@@ -129,13 +168,15 @@ where application_name = any(:names) and usename = session_user and datname = cu
 
 _TRY = "select pg_try_advisory_lock(:class, :key)"
 
-_IS_HELD = """
+_PLACE = f"current_database()::text as place, {recorded_definition(SCHEMA)} as definition"
+_FORMAT = f"select {_PLACE}"
+_IS_HELD = f"""
 select exists (
     select from pg_locks
     where locktype = 'advisory' and granted and classid = :class and objid = :key and pid = :pid
       and database = (select oid from pg_database where datname = current_database())
-)
-"""
+) as is_held, {_PLACE}
+"""  # noqa: S608
 
 _HOLDER = """
 select format('%s (server pid %s, user %s, since %s)', a.application_name, a.pid, a.usename,

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.formats import PresentStore
 from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.connect import begin_file
+from rowtide.databases.sqlite.guarding import migrating_alone
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.node import Node
@@ -36,12 +38,21 @@ def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[
 
     Raises `MigrationMissing` too.
     """
-    store = find_store(url) if parse_url(url).kind.is_file else None
-    # What is newer, or has no number, is refused by who opens it.
-    if store is not None and store.stored is not None and store.stored.number < store.format.number:
-        store.migrate()
+    if parse_url(url).kind.is_file and _find_outdated(url) is not None:
+        with migrating_alone(url):
+            # Another process may just have migrated it.
+            outdated = _find_outdated(url)
+            if outdated is not None:
+                outdated.migrate()
     with open_node(url, limits) as node:
         yield node
+
+
+def _find_outdated(url: str) -> PresentStore | None:
+    """Return the metadata of a file of an older format; what is newer, or has no number, is refused by who opens it."""
+    store = find_store(url)
+    is_outdated = store is not None and store.stored is not None and store.stored.number < store.format.number
+    return store if is_outdated else None
 
 
 def address(url: str) -> str:

@@ -249,6 +249,8 @@ class ReplicationAgent:
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
         if self._claims is None or not self._claims.are_at(connection):
             self._claims = SubscriptionClaims(connection)
+        # Before each use of the claims: an upgrade may have migrated the distribution database meanwhile.
+        definitions.require_writable(connection)
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, select, text
 
 from rowtide.cdc import definitions
 from rowtide.cdc.published import system_table_path
@@ -23,17 +24,33 @@ from rowtide.delta.snapshot import open_any_format
 from rowtide.lake.stores import locate, open_folder
 from rowtide.log import source_definition
 from rowtide.log.catalogue import SCHEMA, find_source
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge import definitions as merge_definitions
 from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.distributor import definitions as distribution, location
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
 from rowtide.upgrading.present import Present
+
+_UPGRADE = "upgrade"
+_PATIENCE_S = 600.0
+
+
+@contextmanager
+def migrating_alone(url: str) -> Iterator[None]:
+    """Let no other process migrate what the database has, also elsewhere; wait ten minutes for one that does.
+
+    Raises `LeaseHeld`.
+    """
+    engine = open_engine(url, application_name=f"rowtide upgrade on {describe_holder()}")
+    with AdvisoryLease.take(engine, _UPGRADE, patience_s=_PATIENCE_S, is_of_any_format=True):
+        yield
 
 
 def find_present(url: str) -> Present:
@@ -42,9 +59,30 @@ def find_present(url: str) -> Present:
         schemas = tuple(_find_schemas(url))
         stores = tuple(found.store for found in schemas if found.store is not None)
         foreign = tuple(found.place for found in schemas if found.is_foreign)
+        subscribers = tuple(dict.fromkeys(_find_subscribers(url, stores)))
     if any(store.format is source_definition.FORMAT and store.find_refusal() for store in stores):
-        return Present(stores, foreign)
-    return Present((*stores, *_find_outside(url)), foreign)
+        return Present(stores, foreign, subscribers)
+    return Present((*stores, *_find_outside(url)), foreign, subscribers)
+
+
+def find_at_subscriber(url: str) -> Present:
+    """Return the schemas that a database has as a subscriber."""
+    engine = open_engine(url)
+    with translated():
+        found = [_find_schema(engine, schema, _OWN[schema]).store for schema in _OF_SUBSCRIBERS]
+    return Present(tuple(store for store in found if store is not None))
+
+
+def _find_subscribers(url: str, stores: Collection[PresentStore]) -> Iterator[str]:
+    """Yield the URLs that the distribution database and a hub record, where their formats are not newer."""
+    known = {store.format for store in stores if store.find_refusal() is None}
+    with open_engine(url).connect() as connection:
+        if distribution.FORMAT in known:
+            query = select(distribution.agents.c.subscriber).distinct().order_by(distribution.agents.c.subscriber)
+            yield from location.distributor(connection).execute(query).scalars()
+        if merge.FORMAT in known:
+            placed = connection.execution_options(schema_translate_map={None: merge_definitions.SCHEMA})
+            yield from placed.execute(SELECT_SUBSCRIBERS).scalars()
 
 
 def _find_outside(url: str) -> Iterator[PresentStore]:
@@ -98,6 +136,11 @@ _OWN: Mapping[str, _Own] = {
     clock.SCHEMA: (tracking.FORMAT, ("__sysOCSTrackedObjects", "__sysOCSDeletedRows")),
 }
 """By the names of schemas that a database may have: their formats, and the tables of which rowtide's have one."""
+_FENCES: Mapping[str, str] = {
+    procedures.SCHEMA: 'update rowtide_subscriber."MSreplication_subscriptions" set epoch = epoch + 1',
+}
+"""The statements after which a delivery of an earlier version that runs writes nothing more: it finds another epoch."""
+_OF_SUBSCRIBERS = procedures.SCHEMA, merge_definitions.SCHEMA
 _DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
 
@@ -109,8 +152,18 @@ def _find_schema(engine: Engine, schema: str, own: _Own) -> _Schema:
         named = {"schema": schema, "tables": list(tables)}
         is_own, has_tables, database, definition = connection.execute(statement, named).one()
     place = f"{database}, schema {schema}"
-    store = PresentStore(known, place, parse_definition(definition), engine.begin) if is_own else None
+    changing = partial(_changing, engine, _FENCES.get(schema))
+    store = PresentStore(known, place, parse_definition(definition), changing) if is_own else None
     return _Schema(place, store, has_tables and not is_own)
+
+
+@contextmanager
+def _changing(engine: Engine, fence: str | None) -> Iterator[Connection]:
+    """Yield a transaction of a step, which fences what runs with an earlier version."""
+    with engine.begin() as connection:
+        if fence is not None:
+            connection.exec_driver_sql(fence)
+        yield connection
 
 
 _STATE = """

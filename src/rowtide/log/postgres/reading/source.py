@@ -26,6 +26,7 @@ from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
+from rowtide.log.postgres.lease import verify_format
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
 from rowtide.log.postgres.reading.restricted import (
@@ -258,6 +259,7 @@ class PostgresSource:
         with translated():
             # Without an event trigger for it only the catalogue says that a table was dropped.
             self._ends_dropped = self._ends_dropped and end_dropped(self._connection)
+            verify_format(self._connection)
             slot.verify_publication(self._connection, self._definition)
 
     def write_heartbeat(self, stored: ControlRow | None) -> None:

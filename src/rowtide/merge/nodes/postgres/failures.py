@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import psycopg
 
+from rowtide.core.formats import FormatNewer
 from rowtide.databases.postgres.errors import describe, translate
+from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Subscription
 from rowtide.merge.definitions import SCHEMA, subscriptions
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, NodeBusy, SessionReplaced
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
+from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
 from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
 from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
 
@@ -20,6 +23,8 @@ _RAISE = "exec_stmt_raise"
 """The server's function that raises what a user's trigger does."""
 _REPLACED = "RT817"
 """SQLSTATE of ours: another synchronisation has begun."""
+_MIGRATED = "RT820"
+"""SQLSTATE of ours: the node's metadata were migrated meanwhile; the message is the database, the detail the format."""
 
 
 class UnexpectedLines(Exception):
@@ -35,6 +40,9 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
     reason, state = describe(error), error.sqlstate or ""
     if state == _REPLACED:
         return SessionReplaced(error.diag.message_primary or "")
+    if state == _MIGRATED:
+        found = int(error.diag.message_detail or 0)
+        return FormatNewer(FORMAT.store, error.diag.message_primary or node, found, FORMAT.number)
     if state == UNKNOWN_LINES:
         return UnexpectedLines()
     if state == DEFERRED:
@@ -50,10 +58,21 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
 
 
 def require_session(subscription: Subscription) -> str:
-    """Return the statement that fails if another synchronisation of a subscription has begun."""
+    """Return the statement that fails if another synchronisation of a subscription has begun, or if an upgrade has
+    migrated the metadata since they were accepted.
+    """
     table = quote_qualified(SCHEMA, subscriptions.name)
     session = f"select session from {table} where subid = {quote_literal(subscription.subid)}"
     name = quote_literal(subscription.subscriber)
     failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
-    body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
+    definition = f"declare d text := {recorded_definition(SCHEMA)};"
+    migrated = (
+        f"raise exception using errcode = '{_MIGRATED}', message = current_database()::text, "
+        r"detail = substring(d from '(?i)(\d+) as number')"
+    )
+    is_newer = rf"substring(d from '(?i)(\d+) as least_writer')::int > {FORMAT.number}"
+    body = (
+        f"{definition} begin if {is_newer} then {migrated}; end if; "
+        f"if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
+    )
     return f"do {quote_body(body)}"

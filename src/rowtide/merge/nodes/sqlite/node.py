@@ -184,6 +184,8 @@ class SqliteNode:
         except FileBusy as error:
             raise NodeBusy(self.path, str(error)) from error
         try:
+            # An upgrade may have migrated the file since the last transaction.
+            self.tables.verify_format()
             with writing(self._session, AGENT):
                 yield
             failpoint("sqlite_merge_commit.before")

@@ -253,6 +253,8 @@ class SqliteDelivery:
         self._skipped = []
         with self._file.undone_by_errors():
             self._file.begin()
+            # An upgrade may have migrated the file since the last batch.
+            progress.require_writable(self._file.connection)
             found = progress.find_difference(self._file.connection, self._guid, self._progress)
             if found is not None:
                 raise AgentReplaced(self._subscriber, found)
