@@ -15,8 +15,10 @@ from types import TracebackType
 
 from sqlalchemy import Connection, Engine, text
 
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.heartbeat import SessionKeepalive
+from rowtide.databases.postgres.pooled_sessions import place_of_pooler, require_session
+from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 
 _CLASS = 0x726F7774
@@ -54,7 +56,7 @@ def end_sessions(connection: Connection, holder: str) -> None:
 class AdvisoryLease:
     """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
 
-    Raises `ConnectionFailed`.
+    Raises `ConnectionFailed`, `TransactionsPooled`.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -70,6 +72,7 @@ class AdvisoryLease:
         """
         with translated():
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            require_session(connection.connection.driver_connection)
             deadline = time.monotonic() + patience_s
             while not connection.execute(text(_TRY), _parameters(name)).scalar_one():
                 if time.monotonic() >= deadline:
@@ -82,7 +85,11 @@ class AdvisoryLease:
     def verify(self) -> None:
         """Raise `ConnectionFailed` if the session, and so the lease, is gone."""
         with translated():
-            self.connection.execute(text("select 1"))
+            pid = self.connection.execute(text("select pg_backend_pid()")).scalar_one()
+        session = watched_of(self.connection)
+        if pid != session.known_pid:
+            # The pooler lends sessions in another way than when it was asked.
+            raise TransactionsPooled(place_of_pooler(session))
 
     def verifier(self) -> Callable[[], None]:
         """Return what verifies the lease from another thread, each time by a session of its own.
