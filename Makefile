@@ -8,6 +8,7 @@ JARS := .venv/jars
 OBJECT_SERVER := .venv/bin/object-server
 REST_SERVER := .venv/rest-server
 PROMTOOL := .venv/bin/promtool
+PGBOUNCER := .venv/pgbouncer/pgbouncer
 REWRITTEN := .venv/rewritten
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
@@ -45,10 +46,10 @@ check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
 test: java go chromium ## Run the tests that a change is judged by
-	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(REWRITTEN)
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) ## Run those that take longer too: every test on every pair of databases
+test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
 soak: java go install $(JARS) $(OBJECT_SERVER) $(REST_SERVER) ## Run the long forms of tests, for hours
@@ -124,6 +125,12 @@ $(REST_SERVER): $(INSTALLED) tests/rest_server/ivy.xml
 $(PROMTOOL): $(BIN)/uv scripts/fetch-prometheus
 	@echo "Fetching Prometheus for the tests ..."
 	@scripts/fetch-prometheus $(BIN)
+	@touch $@
+
+# Half a megabyte, with the libraries that it needs.
+$(PGBOUNCER): $(BIN)/uv scripts/fetch-pgbouncer
+	@echo "Fetching PgBouncer for the tests ..."
+	@scripts/fetch-pgbouncer $(@D)
 	@touch $@
 
 # The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself

@@ -78,8 +78,16 @@ always ([URLs and passwords](urls.md#where-passwords-belong)).
 
 ## Past a connection pooler
 
-A pooler cannot pass on replication connections. With `replication_url` the log is read there, with the same password;
-everything else goes to `url`. Leases and locks belong to sessions: a pooler must pool sessions, not transactions.
+A pooler does not pass on replication connections (RT-1148). With `replication_url` the log is read there, with the
+same password; everything else goes to `url`.
+
+Leases, locks and settings belong to sessions, so a pooler must lend sessions: PgBouncer's `pool_mode = session`. One
+that lends a session for a transaction is recognized by what it does, and what changes anything, delivers, merges or
+captures is refused (RT-1147). Commands that only read work: `cdc status`, `cdc changes`, `health`, `check`,
+`replication status` and the other listings. Each of their transactions sets rowtide's settings for itself, is read
+only and is rolled back, so that the next program finds the session as it was. The commands of merge and
+tracking need a session also to read; `health` then reports merge as unknown
+([decision 39](../decisions/0039-poolers-that-lend-transactions.md)).
 """  # noqa: E501  a row of a table is a line
 SECTIONS = (
     ("[log]", "Where and how events are written.", LogSettings),

@@ -89,7 +89,7 @@ class LakeFunctions:
 
         Raises `InstanceNotReadable`.
         """
-        with translated(), open_url(self._url) as connection:
+        with translated(), open_url(self._url, for_queries=True) as connection:
             run = running(connection)
             lake, reader = self._read_source(run).lake, read_role_access(run)
         if capture_instance not in reader.known or not reader.may_read(capture_instance):
@@ -98,12 +98,12 @@ class LakeFunctions:
 
     def get_source(self) -> SourceDefinition:
         """Return the definition of this database's source."""
-        with translated(), open_url(self._url) as connection:
+        with translated(), open_url(self._url, for_queries=True) as connection:
             return self._read_source(running(connection))
 
     def _readable_lake(self, capture_instance: str) -> str:
         """Return the lake's place; raise unless the connection's role may read the instance."""
-        with translated(), open_url(self._url) as connection:
+        with translated(), open_url(self._url, for_queries=True) as connection:
             run = running(connection)
             lake = self._read_source(run).lake
             read_role_access(run).require(capture_instance)

@@ -21,6 +21,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.functions import own_schema
+from rowtide.databases.postgres.pooled_sessions import require_session
 from rowtide.databases.postgres.quoting import quote_literal, statement
 
 SCHEMA = "rowtide_tracking"
@@ -121,6 +122,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
     """
     if connection.execute(text("select pg_is_in_recovery()")).scalar():
         raise ServerIsStandby
+    require_session(connection.connection.driver_connection)
     connection.execute(text(f"select pg_advisory_lock({LOCK})"))
     connection.commit()
     connection.execution_options(isolation_level="REPEATABLE READ")

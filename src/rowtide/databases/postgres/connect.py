@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -17,9 +17,18 @@ from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoade
 from psycopg.types.string import TextLoader
 
 from rowtide.databases.access import find_replication_url, read_password, with_password
-from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
+from rowtide.databases.postgres.errors import (
+    ConnectionFailed,
+    NoFreeSender,
+    NoReplicationRight,
+    ReplicationPooled,
+    TransactionsPooled,
+    translated,
+)
 from rowtide.databases.postgres.functions import PATH
 from rowtide.databases.postgres.monitoring import FIND_MONITORED, MONITORED, map_schemas
+from rowtide.databases.postgres.pooled_sessions import PooledConnection, place_of_pooler, require_session
+from rowtide.databases.postgres.poolers import connect_without_options, lends_transactions, refuses_parameters
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
@@ -99,8 +108,8 @@ Only superusers may set the first, so it is set only if it differs; of the secon
 
 _KEEP_SCHEMAS = f"""
 pg_catalog.set_config('rowtide.schemas',
-    pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), false),
-pg_catalog.set_config('search_path', '{PATH}', false)
+    pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), {{is_local}}),
+pg_catalog.set_config('search_path', '{PATH}', {{is_local}})
 """
 """Keeps the schemas of the role's own path in a setting of rowtide's before it sets another.
 
@@ -162,33 +171,40 @@ def _find_engine(
 def _make_engine(
     url: str | DatabaseUrl, application_name: str, settings: Mapping[str, str], driver: str, **pool: Any
 ) -> Engine:
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, event
     from sqlalchemy.engine import URL
 
     from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
 
     parsed = _parse(url)
-    own = {"application_name": application_name, **_startup_parameters(parsed)}
+    own = {"application_name": application_name, **_network_parameters(parsed)}
     engine = create_engine(
         URL.create(f"postgresql+{driver}", database=parsed.database),
         **pool,
         # Under rowtide's path the type, which each new engine would look up, is never found.
         use_native_hstore=False,
-        connect_args={**parsed.parameters, **own},
+        connect_args={name: value for name, value in {**parsed.parameters, **own}.items() if name != "options"},
         hide_parameters=True,
         execution_options={"compiled_cache": COMPILED_ONCE},
     )
     _supply_password(engine, parsed)
     if driver == "psycopg":
-        _watch(engine)
-    _pin_first(engine, settings)
+        _watch(engine, parsed, settings)
+    else:
+        _connect_with_options(engine, parsed)
+        _pin_first(engine, settings)
+    event.listen(engine, "engine_connect", _read_views)
     return engine
 
 
 @contextmanager
 def open_session(engine: Engine) -> Iterator[Connection]:
-    """Open a connection whose session ends with the block, also if the engine keeps connections."""
+    """Open a connection whose session ends with the block, also if the engine keeps connections.
+
+    Raises `TransactionsPooled`.
+    """
     with engine.connect() as connection:
+        require_session(connection.connection.driver_connection)
         try:
             yield connection
         finally:
@@ -197,7 +213,7 @@ def open_session(engine: Engine) -> Iterator[Connection]:
 
 def open_engine_beside(connection: psycopg.Connection) -> Engine:
     """Return an engine for a connection's database, like one of `open_engine`."""
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
     from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
@@ -212,6 +228,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
         execution_options={"compiled_cache": COMPILED_ONCE},
     )
     _pin_first(engine, PINNED_SETTINGS)
+    event.listen(engine, "engine_connect", _read_views)
     return engine
 
 
@@ -268,18 +285,30 @@ def load_texts(connection: Connection) -> None:
 
 
 def open_url(
-    url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
+    url: str | DatabaseUrl,
+    *,
+    application_name: str = "rowtide",
+    settings: Mapping[str, str] = PINNED_SETTINGS,
+    for_queries: bool = False,
 ) -> psycopg.Connection:
-    """Open a connection in autocommit mode.
+    """Open a connection in autocommit mode. With `for_queries`, single ones, it needs no session of its own.
 
-    Raises `ConnectionFailed`, `UrlNotRead`, `PostgresNeeded`.
+    Raises `ConnectionFailed`, `UrlNotRead`, `PostgresNeeded`, `TransactionsPooled`.
     """
+    parsed = _parse(url)
+
+    def connect(kind: type[WatchedConnection], options: str) -> WatchedConnection:
+        return kind.connect(make_conninfo(conninfo, options=options), autocommit=True)
+
     with translated():
-        conninfo = make_conninfo(
-            libpq_url(url), application_name=application_name, **_startup_parameters(parse_url(url))
-        )
-        connection = WatchedConnection.connect(conninfo, autocommit=True)
-        _pin(connection, settings)
+        conninfo = make_conninfo(libpq_url(parsed), application_name=application_name, **_network_parameters(parsed))
+        connection, _ = _open_pinned(parsed, connect, settings)
+        if not for_queries:
+            try:
+                require_session(connection)
+            except TransactionsPooled:
+                connection.close()
+                raise
     return connection
 
 
@@ -288,7 +317,7 @@ def pin_settings(settings: Mapping[str, str]) -> str:
 
     Startup parameters do not suffice: libpq overrides them with PGTZ and PGDATESTYLE, and poolers drop them.
     """
-    return f"select {', '.join(_pinning(name, value) for name, value in settings.items())}"
+    return f"select {_pin_all(settings)}"
 
 
 def pin_again(settings: Mapping[str, str]) -> str:
@@ -300,10 +329,14 @@ def pin_again(settings: Mapping[str, str]) -> str:
     return pin_settings({"search_path": PATH, **settings})
 
 
-def _pinning(name: str, value: str) -> str:
+def _pin_all(settings: Mapping[str, str], *, is_local: bool = False) -> str:
+    return ", ".join(_pinning(name, value, str(is_local).lower()) for name, value in settings.items())
+
+
+def _pinning(name: str, value: str, is_local: str) -> str:
     current = f"pg_catalog.current_setting('{name}', true)"
     needed = _PINNED_IF.get(name, "{current} is not null").format(current=current, value=f"'{value}'")
-    return f"case when {needed} then pg_catalog.set_config('{name}', '{value}', false) else '{value}' end"
+    return f"case when {needed} then pg_catalog.set_config('{name}', '{value}', {is_local}) else '{value}' end"
 
 
 def stream_settings(server_encoding: str) -> dict[str, str]:
@@ -323,10 +356,10 @@ def stream_settings(server_encoding: str) -> dict[str, str]:
 def open_replication_connection(url: str, *, application_name: str) -> PGconn:
     """Open a replication connection; its settings are not pinned yet.
 
-    Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
+    Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`, `ReplicationPooled`.
     """
     target = find_replication_url(url)
-    own = _startup_parameters(target)
+    own = {"options": _options_of(target), **_network_parameters(target)}
     parameters = {"replication": "database", "application_name": application_name, **own}
     return _connect_to_replicate(_with_parameters(libpq_url(target), parameters))
 
@@ -340,7 +373,7 @@ def require_replication_right(connection: Connection) -> None:
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)
     conninfo = make_conninfo(session.info.dsn, password=session.info.password or None, replication="database")
-    with suppress(ConnectionFailed, NoFreeSender):
+    with suppress(ConnectionFailed, NoFreeSender, ReplicationPooled):
         _connect_to_replicate(conninfo).finish()
 
 
@@ -351,14 +384,37 @@ def _connect_to_replicate(conninfo: str) -> PGconn:
     return connection
 
 
-def _watch(engine: Engine) -> None:
-    """Give the answers to an engine's connections a deadline; within `reading_once` each query is run once."""
+def _watch(engine: Engine, url: DatabaseUrl, settings: Mapping[str, str]) -> None:
+    """Give the answers to an engine's connections a deadline, and pin their settings before SQLAlchemy's own queries.
+
+    Within `reading_once` each query is run once.
+    """
     from sqlalchemy import event
 
     from rowtide.databases.postgres.kept_sessions import choose_cursor
 
-    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> WatchedConnection:
-        return WatchedConnection.connect(*arguments, **options, cursor_factory=choose_cursor())
+    def connect(_dialect: Any, record: Any, arguments: Any, given: Any) -> WatchedConnection:
+        def connect_as(kind: type[WatchedConnection], options: str) -> WatchedConnection:
+            return kind.connect(*arguments, **given, options=options, autocommit=True, cursor_factory=choose_cursor())
+
+        opened, found = _open_pinned(url, connect_as, settings)
+        record.info.update(found)
+        opened.autocommit = False
+        return opened
+
+    event.listen(engine, "do_connect", connect)
+
+
+def _connect_with_options(engine: Engine, url: DatabaseUrl) -> None:
+    """Connect by the driver's own function, with options that a pooler may refuse."""
+    from sqlalchemy import event
+
+    def connect(dialect: Any, _record: Any, arguments: Any, given: Any) -> Any:
+        return connect_without_options(
+            lambda options: dialect.connect(*arguments, **given, options=options),
+            _options_of(url),
+            url.parameters.get("options", ""),
+        )
 
     event.listen(engine, "do_connect", connect)
 
@@ -376,16 +432,15 @@ def _supply_password(engine: Engine, url: DatabaseUrl) -> None:
 
 
 def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
-    """Pin the settings of an engine's connections before SQLAlchemy's own queries."""
+    """Pin the settings of an engine's connections before SQLAlchemy's own queries; each needs a session of its own."""
     from sqlalchemy import event
 
-    def pin(connection: psycopg.Connection, record: Any) -> None:
+    def pin(connection: WatchedConnection, record: Any) -> None:
         connection.autocommit = True
-        record.info[SCHEMAS_FOUND], record.info[MONITORED] = _pin(connection, settings)
+        record.info.update(_pin_own(connection, settings))
         connection.autocommit = False
 
     event.listen(engine, "connect", pin, insert=True)
-    event.listen(engine, "engine_connect", _read_views)
 
 
 def _read_views(connection: Connection) -> None:
@@ -396,32 +451,80 @@ def _read_views(connection: Connection) -> None:
         connection.execution_options(schema_translate_map=schemas)
 
 
-def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> tuple[str | None, frozenset[str]]:
-    """Pin a session's settings; return the schemas of the role's own path, as `USERS_SCHEMAS` has them, and those that
-    the role reads through views.
-    """
-    keeping = "" if "search_path" in settings else f", {_KEEP_SCHEMAS}"
-    query = f"{pin_settings(settings)}, {SESSION}, {FIND_MONITORED}{keeping}"
-    found = connection.execute(query.encode()).fetchone()
+Found = Mapping[str, Any]
+"""What is found as a session is pinned, as in an engine's `info`: `SCHEMAS_FOUND` and `MONITORED`."""
+
+
+def _open_pinned(
+    url: DatabaseUrl, connect: Callable[[type[WatchedConnection], str], WatchedConnection], settings: Mapping[str, str]
+) -> tuple[WatchedConnection, Found]:
+    """Open a connection in autocommit mode, given `options`, and pin its settings, by whatever pooler it goes."""
+    own, given = _options_of(url), url.parameters.get("options", "")
+    opened = connect_without_options(partial(connect, WatchedConnection), own, given)
+    try:
+        return opened, _pin_own(opened, settings)
+    except TransactionsPooled:
+        opened.close()
+    pooled = connect_without_options(partial(connect, PooledConnection), own, given)
+    assert isinstance(pooled, PooledConnection)
+    return pooled, _pin_each(pooled, settings)
+
+
+def _pin_own(connection: WatchedConnection, settings: Mapping[str, str]) -> Found:
+    """Pin the settings of a session that belongs to a connection. Raises `TransactionsPooled`."""
+    found = _pin(connection, settings, f" where {_PROCESS} operator(pg_catalog.=) {connection.pgconn.backend_pid}")
+    if found is None:
+        if lends_transactions(connection):
+            raise TransactionsPooled(place_of_pooler(connection))
+        found = _pin(connection, settings)
     assert found is not None
-    pid, silence, monitored, *kept = found[len(settings) :]
-    if isinstance(connection, WatchedConnection):
-        connection.begin_watch(pid, silence)
-    return str(kept[0]) if kept else None, frozenset((monitored or "").split(",")) - {""}
+    return found
 
 
-def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:
-    """Return libpq's connection parameters, with defaults that the URL overrides.
+_PROCESS = "pg_catalog.pg_backend_pid()"
 
-    `options` sets, before the first statement, the settings that all servers know.
+
+def _pin(connection: WatchedConnection, settings: Mapping[str, str], condition: str = "") -> Found | None:
+    """Pin a session's settings under a condition; None, and nothing is set, if it does not hold.
+
+    Found are the schemas of the role's own path, as `USERS_SCHEMAS` has them, and those that it reads through views.
     """
+    keeping = "" if "search_path" in settings else f", {_KEEP_SCHEMAS.format(is_local='false')}"
+    query = f"{pin_settings(settings)}, {SESSION}, {FIND_MONITORED}{keeping}{condition}"
+    row = connection.execute(query.encode()).fetchone()
+    if row is None:
+        return None
+    pid, silence, monitored, *kept = row[len(settings) :]
+    connection.begin_watch(pid, silence)
+    return _found(str(kept[0]) if kept else None, monitored)
+
+
+def _pin_each(connection: PooledConnection, settings: Mapping[str, str]) -> Found:
+    """Pin the settings of each transaction of a connection."""
+    keeps = "search_path" not in settings
+    keeping = f", {_KEEP_SCHEMAS.format(is_local='true')}" if keeps else ""
+    connection.pin(f"{_pin_all(settings, is_local=True)}{keeping}")
+    kept = "pg_catalog.current_setting('rowtide.schemas', true)" if keeps else "null"
+    row = connection.execute(f"select {kept}, {FIND_MONITORED}".encode()).fetchone()
+    assert row is not None
+    return _found(*row)
+
+
+def _found(schemas: str | None, monitored: str | None) -> Found:
+    return {SCHEMAS_FOUND: schemas, MONITORED: frozenset((monitored or "").split(",")) - {""}}
+
+
+def _network_parameters(url: DatabaseUrl) -> dict[str, str]:
+    """Return libpq's connection parameters about the network, where the URL has none."""
     network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS, "connect_timeout": _CONNECT_S}
+    return {name: value for name, value in network.items() if name not in url.parameters}
+
+
+def _options_of(url: DatabaseUrl) -> str:
+    """Return the URL's `options` and ours: before the first statement they set settings that all servers know."""
     ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
     options = " ".join(f"-c {name}={value}" for name, value in (ours | _NO_TIME_LIMITS).items())
-    return {
-        **{name: value for name, value in network.items() if name not in url.parameters},
-        "options": f"{url.parameters.get('options', '')} {options}".lstrip(),
-    }
+    return f"{url.parameters.get('options', '')} {options}".lstrip()
 
 
 def _with_parameters(url: str, parameters: dict[str, str]) -> str:
@@ -430,6 +533,8 @@ def _with_parameters(url: str, parameters: dict[str, str]) -> str:
 
 def _connection_error(role: str, message: str) -> Exception:
     reason = " ".join(message.split())
+    if refuses_parameters(reason):
+        return ReplicationPooled(reason)
     if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
         return NoReplicationRight(role, quote(role))
     if "max_wal_senders" in reason or "too many clients" in reason:

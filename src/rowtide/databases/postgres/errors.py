@@ -37,6 +37,24 @@ class ServerSilent(ConnectionFailed, number=1130):
     silence_s: int
 
 
+class TransactionsPooled(Invalid, number=1147):
+    """The URL goes to a connection pooler that lends a session for a transaction; what was asked for needs its own."""
+
+    fact = "{place} is a connection pooler in transaction mode: locks, leases and settings need a session of their own"
+    hint = """Let the pooler lend sessions (`pool_mode = session` for this database in pgbouncer.ini), or connect to the
+        server itself. Commands that only read do without a session."""
+    place: str
+
+
+class ReplicationPooled(Invalid, number=1148):
+    """The URL goes to a connection pooler, which does not pass on replication connections."""
+
+    fact = "a connection pooler refused the replication connection: {reason}"
+    hint = """Write the server's own address as `replication_url` of the database into the configuration file, and give
+        the database by its name there: --db NAME."""
+    reason: str
+
+
 class WalLevelNotLogical(Invalid, number=1102):
     """The server's wal_level is below logical."""
 

@@ -88,6 +88,8 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         super().__init__(*arguments, **options)
         self.silence_s = SILENCE_S
         self._pid = self.pgconn.backend_pid
+        self.is_pooled = False
+        """Whether a pooler lends the session."""
         self._heard = self._counted_at = time.monotonic()
         self._counted = 0
         """The bytes that the other end had acknowledged at `_counted_at`."""
@@ -104,8 +106,9 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._pid
 
     def begin_watch(self, pid: int, setting: str | None) -> None:
-        """Take what the session answered to `SESSION`: a pooler may have reported another number."""
+        """Take what the session answered to `SESSION`: a pooler has reported another number."""
         self._pid, self.silence_s = pid, read_silence(setting)
+        self.is_pooled = pid != self.pgconn.backend_pid
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         try:
@@ -236,15 +239,19 @@ class _Looking(psycopg.Connection[tuple[Any, ...]]):
 
 def _open_look(of: WatchedConnection) -> _Looking:
     info, look_s = of.info, min(of.silence_s, _MOST_LOOK_S)
-    options = f"{info.get_parameters().get('options', '')} -c search_path=pg_catalog -c statement_timeout={look_s}s"
     conninfo = make_conninfo(
-        info.dsn,
-        password=info.password or None,
-        options=options.lstrip(),
-        application_name="rowtide look",
-        connect_timeout=look_s,
+        info.dsn, password=info.password or None, application_name="rowtide look", connect_timeout=look_s
     )
-    return _Looking.connect(conninfo, autocommit=True)
+    own = {"search_path": "pg_catalog", "statement_timeout": f"{look_s}s"}
+    if of.is_pooled:
+        # The settings of a session that others get next are set for a transaction alone.
+        looking = _Looking.connect(conninfo, prepare_threshold=None)
+        for name, value in own.items():
+            looking.execute(sql.SQL(f"set local {name} = '{value}'"))
+        return looking
+    given = info.get_parameters().get("options", "")
+    options = " ".join([given, *(f"-c {name}={value}" for name, value in own.items())])
+    return _Looking.connect(make_conninfo(conninfo, options=options.lstrip()), autocommit=True)
 
 
 def _count_acknowledged(descriptor: int) -> int:

@@ -159,7 +159,7 @@ def read_node(connection: Connection, role: RoleFacts, names: Sequence[str], sch
 
 def read_names(url: str) -> tuple[Names, ...]:
     """Return the names of the user's tables and their columns."""
-    with open_url(url, application_name="rowtide check") as connection, translated():
+    with open_url(url, application_name="rowtide check", for_queries=True) as connection, translated():
         return tuple(connection.execute(_NAMES_OF_TABLES).fetchall())
 
 

@@ -19,10 +19,12 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import parse_definition, require as require_format
-from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import recorded_definition
+from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.heartbeat import SessionKeepalive
 from rowtide.log.announcements import SCHEMA
+from rowtide.databases.postgres.pooled_sessions import place_of_pooler, require_session
+from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.source_definition import FORMAT
 
@@ -61,7 +63,8 @@ def end_sessions(connection: Connection, holder: str) -> None:
 class AdvisoryLease:
     """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
 
-    One of any format (`is_of_any_format`) is what migrates the database. Raises `ConnectionFailed`.
+    One of any format (`is_of_any_format`) is what migrates the database. Raises `ConnectionFailed`,
+    `TransactionsPooled`.
     """
 
     def __init__(self, connection: Connection, name: str, *, is_of_any_format: bool = False) -> None:
@@ -80,6 +83,7 @@ class AdvisoryLease:
         """
         with translated():
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            require_session(connection.connection.driver_connection)
             deadline = time.monotonic() + patience_s
             while not connection.execute(text(_TRY), _parameters(name)).scalar_one():
                 if time.monotonic() >= deadline:
@@ -100,10 +104,13 @@ class AdvisoryLease:
         upgraded meanwhile.
         """
         with translated():
-            if self._is_of_any_format:
-                self.connection.execute(text("select 1"))
-            else:
-                verify_format(self.connection)
+            found = self.connection.execute(text(_SESSION)).one()
+        session = watched_of(self.connection)
+        if found.pid != session.known_pid:
+            # The pooler lends sessions in another way than when it was asked.
+            raise TransactionsPooled(place_of_pooler(session))
+        if not self._is_of_any_format:
+            _require_writable(found.place, found.definition)
 
     def verifier(self) -> Callable[[], None]:
         """Return what verifies the lease from another thread, each time by a session of its own.
@@ -170,6 +177,7 @@ _TRY = "select pg_try_advisory_lock(:class, :key)"
 
 _PLACE = f"current_database()::text as place, {recorded_definition(SCHEMA)} as definition"
 _FORMAT = f"select {_PLACE}"
+_SESSION = f"select pg_backend_pid() as pid, {_PLACE}"
 _IS_HELD = f"""
 select exists (
     select from pg_locks

@@ -17,6 +17,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.pooled_sessions import require_session
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     articles,
@@ -268,6 +269,7 @@ def begin_dropping(engine: Engine, publication: str) -> Iterator[None]:
     deadline = time.monotonic() + PATIENCE_S
     with engine.connect() as opened:
         connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+        require_session(connection.connection.driver_connection)
         taken = "select pg_try_advisory_lock(:class, :key)"
         while not connection.execute(text(taken), _key_of(publication)).scalar_one():
             if time.monotonic() >= deadline:

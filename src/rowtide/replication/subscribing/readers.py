@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.pooled_sessions import require_session
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_own_manifest
@@ -56,6 +57,7 @@ def remove_lost_readers(connection: Connection, manifest: Manifest) -> None:
     """Remove the readers whose subscriptions do not exist and are not being added; the connection commits by itself."""
     if not _find_unknown(connection, manifest):
         return
+    require_session(connection.connection.driver_connection)
     if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), _ADDING).scalar_one():
         return
     try:
