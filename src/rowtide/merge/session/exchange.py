@@ -215,7 +215,7 @@ class Transfer:
                 self._apply_together(parts)
                 continue
             if last is not None:
-                self._apply(*last)
+                self._apply(last[0], self._in_layers(*last))
             (last,) = parts
         if last is not None:
             self._apply_last(*last)
@@ -262,13 +262,13 @@ class Transfer:
     def _apply_together(self, parts: Sequence[Part]) -> None:
         """Apply deletes in one transaction; what is refused is deferred."""
         if len(parts) == 1:
-            self._apply(*parts[0])
+            self._apply(parts[0][0], self._in_layers(*parts[0]))
             return
         try:
             received = self._attempt(parts, Attempt.ALONE)
         except RowsRefused:
             for article, changes in parts:
-                self._apply(article, changes)
+                self._apply(article, self._in_layers(article, changes))
             return
         for one in received:
             for refused in one.refused:
@@ -315,10 +315,7 @@ class Transfer:
                 self._defer(article, change)
         return layers
 
-    def _apply(self, article: Article, changes: Sequence[RowChange]) -> None:
-        self._apply_layers(article, self._in_layers(article, changes))
-
-    def _apply_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
+    def _apply(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
         """Apply layers, a batch in a transaction; what follows a refused row is deferred with it."""
         left = list(layers)
         while left:
@@ -387,7 +384,7 @@ class Transfer:
     def _apply_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Apply the last batch, in one transaction with what is deferred; if that fails, batch by batch as others."""
         *layers, last = self._in_layers(article, self._defer_children(article, changes)) or [[]]
-        self._apply_layers(article, layers)
+        self._apply(article, layers)
         changes = self._defer_children(article, last)
         waiting = list(self._waiting.values())
         if not self.receiver.node.tries_together:
@@ -436,7 +433,7 @@ class Transfer:
         began = time.monotonic()
         try:
             self.receiver.node.receive(parts)
-            done = transact(self.receiver, work, is_durable=is_durable)
+            done = transact_at(self.receiver.node, work, is_durable=is_durable, first=self.receiver.check)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
         # Layers that follow a refusal are left.
@@ -536,14 +533,9 @@ def batches_of(changes: Sequence[RowChange]) -> Iterator[Sequence[RowChange]]:
         yield changes[start : start + _BATCH_ROWS]
 
 
-def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
     """Run work at the receiver's node as `transact_at` does, if the session was not replaced."""
-
-    def checked() -> Result:
-        receiver.check()
-        return work()
-
-    return transact_at(receiver.node, checked, is_durable=is_durable)
+    return transact_at(receiver.node, work, first=receiver.check)
 
 
 def accepted(change: RowChange, known: KnownVersion | None, origin: int, priority: float | None) -> Write:

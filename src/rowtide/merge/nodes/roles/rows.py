@@ -116,27 +116,31 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
     return transaction()
 
 
-def transact_at(node: TransactionalNode, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+def transact_at(
+    node: TransactionalNode,
+    work: Callable[[], Result],
+    *,
+    is_durable: bool = False,
+    first: Callable[[], None] = lambda: None,
+) -> Result:
     """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
 
     Unless it is durable, the commit is not flushed to disk: progress is stored durably only at the end, and lost
-    changes are sent again.
+    changes are sent again. `first` runs in each transaction before the work.
     """
-
-    def apply_and_work(*, is_repeatable: bool) -> Result:
-        node.apply_log()
-        with node.transaction(is_durable=is_durable, is_repeatable=is_repeatable):
-            return work()
-
-    def repeat() -> Result:
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return apply_and_work(is_repeatable=True)
-            except ToRepeat:
-                continue
-        return apply_and_work(is_repeatable=False)
-
-    return retry_busy(repeat)
+    busy = repeated = 0
+    while True:
+        try:
+            node.apply_log()
+            with node.transaction(is_durable=is_durable, is_repeatable=repeated < MOST_TRIES - 1):
+                first()
+                return work()
+        except ToRepeat:
+            repeated += 1
+        except NodeBusy:
+            busy, repeated = busy + 1, 0
+            if busy == MOST_TRIES:
+                raise
 
 
 class RowReader(Protocol):

@@ -113,7 +113,7 @@ class PostgresTables:
                 return
             self.format.accept(place, parse_definition(definition))
             self.format.require_writable()
-            if form != completing.form():
+            if form != completing.OWN_FORM:
                 self._renew()
 
     def accept(self, form: str | None, place: str, definition: str | None) -> None:
@@ -123,7 +123,7 @@ class PostgresTables:
         the server may not replace them.
         """
         self.format.accept(place, parse_definition(definition))
-        if form == completing.form() or not self.format.is_own:
+        if form == completing.OWN_FORM or not self.format.is_own:
             return
         try:
             with self._session.transaction():
