@@ -18,8 +18,7 @@ from typing import Protocol
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Result, transact_at
+from rowtide.merge.nodes.node import Node, Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
@@ -387,7 +386,7 @@ class Transfer:
         self._apply(article, layers)
         changes = self._defer_children(article, last)
         waiting = list(self._waiting.values())
-        if not self.receiver.node.tries_together:
+        if not self.receiver.node.writer.tries_together:
             self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
@@ -432,7 +431,7 @@ class Transfer:
     ) -> list[Received]:
         began = time.monotonic()
         try:
-            self.receiver.node.receive(parts)
+            self.receiver.node.writer.receive(parts)
             done = transact_at(self.receiver.node, work, is_durable=is_durable, first=self.receiver.check)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
@@ -450,7 +449,7 @@ class Transfer:
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
-        if waiting and not self.receiver.node.tries_together:
+        if waiting and not self.receiver.node.writer.tries_together:
             waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
@@ -493,7 +492,7 @@ class Transfer:
         node = self.receiver.node
         ends = []
         for article, change in left:
-            holder = None if change.row is None else node.find_key_holder(article, change.row)
+            holder = None if change.row is None else node.rows.find_key_holder(article, change.row)
             ends.append(Refused(article, change, Refusal(errors[change.rowguid], holder)))
         given_up = [(each.article, [each.change]) for each in ends]
         return self._counted(given_up, lambda: self._finish([Received(Counts(), [each]) for each in ends]))
@@ -503,7 +502,7 @@ class Transfer:
         removals = {change.rowguid: (article, change) for article, change in waiting if change.row is None}
         done: set[str] = set()
         for article, change in waiting if removals else ():
-            holder = None if change.row is None else self.receiver.node.find_key_holder(article, change.row)
+            holder = None if change.row is None else self.receiver.node.rows.find_key_holder(article, change.row)
             if holder in removals and self._are_accepted_together([removals[holder], (article, change)]):
                 done |= {holder, change.rowguid}
         return [(article, change) for article, change in waiting if change.rowguid not in done]

@@ -153,6 +153,12 @@ def is_there(session: sqlite3.Connection) -> bool:
     return has_table(session, system_tables.CONTENTS)
 
 
+def is_prepared(session: sqlite3.Connection) -> bool:
+    """Whether a file has the tables that say what is merged; one may be dropped since: a query of it then says so."""
+    found = "select 1 from main.sqlite_schema where type = 'table' and name in (?, ?)"
+    return session.execute(found, (replinfo.name, publications.name)).fetchone() is not None
+
+
 def find_store(url: str | DatabaseUrl) -> PresentStore | None:
     """Return a file's metadata with their format; None if it has none."""
     return guarding.find_store(url, FORMAT, FORMAT_VIEW, system_tables.CONTENTS)
