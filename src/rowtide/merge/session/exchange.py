@@ -175,14 +175,23 @@ class Transfer:
         Logical records come after the rows that they may reference, and before those that may reference them.
         """
         self._coming = self._find_coming(spool)
+        if self.records is not None:
+            for nickname, changes in spool.batches():
+                if self.records.collect(nickname, changes):
+                    self.on_progress(len(changes))
+        last: Part | None = None
+        for parts in self._parts(spool):
+            if self.records is not None or len(parts) > 1:
+                self._apply_together(parts)
+                continue
+            if last is not None:
+                self._apply(last[0], self._in_layers(*last))
+            (last,) = parts
+        if last is not None:
+            self._apply_last(*last)
         if self.records is None:
-            self._apply_rows(spool)
             self._retry()
             return
-        for nickname, changes in spool.batches():
-            if self.records.collect(nickname, changes):
-                self.on_progress(len(changes))
-        self._apply_rows(spool)
         self.records.apply()
         self.records.retry()
         has_waited = bool(self._waiting)
@@ -206,18 +215,6 @@ class Transfer:
             for each in (changes if nickname in later else ())
             if each.row is not None
         ]
-
-    def _apply_rows(self, spool: Spool) -> None:
-        last: Part | None = None
-        for parts in self._parts(spool):
-            if self.records is not None or len(parts) > 1:
-                self._apply_together(parts)
-                continue
-            if last is not None:
-                self._apply(last[0], self._in_layers(*last))
-            (last,) = parts
-        if last is not None:
-            self._apply_last(*last)
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
         """Yield what is to be applied now, in the parts that are written together; the rest waits."""

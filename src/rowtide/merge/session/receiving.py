@@ -23,7 +23,7 @@ from rowtide.merge.conflicts.records import (
     settle_failures,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.versions import Holder
+from rowtide.merge.nodes.roles.rows import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.belonging import RecordType
 from rowtide.merge.partitions.filters import RowFilter

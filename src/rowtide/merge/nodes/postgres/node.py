@@ -14,11 +14,10 @@ from rowtide.merge.nodes.postgres.actions import PostgresActions
 from rowtide.merge.nodes.postgres.changes import PostgresChanges
 from rowtide.merge.nodes.postgres.execution import SETTINGS
 from rowtide.merge.nodes.postgres.numbering import PostgresKeys
-from rowtide.merge.nodes.postgres.rows import PostgresRows
+from rowtide.merge.nodes.postgres.rows import PostgresRows, PostgresVersions
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
-from rowtide.merge.nodes.postgres.versions import PostgresVersions
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 
 

@@ -12,8 +12,8 @@ from rowtide.merge.nodes.postgres.execution import AGENT_SETTING
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 from rowtide.merge.nodes.postgres.places import here
-from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table, next_values
 from rowtide.merge.nodes.postgres.session import PostgresSession
+from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table, next_values
 from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering

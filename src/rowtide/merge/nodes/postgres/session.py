@@ -32,7 +32,7 @@ from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.node import ToRepeat, retry_busy
+from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.postgres.array_texts import compile_query
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, Executions
@@ -273,21 +273,27 @@ class PostgresSession(ABC):
             return
         if not self._is_log_known:
             self.read_ahead()
-        if self.logged:
-            with self.failing_at(self.name):
-                lines = retry_busy(self._apply_ahead)
+        for left in reversed(range(MOST_TRIES)) if self.logged else ():
+            try:
+                lines = self._apply_ahead()
+            except NodeBusy:
+                if not left:
+                    raise
+                continue
             self.logged = ()
             if lines >= MANY_LINES:
                 tidy(self.session)
+            break
 
     def _apply_ahead(self) -> int:
         """Apply the log in a transaction of its own, in one round trip; return the number of entries."""
-        failpoint("postgres_merge_commit.before")
         lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
+        before = ("begin", lock, "commit", *BEGIN, *apply_statements(self.logged))
+        failpoint("postgres_merge_commit.before")
         with self.failing_at(self.name):
             try:
                 with self.session.sending(always=True):
-                    for each in ("begin", lock, "commit", *BEGIN, *apply_statements(self.logged)):
+                    for each in before:
                         psycopg.Cursor(self.session).execute(sql.SQL(each))
                     emptied = psycopg.Cursor(self.session).execute(sql.SQL(emptying(self.logged)))
                     for each in ("commit", unlock):

@@ -144,11 +144,10 @@ def has_followers(
     """Whether an action would clear references of rows that were changed here last, as rows that they reference get
     other keys; `spared` as above.
     """
-    referrers = [
-        (child, pairs)
-        for child, pairs in list_referrers(session, article.file_table, SETTING, is_update=True)
-        if (spared is None or child.lower() in spared) and nickname_of(session, child) is not None
-    ]
+    referrers = []
+    for child, pairs in list_referrers(session, article.file_table, SETTING, is_update=True):
+        if (spared is None or child.lower() in spared) and nickname_of(session, child) is not None:
+            referrers.append((child, pairs))
     rows = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live} if referrers else {}
     if not rows:
         return False

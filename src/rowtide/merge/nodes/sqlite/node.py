@@ -12,11 +12,10 @@ from rowtide.merge.nodes.sqlite.actions import SqliteActions
 from rowtide.merge.nodes.sqlite.changes import SqliteChanges
 from rowtide.merge.nodes.sqlite.metadata import completing
 from rowtide.merge.nodes.sqlite.numbering import SqliteKeys
-from rowtide.merge.nodes.sqlite.rows import SqliteRows
+from rowtide.merge.nodes.sqlite.rows import SqliteRows, SqliteVersions
 from rowtide.merge.nodes.sqlite.session import SqliteSession
 from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.tables.tables import SqliteTables
-from rowtide.merge.nodes.sqlite.versions import SqliteVersions
 from rowtide.merge.nodes.sqlite.writer import SqliteWriter
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.merge.articles import Article
@@ -42,7 +41,8 @@ class SqliteKeys:
             )
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
-        self._node.attempt(article, partial(renumber, self._session, article, keys))
+        with self._node.refusing(article.name):
+            renumber(self._session, article, keys)
 
     def _read_numbering(self, article: Article) -> tuple[int | None, int | None]:
         """Return the last number that AUTOINCREMENT gave, or saw, and the highest key; None for none."""

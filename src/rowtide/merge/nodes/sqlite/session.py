@@ -19,7 +19,7 @@ from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.strange_files import failure_of
-from rowtide.merge.articles import Article, DeviceLimits, Subscription
+from rowtide.merge.articles import DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname
 from rowtide.merge.errors.nodes import FileHasReaders, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
@@ -183,13 +183,14 @@ class SqliteSession:
         own = read_nickname(self.connection)
         return any(publication.publisher == own for publication in list_publications(self.connection))
 
-    def attempt(self, article: Article, work: Callable[[], None]) -> None:
-        """Run in one savepoint: all or nothing."""
+    @contextmanager
+    def refusing(self, subject: str) -> Iterator[None]:
+        """Write all or nothing, in one savepoint; raise our errors for the file's about a subject."""
         try:
             with self.savepoint("merge_rows"):
-                work()
+                yield
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise self.failure(error, article.name) from error
+            raise self.failure(error, subject) from error
 
     @contextmanager
     def savepoint(self, name: str) -> Iterator[None]:

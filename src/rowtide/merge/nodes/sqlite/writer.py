@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 
 from rowtide.merge.articles import ROWGUID, Article
@@ -44,7 +43,8 @@ class SqliteWriter:
             return
         if self._would_act(article, writes):
             raise RowsRefused(article.name, *FOREIGN_KEY)
-        self._node.attempt(article, lambda: write(self._session, article, writes))
+        with self._node.refusing(article.name):
+            write(self._session, article, writes)
 
     def _would_act(self, article: Article, writes: Sequence[Write]) -> bool:
         """Whether foreign keys' actions would change rows that no delete and no new key is to change."""
@@ -69,9 +69,9 @@ class SqliteWriter:
             parts = [(article, pass_on(self._session, self._rows, article, writes)) for article, writes in parts]
         for article, writes in parts:
             self._move(article, writes)
-            self._node.attempt(
-                article, partial(write_temporary, self._session, article, self._temporary(article, writes))
-            )
+            temporary = self._temporary(article, writes)
+            with self._node.refusing(article.name):
+                write_temporary(self._session, article, temporary)
             self.write(article, writes)
         for article, writes in parts:
             self._require_inside(article, writes, bounds)
@@ -102,7 +102,9 @@ class SqliteWriter:
         early = [
             (article, [one for one in writes if late is None or one.rowguid not in late]) for article, writes in parts
         ]
-        found = [dict(self._halve(article, writes, bounds)) if writes else {} for article, writes in early]
+        found: list[dict[str, Refusal]] = []
+        for article, writes in early:
+            found.append(dict(self._halve(article, writes, bounds)) if writes else {})
         left = [
             (place, article, one)
             for place, (article, writes) in enumerate(parts)
@@ -155,11 +157,9 @@ class SqliteWriter:
         return any(child.lower() in self._spared for child, _ in following)
 
     def _move(self, article: Article, writes: Sequence[Write]) -> None:
-        is_publisher = self._node.is_publisher()
-        moving = partial(
-            move_received, self._session, article, writes, is_publisher=is_publisher, spared=self._spared.values()
-        )
-        self._node.attempt(article, moving)
+        is_publisher, spared = self._node.is_publisher(), self._spared.values()
+        with self._node.refusing(article.name):
+            move_received(self._session, article, writes, is_publisher=is_publisher, spared=spared)
 
     def _require_inside(self, article: Article, writes: Sequence[Write], bounds: Mapping[int, RowFilter]) -> None:
         """Raise `RowOutsidePartition` if rows that were written are outside of their bound."""

@@ -46,8 +46,8 @@ from rowtide.merge.nodes.postgres.metadata import completing, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
-from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.session import PostgresSession
+from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import (
     PostgresTableAlteration,
     collation_of,
