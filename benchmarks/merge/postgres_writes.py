@@ -102,7 +102,7 @@ def _drop(source: Source, way: str) -> None:
 
 def _write(source: Source, way: str, operation: str, rows: int) -> float:
     """Return CPU seconds, the commit included; each statement is in a generation of its own."""
-    with open_node(source.url) as node, node.enumerating():
+    with open_node(source.url) as node, node.changes.enumerating():
         pass
     source.execute("checkpoint")
     statement = OPERATIONS[operation].format(table=_TABLES[way], first=1, last=rows).encode()

@@ -43,7 +43,7 @@ def _measure(way: Way, rows: int, costs: Costs) -> None:
                 costs.add(way.name, operation, (time.process_time() - begin) / rows * 1e6)
             if way in MERGED:
                 # Generations are closed in between, as synchronisations do.
-                with open_node(f"sqlite:///{path}") as node, node.enumerating():
+                with open_node(f"sqlite:///{path}") as node, node.changes.enumerating():
                     pass
 
 

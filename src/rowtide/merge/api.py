@@ -441,7 +441,7 @@ class MergeReplication(MergePublishing, MergeInspection):
             if article is None:
                 raise ArticleTableNotFound(table)
             with node.transaction():
-                return node.log_update(article, rowguid.lower())
+                return node.versions.log_update(article, rowguid.lower())
 
     def list_schema_changes(self, publication: str) -> Sequence[SchemaChange]:
         """Return schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges).

@@ -14,7 +14,7 @@ from rowtide.merge.articles import Article, Publication, SubscriberType
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import articles, conflicts_info, retries, subscriptions
 from rowtide.merge.errors.nodes import reading
-from rowtide.merge.nodes.node import MergedTables
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import read_subscription, select_subscriptions
 from rowtide.merge.session.history import expiry
 
@@ -51,7 +51,7 @@ class MergeStatus:
     unsent_columns: tuple[str, ...] = ()
 
 
-def list_status(node: MergedTables, publication: str | None = None) -> Sequence[MergeStatus]:
+def list_status(node: Node, publication: str | None = None) -> Sequence[MergeStatus]:
     """Return the state of all publications of a node, or of one. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
@@ -102,7 +102,7 @@ def _count(connection: Connection, column: ColumnElement[Any], condition: Column
     return {row[0]: row[1] for row in rows}
 
 
-def _list_unsent(node: MergedTables, publication: Publication) -> tuple[str, ...]:
+def _list_unsent(node: Node, publication: Publication) -> tuple[str, ...]:
     listed = list_articles(node.connection, publication.pubid)
     examined = node.tables.examine(listed).unsent
     return tuple(

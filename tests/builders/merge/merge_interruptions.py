@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.postgres.node import PostgresNode
+from rowtide.merge.nodes.roles.writing import RowWriter
 from rowtide.merge.nodes.sqlite.node import SqliteNode
 
 
@@ -86,13 +87,10 @@ class _InterruptedNode:
     def __init__(self, node: Node, interruption: Interruption) -> None:
         self._node = node
         self._interruption = interruption
+        self.writer = _UncommittingWriter(node.writer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
-
-    def write_each(self, *arguments: Any, commits: bool = False, **options: Any) -> Any:
-        # A server would commit with them; here something happens in between.
-        return self._node.write_each(*arguments, **options)
 
     @contextmanager
     def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
@@ -101,3 +99,15 @@ class _InterruptedNode:
             yield
             self._interruption.will_commit()
         self._interruption.has_committed()
+
+
+class _UncommittingWriter:
+    def __init__(self, writer: RowWriter) -> None:
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def write_each(self, *arguments: Any, commits: bool = False, **options: Any) -> Any:
+        # A server would commit with them; here something happens in between.
+        return self._writer.write_each(*arguments, **options)

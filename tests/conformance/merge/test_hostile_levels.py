@@ -48,7 +48,7 @@ class Levels(RepublishedMerge):
         """Let the device's version of a row include a generation that its node has not reached."""
         self.device.execute(f"update item set note = 'mine' where id = {key}")
         # What it logs becomes metadata.
-        with open_node(self.device.url) as node, node.enumerating():
+        with open_node(self.device.url) as node, node.changes.enumerating():
             pass
         self.device.execute_as_agent(
             f"update MSmerge_stored_contents set lineage = x'{nickname:012x}{FUTURE:08x}' where rowguid = "

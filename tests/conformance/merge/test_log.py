@@ -166,7 +166,7 @@ def test_what_is_applied_ahead_is_not_applied_once_more(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
     for member in merged.members[:2]:
         member.execute("update customer set qty = 2")
-        with open_node(member.url) as node, node.enumerating() as enumeration:
+        with open_node(member.url) as node, node.changes.enumerating() as enumeration:
             assert not cast("Any", enumeration).is_beside
 
 
@@ -175,7 +175,7 @@ def test_closing_a_generation_applies_what_it_sees(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
     for member in merged.members[:2]:
         member.execute("update customer set qty = 2")
-        with open_node(member.url) as node, node.enumerating():
+        with open_node(member.url) as node, node.changes.enumerating():
             member.execute("update customer set qty = 3")
             assert count(member, "MSmerge_log") == 1
     merged.settle()

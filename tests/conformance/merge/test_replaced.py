@@ -184,7 +184,7 @@ def test_nothing_that_comes_back_is_missed_by_a_reader(merged: Merge) -> None:
     program = begin(merged, "on delete cascade", foreign_keys="on")
     with open_node(program.url) as node:
         program.execute("update orders set note = 'changed'", "replace into customer (id, name) values (1, 'A2')")
-        with node.previewing() as preview:
+        with node.changes.previewing() as preview:
             assert preview is not None
     require(merged, orders=[(10, 1, "changed"), (20, 2, "changed")])
 

@@ -49,7 +49,7 @@ class Stopped(Exception):
 
 
 def stop_enumerating(node: Node, article: Article) -> None:
-    with node.enumerating() as enumeration:
+    with node.changes.enumerating() as enumeration:
         assert len(next(enumeration.upserts(article, 0, OTHER))) < 5000
         raise Stopped
 
@@ -65,10 +65,10 @@ def test_only_lines_of_the_rows_asked_about_are_applied(hub: Member) -> None:
         hub.execute("update item set name = 'new' where id <= 10")
         changed, other = (str(hub.rowguid("item", number)) for number in (10, 11))
         with node.transaction():
-            assert set(node.read_known(article, [other])) == {other}
+            assert set(node.versions.read_known(article, [other])) == {other}
         assert lines(hub) == 10
         with node.transaction():
-            assert set(node.read_known(article, [changed, other])) == {changed, other}
+            assert set(node.versions.read_known(article, [changed, other])) == {changed, other}
 
     assert lines(hub) == 0
 
@@ -90,7 +90,7 @@ def renaming(hub: Member, number: int) -> Write:
 def test_rows_are_committed_as_they_are_written(hub: Member) -> None:
     with open_node(hub.url) as node, node.transaction():
         (article,) = list_merged(node.connection)
-        assert node.write_each([(article, [renaming(hub, 1)])], commits=True) == [{}]
+        assert node.writer.write_each([(article, [renaming(hub, 1)])], commits=True) == [{}]
         assert hub.execute("select name from item where id = 1") == [("theirs",)]
 
 
@@ -98,7 +98,7 @@ def test_a_part_of_a_transaction_commits_nothing(hub: Member) -> None:
     with open_node(hub.url) as node, node.trying():
         (article,) = list_merged(node.connection)
         with node.transaction():
-            node.write_each([(article, [renaming(hub, 1)])], commits=True)
+            node.writer.write_each([(article, [renaming(hub, 1)])], commits=True)
 
     assert hub.execute("select name from item where id = 1") == [("item 1!",)]
 
@@ -110,7 +110,7 @@ def test_a_row_known_by_its_line_alone_is_known(hub: Member) -> None:
     with open_node(hub.url) as node:
         (article,) = list_merged(node.connection)
         with node.transaction():
-            found = node.read_known(article, [rowguid])
+            found = node.versions.read_known(article, [rowguid])
 
     assert found[rowguid].version.presence is Presence.DELETED
 
@@ -132,16 +132,16 @@ def test_interrupted_enumeration_leaves_the_node_unchanged(hub: Member, caplog: 
         (article,) = list_merged(node.connection)
         with pytest.raises(Stopped):
             stop_enumerating(node, article)
-        with node.enumerating() as enumeration:
+        with node.changes.enumerating() as enumeration:
             assert sum(map(len, enumeration.upserts(article, 0, OTHER))) == 5000
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def write_after(meanwhile: Callable[[], object], node: Node, article: Article, write: Write) -> None:
     with node.transaction():
-        node.read_known(article, [write.rowguid])
+        node.versions.read_known(article, [write.rowguid])
         meanwhile()
-        node.write(article, [write])
+        node.writer.write(article, [write])
 
 
 def test_metadata_written_concurrently_make_the_node_busy(hub: Member) -> None:

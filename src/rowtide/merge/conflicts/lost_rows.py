@@ -42,7 +42,7 @@ def describe_lost(
     known: Mapping[Place, KnownVersion],
 ) -> list[Lost]:
     """Return what will be recorded of rows, given with the deletes that reach them, within a transaction."""
-    rows = {nickname: node.read_rows(articles[nickname], listed) for nickname, listed in by_nickname(lost).items()}
+    rows = {nickname: node.rows.read(articles[nickname], listed) for nickname, listed in by_nickname(lost).items()}
     found: list[Lost] = []
     for (key, rowguid), deleted in lost.items():
         if isinstance(key, str):
@@ -59,7 +59,9 @@ def keep_lost(node: Node, publication: Publication, lost: Sequence[Lost], source
 
     Return the number of rows by delete.
     """
-    present = read_all(node, ((each.article, each.rowguid) for each in lost if each.article.nickname != _NO_ARTICLE))
+    present = read_all(
+        node.rows, ((each.article, each.rowguid) for each in lost if each.article.nickname != _NO_ARTICLE)
+    )
     counts: dict[Place, int] = {}
     for each in lost:
         row = present.get(each.article.nickname, {}).get(each.rowguid)

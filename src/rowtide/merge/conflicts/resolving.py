@@ -38,8 +38,8 @@ from rowtide.merge.errors.rows import (
     ParentInInbox,
     StillReferenced,
 )
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import read_known, transact_at
+from rowtide.merge.nodes.node import Node, transact_at
+from rowtide.merge.nodes.roles.rows import read_known
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
@@ -212,22 +212,22 @@ class _Resolution:
             article = stored.article
             columns = stored.columns or {each.name for each in article.columns}
             known = self._known(article, conflict)
-            self.hub.write(article, [_decision(conflict, known, article, stored.present, columns)])
+            self.hub.writer.write(article, [_decision(conflict, known, article, stored.present, columns)])
             drop_retries(self.hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
         self._conclude(conflict)
         return is_undone
 
     def _read(self, conflict: KeptConflict) -> _StoredConflict:
         article = find_article(self.publication, list(self.articles.values()), conflict.article)
-        present = self.hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
+        present = self.hub.rows.read(article, [conflict.rowguid]).get(conflict.rowguid)
         return _StoredConflict(conflict, article, present)
 
     def _known(self, article: Article, conflict: KeptConflict) -> KnownVersion | None:
-        return self.hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
+        return self.hub.versions.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
 
     def _encoded(self, stored: _StoredConflict) -> str:
         """Return the row as it is now."""
-        row = self.hub.read_rows(stored.article, [stored.conflict.rowguid]).get(stored.conflict.rowguid)
+        row = self.hub.rows.read(stored.article, [stored.conflict.rowguid]).get(stored.conflict.rowguid)
         return encode_presence(self.hub.connection, stored.article, row)
 
     def _write(self, stored: _StoredConflict, restored: Restored, *, always: bool = False) -> bool:
@@ -242,13 +242,13 @@ class _Resolution:
             # Columns that the table did not have then get their defaults.
             article = article.only([each.name for each in article.columns if each.name in restored.row])
             row = tuple(restored.row[each.name] for each in article.columns)
-            if self.hub.find_key_holder(article, row) not in (None, conflict.rowguid):
+            if self.hub.rows.find_key_holder(article, row) not in (None, conflict.rowguid):
                 row = _with_free_key(self.hub, article, row, stored.present)
         if row == stored.present and not always:
             return False
         taking = self._find_cascaded(stored) if row is None and stored.present is not None else ()
         known = self._known(article, conflict)
-        self.hub.write(article, [_decision(conflict, known, article, row, restored.columns)])
+        self.hub.writer.write(article, [_decision(conflict, known, article, row, restored.columns)])
         keep_lost(self.hub, self.publication, taking, self.publication.publisher)
         if restored.later is not None:
             self._record_replaced(stored, known, restored)
@@ -263,7 +263,7 @@ class _Resolution:
             is_brought = not stored.columns or not stored.columns.isdisjoint(reference.columns)
             if rowguid is None or parent is None or not is_brought:
                 continue
-            key = self.hub.read_rows(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
+            key = self.hub.rows.read(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
             if key is None:
                 raise ParentInInbox(conflict.conflict_id, article.name, parent.name, rowguid)
             changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
@@ -275,12 +275,12 @@ class _Resolution:
         Raises `StillReferenced` if rows reference it and its foreign keys have no action.
         """
         article, top = stored.article, (stored.article.nickname, stored.conflict.rowguid)
-        if not self.hub.find_acting([article]):
+        if not self.hub.actions.find_acting([article]):
             self._require_no_children(stored)
             return ()
-        reach = self.hub.find_reach(article, [stored.conflict.rowguid], self.articles)
+        reach = self.hub.actions.find_reach(article, [stored.conflict.rowguid], self.articles)
         below = reach.under([top]) - {top}
-        known = read_known(self.hub.read_known_of, self.articles, below)
+        known = read_known(lambda asked: self.hub.versions.read_known_and_rows(asked, [])[0], self.articles, below)
         return describe_lost(self.hub, self.articles, {place: frozenset([top]) for place in below}, reach, known)
 
     def _require_no_children(self, stored: _StoredConflict) -> None:
@@ -290,7 +290,7 @@ class _Resolution:
                 key = tuple((_named(article, row) or {}).get(name) for name in reference.parent_columns)
                 if reference.parent != article.nickname or None in key:
                     continue
-                if self.hub.read_referencing(child, reference.columns, [key]).keys() - {rowguid}:
+                if self.hub.rows.read_referencing(child, reference.columns, [key]).keys() - {rowguid}:
                     raise StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
 
     def _record_replaced(self, stored: _StoredConflict, known: KnownVersion | None, restored: Restored) -> None:
@@ -319,7 +319,7 @@ class _Resolution:
             str(int(conflict_type)),
             f"it gave way when conflict {conflict.conflict_id} was resolved",
             stored.present,
-            hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid),
+            hub.rows.read(article, [conflict.rowguid]).get(conflict.rowguid),
             lineage,
             self.publication.name,
             losing_columns=tuple(sorted(restored.columns)) if is_part else None,
@@ -369,7 +369,7 @@ def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -
         return tuple(present[place] if place in places else value for place, value in enumerate(row))
     if len(places) != 1 or kind_of(article.columns[places[0]].type_text) is not TypeKind.WHOLE_NUMBER:
         return row
-    (key,) = hub.next_keys(article, 1)
+    (key,) = hub.keys.next_keys(article, 1)
     return (*row[: places[0]], key, *row[places[0] + 1 :])
 
 

@@ -17,8 +17,7 @@ from rowtide.merge.catalogue import get_publication, list_articles, list_publica
 from rowtide.merge.definitions import article_history, identity_ranges, sessions, subscriptions
 from rowtide.merge.documented.dialect import STORED, view_names
 from rowtide.merge.errors.rows import DocumentedTableUnknown
-from rowtide.merge.nodes.node import MergedTables
-from rowtide.merge.nodes.roles.rows import TransactionalNode
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc, list_subscriptions
 from rowtide.merge.status import SYNC_STATES
 
@@ -72,7 +71,7 @@ class MergeFilter:
     filter_type: int | None
 
 
-def list_merge_publications(node: TransactionalNode) -> Sequence[MergePublication]:
+def list_merge_publications(node: Node) -> Sequence[MergePublication]:
     """Return the publications that a node takes part in."""
     own = read_nickname(node.connection)
     return tuple(
@@ -88,7 +87,7 @@ def list_merge_publications(node: TransactionalNode) -> Sequence[MergePublicatio
     )
 
 
-def list_merge_articles(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeArticle]:
+def list_merge_articles(node: Node, publication: str | None = None) -> Sequence[MergeArticle]:
     """Return the articles of a publication, or of all. Raises `MergePublicationUnknown`."""
     return tuple(
         MergeArticle(
@@ -110,7 +109,7 @@ def list_merge_articles(node: TransactionalNode, publication: str | None = None)
     )
 
 
-def list_merge_filters(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeFilter]:
+def list_merge_filters(node: Node, publication: str | None = None) -> Sequence[MergeFilter]:
     """Return row filters and join filters of a publication, or of all. Raises `MergePublicationUnknown`."""
     filters = []
     for found, article in _articles(node, publication):
@@ -123,7 +122,7 @@ def list_merge_filters(node: TransactionalNode, publication: str | None = None) 
     return tuple(filters)
 
 
-def _articles(node: TransactionalNode, publication: str | None) -> Sequence[tuple[Publication, Article]]:
+def _articles(node: Node, publication: str | None) -> Sequence[tuple[Publication, Article]]:
     known = list_publications(node.connection)
     chosen = known if publication is None else (get_publication(node.connection, publication),)
     return [(found, article) for found in chosen for article in list_articles(node.connection, found.pubid)]
@@ -138,7 +137,7 @@ class DocumentedTable:
     rows: Sequence[Mapping[str, object]]
 
 
-def read_table(node: MergedTables, name: str) -> DocumentedTable:
+def read_table(node: Node, name: str) -> DocumentedTable:
     """Return a documented table by its name, in any case; without columns where nothing is merged.
 
     Raises `DocumentedTableUnknown`.
@@ -153,12 +152,12 @@ def read_table(node: MergedTables, name: str) -> DocumentedTable:
     return DocumentedTable(found, columns, [dict(zip(columns, row, strict=True)) for row in rows])
 
 
-def _read_stored(node: MergedTables, table: Table) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
+def _read_stored(node: Node, table: Table) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
     rows = node.connection.execute(select(table).order_by(*table.primary_key))
     return tuple(rows.keys()), [[as_utc(each) if isinstance(each, datetime) else each for each in row] for row in rows]
 
 
-def read_rows(node: MergedTables, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
+def read_rows(node: Node, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
     """Return the rows of a documented table that are of some rowguids, by column."""
     columns, rows = node.tables.read_documented(view, rowguids)
     return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -183,7 +182,7 @@ class MergeIdentityRange:
     max_used: int | None
 
 
-def list_identity_ranges(node: TransactionalNode, publication: str | None = None) -> Sequence[MergeIdentityRange]:
+def list_identity_ranges(node: Node, publication: str | None = None) -> Sequence[MergeIdentityRange]:
     """Return the ranges that a node knows, by publication and article, the publisher's first.
 
     Raises `MergePublicationUnknown`.
@@ -216,7 +215,7 @@ def list_identity_ranges(node: TransactionalNode, publication: str | None = None
     return sorted(found, key=lambda each: (each.publication, each.article, each.node or "", each.is_pub_range))
 
 
-def _owners(node: TransactionalNode, publication: Publication) -> dict[str, str | None]:
+def _owners(node: Node, publication: Publication) -> dict[str, str | None]:
     """Return the names of the nodes that have ranges, by their ids; None for the publisher."""
     subscriptions = list_subscriptions(node.connection, publication.pubid)
     is_publisher = publication.publisher == read_nickname(node.connection)
@@ -250,7 +249,7 @@ class MergeSession:
     article_duration: float | None
 
 
-def list_sessions(node: MergedTables, publication: str | None = None) -> Sequence[MergeSession]:
+def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeSession]:
     """Return past synchronisations, newest first. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()

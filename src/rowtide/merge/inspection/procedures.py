@@ -14,7 +14,7 @@ from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.inspection.listings import read_rows
-from rowtide.merge.nodes.node import ChangeSource, Node
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
@@ -64,9 +64,9 @@ class RowMetadata:
     known_lineage: str
 
 
-def make_generation(node: ChangeSource) -> MergeGeneration | None:
+def make_generation(node: Node) -> MergeGeneration | None:
     """Close the open generation, if it has changes (SQL Server: sp_MSmakegeneration); return the last closed one."""
-    with node.enumerating():
+    with node.changes.enumerating():
         pass
     closed = select(genhistory).where(genhistory.c.nickname == read_nickname(node.connection))
     last = node.connection.execute(closed.order_by(genhistory.c.generation.desc()).limit(1)).one_or_none()
@@ -82,7 +82,7 @@ def enumerate_changes(
     Nothing is written: changes of the open generation have its prospective number.
     """
     sender, _, request = _direction(hub, subscriber, pairing, is_upload=is_upload)
-    with sender.previewing() as preview:
+    with sender.changes.previewing() as preview:
         found = [(article, change) for article, changes in _read(preview, request) for change in changes]
     rowguids = [change.rowguid for _, change in found]
     generations = {
@@ -105,7 +105,7 @@ def get_metadata(
     article = find_article(pairing.publication, pairing.articles, table)
     sender, receiver, _ = _direction(hub, subscriber, pairing, is_upload=is_upload)
     asked = [rowguid.lower() for rowguid in rowguids]
-    with sender.previewing() as there, receiver.previewing() as here:
+    with sender.changes.previewing() as there, receiver.changes.previewing() as here:
         known = {change.rowguid: change for change in here.again(article, asked)}
         return tuple(_compared(article, change, known.get(change.rowguid)) for change in there.again(article, asked))
 

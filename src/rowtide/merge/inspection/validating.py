@@ -11,8 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import RowVersions, transact_at
+from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions, set_subscription
 from rowtide.merge.session.pairing import HUB, Pairing, require_same_schema, require_tables, unsent_columns
@@ -60,7 +59,7 @@ def validate(
     require_tables(subscriber, pairing.at_hub.subscriber, pairing.going_down)
     examined = [node.tables.examine(pairing.articles) for node in (hub, subscriber)]
     unsent = unsent_columns(pairing, *examined)
-    with hub.enumerating() as ours, subscriber.enumerating() as theirs:
+    with hub.changes.enumerating() as ours, subscriber.changes.enumerating() as theirs:
         found = []
         for article in pairing.going_down:
             on_progress(article.name)
@@ -140,7 +139,7 @@ class RowReplica:
     comment: str
 
 
-def explain(node: RowVersions, table: str, rowguid: str) -> Sequence[RowReplica]:
+def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
     """Return one `RowReplica` for each node. Raises `ArticleTableNotFound`."""
     found = [
         (publication, article)
@@ -153,9 +152,9 @@ def explain(node: RowVersions, table: str, rowguid: str) -> Sequence[RowReplica]
     return [row for publication, article in found for row in _explain(node, publication, article, rowguid.lower())]
 
 
-def _explain(node: RowVersions, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
+def _explain(node: Node, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
     own = read_nickname(node.connection)
-    known = transact_at(node, lambda: node.read_known(article, [rowguid])).get(rowguid)
+    known = transact_at(node, lambda: node.versions.read_known(article, [rowguid])).get(rowguid)
     others = list_subscriptions(node.connection, publication.pubid)
     names = {own: "this node"} | {other.nickname: _name(publication, other) for other in others}
     source = _source(known)

@@ -1,95 +1,178 @@
-"""The interface of a database to merge: one class per database, one connection per node."""
+"""A database that takes part in a merge: its connection and transactions, and a part for each subject.
+
+Each kind of database has a folder, whose `node.py` composes its parts. Transactions that failed because another session
+was faster or holds a lock are retried.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
-from rowtide.merge.articles import Article, DeviceLimits
+from sqlalchemy import Connection, Select
+
+from rowtide.merge.articles import DeviceLimits, Subscription
+from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node_tables import NodeTables, RebuiltTables
-from rowtide.merge.nodes.roles.rows import (
-    LinkedRows,
-    MetadataUpkeep,
-    ReachReader,
-    RowReader,
-    RowVersions,
-    Sessions,
-    TransactionalNode,
-)
+from rowtide.merge.nodes.roles.rows import ForeignKeyActions, Rows, RowVersions
 from rowtide.merge.nodes.roles.writing import NumberedKeys, RowWriter
-from rowtide.merge.nodes.sending import ChangesRequest, Enumeration, Sending
-from rowtide.merge.versions.changes import Row
+from rowtide.merge.nodes.sending import ChangeSource
 
 
-class MergedTables(TransactionalNode, Protocol):
-    """A node whose merged tables follow the hub's definitions of its articles."""
+class ToRepeat(Exception):
+    """Nothing was written: a transaction is to be repeated, now that the node has received what is long in it."""
+
+
+class Node(Protocol):
+    """A database that takes part in a merge, over its own connection: its transactions, and its parts.
+
+    Outside of `transaction` each statement is its own transaction. `connection` is for the tables of `definitions`,
+    which are the same on every database.
+    """
 
     @property
-    def tables(self) -> NodeTables:
-        """Creates, alters and describes tables on this node."""
-
-    @property
-    def rebuilt(self) -> RebuiltTables:
-        """Works on tables that a program made or rebuilt."""
-
-    def altering(self) -> AbstractContextManager[None]:
-        """Write in one transaction in which tables may be altered; see `transaction`."""
-
-    def redefine(self, before: Article, after: Article) -> None:
-        """Apply the log by one definition of an article, and move the metadata of rows to another's columns.
-
-        Within a transaction. Where column tracking begins, all columns of changed rows count as changed.
-        """
-
-    def forget_tables(self) -> None:
-        """Forget what this session knows of articles' tables; not within a transaction."""
-
-    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
-        """Write values into columns of rows that exist, within `altering`; nothing is logged.
-
-        `article` has these columns alone.
-        """
-
-
-class ChangeSource(TransactionalNode, Protocol):
-    """A node whose changes are enumerated by generation."""
+    def connection(self) -> Connection: ...
 
     @property
     def limits(self) -> DeviceLimits | None:
         """What is taken of the node at most; None for a node that is trusted."""
 
-    def enumerating(self) -> AbstractContextManager[Enumeration]:
-        """Close the open generation, if it has changes, and yield its reader (SQL Server: sp_MSmakegeneration).
+    @property
+    def tables(self) -> NodeTables:
+        """The metadata tables and the merged tables: described, made, altered and tracked."""
 
-        Not within a transaction. Writers are not blocked; on SQLite they wait while the generation is closed.
+    @property
+    def rebuilt(self) -> RebuiltTables:
+        """Works on tables that a program made or rebuilt."""
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of merged tables."""
+
+    @property
+    def actions(self) -> ForeignKeyActions:
+        """What foreign keys' actions would change."""
+
+    @property
+    def versions(self) -> RowVersions:
+        """The metadata of rows."""
+
+    @property
+    def writer(self) -> RowWriter:
+        """Writes received rows."""
+
+    @property
+    def keys(self) -> NumberedKeys:
+        """The numbers of new rows."""
+
+    @property
+    def changes(self) -> ChangeSource:
+        """The changes that are sent."""
+
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> AbstractContextManager[None]:
+        """Write in one transaction, committed at the end, rolled back on an error.
+
+        One that is repeatable may raise `ToRepeat`: a server receives what is long without locks, and then again.
+
+        Isolation is snapshot: raises `NodeBusy` if another session changed the same rows first, or holds a lock too
+        long. If it is not durable, a machine failure may undo it until the next durable transaction commits.
         """
 
-    def previewing(self) -> AbstractContextManager[Enumeration]:
-        """Yield a reader as `enumerating` does, and write nothing: the number of the open generation is prospective.
+    def apply_log(self) -> None:
+        """Apply the log of users' changes to the metadata of rows, in its own transaction.
 
-        Not within a transaction.
+        Not within a transaction; `RowVersions.read_known` applies what is logged later. Raises `NodeBusy`.
         """
 
-    def sending(self, request: ChangesRequest) -> AbstractContextManager[Sending]:
-        """Close the open generation as `enumerating` does, and yield what is to be sent.
+    def failing(self) -> AbstractContextManager[None]:
+        """Raise our errors for the database's, whatever the statement."""
 
-        Not within a transaction. A server does this on the node's own connection, in one round trip and one for each
-        few thousand rows.
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Within, take steps of other work while a server is waited for; a step returns whether there is another one.
+
+        A step does not use this node, and does not raise.
         """
 
+    def trying(self) -> AbstractContextManager[None]:
+        """Open a transaction, with the log applied, that is rolled back at the end; `transaction` is a part of it."""
 
-class Node(
-    Sessions,
-    ChangeSource,
-    RowVersions,
-    MetadataUpkeep,
-    RowReader,
-    LinkedRows,
-    ReachReader,
-    RowWriter,
-    NumberedKeys,
-    MergedTables,
-    Protocol,
-):
-    """A database that takes part in a merge, over its own connection: all roles of a synchronisation's two ends."""
+    def rehearsing(self, statements: list[str]) -> AbstractContextManager[None]:
+        """Roll back at the end; the statements that would alter tables are appended to a list."""
+
+    def close(self) -> None:
+        """Close the connection; an uncommitted transaction is rolled back."""
+
+    def altering(self) -> AbstractContextManager[None]:
+        """Write in one transaction in which tables may be altered; see `transaction`."""
+
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
+
+        `values` are those of their parameters, by name. A query that is made once is compiled once; none has a list of
+        values that is expanded. Columns have the types of Python that the driver gives.
+        """
+
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries as `read_together` does.
+
+        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables, and of
+        its generations from the one that the other end has, the value `since_generation`.
+        """
+
+    def require_session(self, subscription: Subscription) -> None:
+        """Raise `SessionReplaced` if another synchronisation of a subscription has begun, within a transaction.
+
+        A server's answer comes with the next one that is waited for.
+        """
+
+    def forget_tables(self) -> None:
+        """Forget what this session knows of articles' tables; not within a transaction."""
+
+
+Result = TypeVar("Result")
+
+MOST_TRIES = 5
+"""Number of attempts (SQL Server: -NumDeadlockRetries)."""
+
+
+def retry_busy(transaction: Callable[[], Result]) -> Result:
+    """Run a transaction, retried after `NodeBusy`; raise that after the last attempt."""
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return transaction()
+        except NodeBusy:
+            continue
+    return transaction()
+
+
+def transact_at(
+    node: Node,
+    work: Callable[[], Result],
+    *,
+    is_durable: bool = False,
+    first: Callable[[], None] = lambda: None,
+) -> Result:
+    """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
+
+    Unless it is durable, the commit is not flushed to disk: progress is stored durably only at the end, and lost
+    changes are sent again. `first` runs in each transaction before the work.
+    """
+    busy = repeated = 0
+    while True:
+        try:
+            node.apply_log()
+            with node.transaction(is_durable=is_durable, is_repeatable=repeated < MOST_TRIES - 1):
+                first()
+                return work()
+        except ToRepeat:
+            repeated += 1
+        except NodeBusy:
+            busy, repeated = busy + 1, 0
+            if busy == MOST_TRIES:
+                raise

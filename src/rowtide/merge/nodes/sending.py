@@ -6,6 +6,7 @@ Changes that a node sends, read part by part from an enumeration.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import Protocol
 
@@ -123,6 +124,29 @@ class Enumeration(Protocol):
 
     def included(self, article: Article) -> bytes:
         """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
+
+
+class ChangeSource(Protocol):
+    """Reads the changes of a node by generation."""
+
+    def enumerating(self) -> AbstractContextManager[Enumeration]:
+        """Close the open generation, if it has changes, and yield its reader (SQL Server: sp_MSmakegeneration).
+
+        Not within a transaction. Writers are not blocked; on SQLite they wait while the generation is closed.
+        """
+
+    def previewing(self) -> AbstractContextManager[Enumeration]:
+        """Yield a reader as `enumerating` does, and write nothing: the number of the open generation is prospective.
+
+        Not within a transaction.
+        """
+
+    def sending(self, request: ChangesRequest) -> AbstractContextManager[Sending]:
+        """Close the open generation as `enumerating` does, and yield what is to be sent.
+
+        Not within a transaction. A server does this on the node's own connection, in one round trip and one for each
+        few thousand rows.
+        """
 
 
 @frozen

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
-from rowtide.merge.nodes.node import MergedTables
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.partitions.belonging import column_pairs
 from rowtide.merge.partitions.expressions import (
@@ -23,14 +23,14 @@ from rowtide.merge.partitions.expressions import (
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
 
 
-def check_filter(hub: MergedTables, article: Article) -> None:
+def check_filter(hub: Node, article: Article) -> None:
     """Raise `FilterRefused` if the hub cannot evaluate an article's row filter, or not from the row alone."""
     expression = read_filter(article)
     if expression is not None:
         hub.tables.check_filter(article, bind(expression, Partition()))
 
 
-def check_join(hub: MergedTables, child: Article, parent: Article, join: JoinFilter) -> None:
+def check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
     """Raise `FilterRefused` or `JoinFilterRefused` if a join filter of a child cannot be evaluated, or is not allowed.
 
     A promise of a unique key is compared with the parent's keys, never trusted.
@@ -95,7 +95,7 @@ def require_record_options(article: Article) -> None:
         raise RecordOptionsRefused(article.name, "--record-conflict-detection needs --record-conflict-resolution")
 
 
-def require_records(hub: MergedTables, articles: Sequence[Article]) -> None:
+def require_records(hub: Node, articles: Sequence[Article]) -> None:
     """Raise `RecordLinkRefused` if the links of a publication's articles do not make logical records."""
     named = {article.name: article for article in articles}
     for article in articles:
@@ -107,7 +107,7 @@ def require_records(hub: MergedTables, articles: Sequence[Article]) -> None:
             _require_link(hub, article, named, join)
 
 
-def _require_link(hub: MergedTables, child: Article, named: dict[str, Article], join: JoinFilter) -> None:
+def _require_link(hub: Node, child: Article, named: dict[str, Article], join: JoinFilter) -> None:
     parent = named[join.parent]
     described = hub.tables.describe(child.qualified_name)
     reason = (

@@ -73,7 +73,7 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
     subscription = pairing.at_hub
     filtered = [article for article in pairing.articles if article.is_filtered]
     filters = bind_articles(pairing.articles, partition)
-    with hub.enumerating() as enumeration:
+    with hub.changes.enumerating() as enumeration:
         generation = enumeration.generation
         belonging = link_members(
             {
@@ -93,7 +93,7 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
 def store_all_memberships(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
     """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
     for article in articles:
-        with hub.enumerating() as enumeration:
+        with hub.changes.enumerating() as enumeration:
             rows = [(rowguid, None) for batch in enumeration.rows(replace(article, columns=())) for rowguid, _ in batch]
             generation = enumeration.generation
         with hub.transaction():
@@ -137,7 +137,7 @@ class _Following:
         known = {article.nickname: article for article in pairing.known}
         published = {article.nickname: article for article in pairing.there}
         with self.subscriber.altering():
-            with hub.enumerating() as enumeration:
+            with hub.changes.enumerating() as enumeration:
                 for nickname, article in known.items():
                     if nickname not in published:
                         drop_from(self.subscriber, pairing.publication, article)
@@ -178,7 +178,7 @@ class _Following:
         is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand
         known = read_hashes(subscriber.connection, before) if is_hashed_again else {}
         unchanged = self._find_unchanged(before, known)
-        subscriber.redefine(before, after)
+        subscriber.versions.redefine(before, after)
         alteration: TableAlteration | None = None
         filled: set[str] = set()
         if change.is_of_table:
@@ -186,7 +186,7 @@ class _Following:
             alteration.begin()
             failpoint("merge_schema_change.altered")
             for rows in self._values(enumeration, change, alteration):
-                subscriber.fill(replace(after, columns=change.filled), rows)
+                subscriber.writer.fill(replace(after, columns=change.filled), rows)
                 filled |= {rowguid for rowguid, _ in rows} if alteration.adopted else set()
             failpoint("merge_schema_change.filled")
             alteration.finish()
@@ -201,7 +201,7 @@ class _Following:
             self._hash_again(after, known, unchanged)
         if alteration is not None:
             if alteration.adopted and after.is_tracked:
-                subscriber.log_own(after, sorted(alteration.adopted), filled)
+                subscriber.versions.log_own(after, sorted(alteration.adopted), filled)
             for omission in alteration.omissions:
                 self.on_omission(omission)
 

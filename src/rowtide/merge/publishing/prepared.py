@@ -152,7 +152,7 @@ class PreparedTable:
     def _compare(self, rowguids: Sequence[str], different: dict[str, frozenset[int]]) -> None:
         """Find rows that differ, and in which columns; numbers that are equal as numbers get the hub's digits."""
         for changes in self._ask(rowguids):
-            ours = self.subscriber.read_rows(self.article, [change.rowguid for change in changes])
+            ours = self.subscriber.rows.read(self.article, [change.rowguid for change in changes])
             for change in changes:
                 own, theirs = ours[change.rowguid], change.row
                 assert theirs is not None
@@ -179,7 +179,7 @@ class PreparedTable:
         """Delete rows that do not stay here: those outside the partition, and what is overwritten."""
         is_overwritten = existing is Existing.OVERWRITE
         for changes in self._ask([*self.foreign, *(self._outside if is_overwritten else ())]):
-            self.subscriber.write(self.article, [_leave(change, publisher) for change in changes])
+            self.subscriber.writer.write(self.article, [_leave(change, publisher) for change in changes])
         own = self.own if is_overwritten else []
         for start in range(0, len(own), _BATCH_ROWS):
             # No version of the hub's: with this number, it includes nothing.
@@ -187,24 +187,24 @@ class PreparedTable:
                 RowChange(rowguid, b"", NodeChange(publisher, 0).encode(), None, None)
                 for rowguid in own[start : start + _BATCH_ROWS]
             ]
-            self.subscriber.write(self.article, [_leave(change, publisher) for change in unknown])
+            self.subscriber.writer.write(self.article, [_leave(change, publisher) for change in unknown])
 
     def write(self, existing: Existing, publisher: int, *, absent_is_delete: bool) -> None:
         """Write the hub's rows and metadata, and log what the subscriber's own rows change. Raises `RowsRefused`."""
         node, article, is_kept = self.subscriber, self.article, existing is Existing.KEEP
         asked = {*self.different, *self.missing, *self._alike}
         for versions in self.snapshot.versions(article, publisher):
-            node.write(article, [each for each in versions if each.rowguid not in asked])
+            node.writer.write(article, [each for each in versions if each.rowguid not in asked])
         changed = self.different | self._outside if is_kept else self.different
         for changes in self._ask([*changed, *self._alike]):
-            kept = node.read_rows(article, [change.rowguid for change in changes]) if is_kept else {}
+            kept = node.rows.read(article, [change.rowguid for change in changes]) if is_kept else {}
             rows = {rowguid: row for rowguid, row in kept.items() if rowguid in changed}
-            node.write(
+            node.writer.write(
                 article, [self._take(change, publisher, rows.get(change.rowguid, change.row)) for change in changes]
             )
         for changes in self._ask(self.missing):
             if absent_is_delete:
-                node.write(article, [_bury(change) for change in changes])
+                node.writer.write(article, [_bury(change) for change in changes])
             else:
                 self._insert(changes, publisher)
         if is_kept:
@@ -219,7 +219,7 @@ class PreparedTable:
     def _insert(self, changes: Sequence[RowChange], publisher: int) -> None:
         """Insert the hub's rows; those that the subscriber's own rows prevent are requested again."""
         writes = [self._take(change, publisher, change.row)._replace(is_live=False) for change in changes]
-        (refusals,) = self.subscriber.write_each([(self.article, writes)])
+        (refusals,) = self.subscriber.writer.write_each([(self.article, writes)])
         for rowguid, refusal in refusals.items():
             error = refusal.error
             put_retry(self.subscriber.connection, publisher, self.article.nickname, rowguid, error.code, error.reason)

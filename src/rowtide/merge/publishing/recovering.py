@@ -47,7 +47,7 @@ def recover(hub: Node, subscriber: Node, pairing: Pairing, *, absent_is_delete: 
         raise TablesUnfit(pairing.at_hub.subscriber, "; ".join(misfits))
     found: list[Recovered] = []
     conflicts: list[ConflictRecord] = []
-    with hub.enumerating() as enumeration, subscriber.transaction():
+    with hub.changes.enumerating() as enumeration, subscriber.transaction():
         _make_absent(hub, subscriber, pairing, present)
         tables = [
             _RecoveredTable(subscriber, enumeration, pairing, article, damages.get(article.nickname), absent_is_delete)
@@ -211,7 +211,7 @@ class _RecoveredTable:
         changed: list[str] = []
         for chunk in _chunks(rowguids):
             theirs = {change.rowguid: change for change in self._ask(chunk)}
-            ours, known = self.subscriber.read_rows(self.article, chunk), self._read_known(chunk)
+            ours, known = self.subscriber.rows.read(self.article, chunk), self._read_known(chunk)
             for rowguid in chunk:
                 change, row = theirs.get(rowguid), ours[rowguid]
                 if change is None:
@@ -242,7 +242,7 @@ class _RecoveredTable:
     def _read_known(self, rowguids: Sequence[str]) -> dict[str, KnownVersion]:
         found: dict[str, KnownVersion] = {}
         for chunk in _chunks(rowguids):
-            found.update(self.subscriber.read_known(self.article, chunk))
+            found.update(self.subscriber.versions.read_known(self.article, chunk))
         return found
 
     def _conflict(self, change: RowChange, row: Row, known: KnownVersion | None) -> ConflictRecord:

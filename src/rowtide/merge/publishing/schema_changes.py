@@ -38,9 +38,8 @@ from rowtide.merge.errors.publishing import (
     SchemaChangeUnknown,
 )
 from rowtide.merge.handlers import find_handler
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import Node, retry_busy
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.roles.rows import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
 from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
@@ -246,7 +245,7 @@ def redefine(
             return
         others = {each.pubid: list_articles(hub.connection, each.pubid) for each, _ in published}
         _, before, after = definitions[0]
-        hub.redefine(before, after)
+        hub.versions.redefine(before, after)
         for publication, article, now in definitions:
             _require_resolver(now)
             set_definition(hub.connection, publication.pubid, now)

@@ -75,7 +75,7 @@ def make_snapshot(
     notice(hub, publication)
     articles = list_articles(hub.connection, publication.pubid)
     chosen = choose_partition(publication, articles, partition)
-    with hub.enumerating() as enumeration:
+    with hub.changes.enumerating() as enumeration:
         snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen))
         return write_snapshot(folder, publication, chosen, snapshot, on_progress)
 
@@ -197,7 +197,7 @@ class _Delivery:
         for files in self._units(dict(described)):
             if not all(self._is_delivered(file.name) for file in files):
                 with copying(self._subscriber):
-                    self._subscriber.defer_constraints()
+                    self._subscriber.writer.defer_constraints()
                     for file in files:
                         self._deliver(file)
             for file in files:
@@ -219,7 +219,7 @@ class _Delivery:
     def _begin(self, described: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
         """Make the tables; those that the delivery of another snapshot has made are emptied."""
         present = [article for article, _ in described if self._subscriber.tables.is_there(article)]
-        self._subscriber.defer_constraints()
+        self._subscriber.writer.defer_constraints()
         for article in reversed(present):
             self._subscriber.tables.clear(article)
         self._subscriber.connection.execute(delete(snapshot_progress))
@@ -245,7 +245,7 @@ class _Delivery:
             hashes.add(rows)
             hashes.put(self._subscriber.connection)
         else:
-            self._subscriber.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
+            self._subscriber.writer.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
         self._record(file.name)
 
     def _report(self, file: SnapshotFile) -> None:

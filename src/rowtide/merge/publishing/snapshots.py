@@ -166,7 +166,7 @@ def fill_articles(
     omissions = [omission for unpublished in made for omission in unpublished]
     there = (*snapshot.shared, *snapshot.prepared, *present)
     omissions += subscriber.tables.make(tables, present=there, refers_later=bool(present))
-    subscriber.defer_constraints()
+    subscriber.writer.defer_constraints()
     for article in snapshot.new_articles:
         _load(subscriber, article, snapshot, on_progress)
     for article in snapshot.shared:
@@ -174,7 +174,7 @@ def fill_articles(
         put_at_subscriber(subscriber, publication, snapshot.there(article), purged)
     for article in snapshot.new_articles:
         for versions in snapshot.versions(article, publication.publisher):
-            subscriber.write(article, versions)
+            subscriber.writer.write(article, versions)
         put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
         subscriber.tables.track(snapshot.there(article))
     if present:
@@ -196,7 +196,7 @@ def refill(
     for article in set(snapshot.articles) - set(articles):
         set_definition(subscriber.connection, pubid, snapshot.there(article))
         subscriber.tables.track(snapshot.there(article))
-    subscriber.defer_constraints()
+    subscriber.writer.defer_constraints()
     for article in reversed(articles):
         subscriber.tables.untrack(article)
         subscriber.tables.clear(article)
@@ -204,7 +204,7 @@ def refill(
         _load(subscriber, article, snapshot, on_progress)
     for article in articles:
         for versions in snapshot.versions(article, publisher):
-            subscriber.write(article, versions)
+            subscriber.writer.write(article, versions)
         set_definition(subscriber.connection, pubid, snapshot.there(article))
         set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
         subscriber.tables.track(snapshot.there(article))

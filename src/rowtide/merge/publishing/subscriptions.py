@@ -123,7 +123,7 @@ def add_subscription(
     with hub.transaction():
         begin_subscription(hub, publication, articles, subscription)
     with copying(subscriber):
-        with hub.enumerating() as enumeration:
+        with hub.changes.enumerating() as enumeration:
             filters = bind_articles(articles, chosen)
             snapshot = SubscriberSnapshot(
                 enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared
@@ -168,7 +168,7 @@ def compare_existing(
     prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=True)
     chosen = choose_partition(publication, articles, partition or Partition())
     found: list[ExistingRows] = []
-    with suppress(_Compared), hub.enumerating() as enumeration, subscriber.transaction():
+    with suppress(_Compared), hub.changes.enumerating() as enumeration, subscriber.transaction():
         snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared)
         found += [table.counts for table in _adopt(subscriber, snapshot)]
         raise _Compared
@@ -303,7 +303,7 @@ def reinitialize(
         if not has_met(subscriber, pairing):
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)
-        with hub.enumerating() as enumeration:
+        with hub.changes.enumerating() as enumeration:
             snapshot = SubscriberSnapshot(
                 enumeration,
                 pairing.articles,

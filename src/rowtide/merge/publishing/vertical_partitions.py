@@ -13,7 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, ArticleReference, Publication
 from rowtide.merge.catalogue import list_articles, set_definition
 from rowtide.merge.errors.publishing import ColumnsRefused
-from rowtide.merge.nodes.node import MergedTables
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.table_changes import Omission, Part, PartKind
 
@@ -90,7 +90,7 @@ def _is_named(column: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text, re.IGNORECASE) is not None
 
 
-def order_articles(hub: MergedTables, publication: Publication) -> None:
+def order_articles(hub: Node, publication: Publication) -> None:
     """Recompute the processing order and the references of all articles, in the caller's transaction."""
     articles = list_articles(hub.connection, publication.pubid)
     described = hub.tables.describe_all(articles)

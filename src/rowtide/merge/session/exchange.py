@@ -18,8 +18,7 @@ from typing import Protocol
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Result, transact_at
+from rowtide.merge.nodes.node import Node, Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
@@ -176,14 +175,23 @@ class Transfer:
         Logical records come after the rows that they may reference, and before those that may reference them.
         """
         self._coming = self._find_coming(spool)
+        if self.records is not None:
+            for nickname, changes in spool.batches():
+                if self.records.collect(nickname, changes):
+                    self.on_progress(len(changes))
+        last: Part | None = None
+        for parts in self._parts(spool):
+            if self.records is not None or len(parts) > 1:
+                self._apply_together(parts)
+                continue
+            if last is not None:
+                self._apply(last[0], self._in_layers(*last))
+            (last,) = parts
+        if last is not None:
+            self._apply_last(*last)
         if self.records is None:
-            self._apply_rows(spool)
             self._retry()
             return
-        for nickname, changes in spool.batches():
-            if self.records.collect(nickname, changes):
-                self.on_progress(len(changes))
-        self._apply_rows(spool)
         self.records.apply()
         self.records.retry()
         has_waited = bool(self._waiting)
@@ -207,18 +215,6 @@ class Transfer:
             for each in (changes if nickname in later else ())
             if each.row is not None
         ]
-
-    def _apply_rows(self, spool: Spool) -> None:
-        last: Part | None = None
-        for parts in self._parts(spool):
-            if self.records is not None or len(parts) > 1:
-                self._apply_together(parts)
-                continue
-            if last is not None:
-                self._apply(*last)
-            (last,) = parts
-        if last is not None:
-            self._apply_last(*last)
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
         """Yield what is to be applied now, in the parts that are written together; the rest waits."""
@@ -262,13 +258,13 @@ class Transfer:
     def _apply_together(self, parts: Sequence[Part]) -> None:
         """Apply deletes in one transaction; what is refused is deferred."""
         if len(parts) == 1:
-            self._apply(*parts[0])
+            self._apply(parts[0][0], self._in_layers(*parts[0]))
             return
         try:
             received = self._attempt(parts, Attempt.ALONE)
         except RowsRefused:
             for article, changes in parts:
-                self._apply(article, changes)
+                self._apply(article, self._in_layers(article, changes))
             return
         for one in received:
             for refused in one.refused:
@@ -315,10 +311,7 @@ class Transfer:
                 self._defer(article, change)
         return layers
 
-    def _apply(self, article: Article, changes: Sequence[RowChange]) -> None:
-        self._apply_layers(article, self._in_layers(article, changes))
-
-    def _apply_layers(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
+    def _apply(self, article: Article, layers: Sequence[Sequence[RowChange]]) -> None:
         """Apply layers, a batch in a transaction; what follows a refused row is deferred with it."""
         left = list(layers)
         while left:
@@ -387,10 +380,10 @@ class Transfer:
     def _apply_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Apply the last batch, in one transaction with what is deferred; if that fails, batch by batch as others."""
         *layers, last = self._in_layers(article, self._defer_children(article, changes)) or [[]]
-        self._apply_layers(article, layers)
+        self._apply(article, layers)
         changes = self._defer_children(article, last)
         waiting = list(self._waiting.values())
-        if not self.receiver.node.tries_together:
+        if not self.receiver.node.writer.tries_together:
             self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
@@ -435,8 +428,8 @@ class Transfer:
     ) -> list[Received]:
         began = time.monotonic()
         try:
-            self.receiver.node.receive(parts)
-            done = transact(self.receiver, work, is_durable=is_durable)
+            self.receiver.node.writer.receive(parts)
+            done = transact_at(self.receiver.node, work, is_durable=is_durable, first=self.receiver.check)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
         # Layers that follow a refusal are left.
@@ -453,7 +446,7 @@ class Transfer:
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
-        if waiting and not self.receiver.node.tries_together:
+        if waiting and not self.receiver.node.writer.tries_together:
             waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
@@ -496,7 +489,7 @@ class Transfer:
         node = self.receiver.node
         ends = []
         for article, change in left:
-            holder = None if change.row is None else node.find_key_holder(article, change.row)
+            holder = None if change.row is None else node.rows.find_key_holder(article, change.row)
             ends.append(Refused(article, change, Refusal(errors[change.rowguid], holder)))
         given_up = [(each.article, [each.change]) for each in ends]
         return self._counted(given_up, lambda: self._finish([Received(Counts(), [each]) for each in ends]))
@@ -506,7 +499,7 @@ class Transfer:
         removals = {change.rowguid: (article, change) for article, change in waiting if change.row is None}
         done: set[str] = set()
         for article, change in waiting if removals else ():
-            holder = None if change.row is None else self.receiver.node.find_key_holder(article, change.row)
+            holder = None if change.row is None else self.receiver.node.rows.find_key_holder(article, change.row)
             if holder in removals and self._are_accepted_together([removals[holder], (article, change)]):
                 done |= {holder, change.rowguid}
         return [(article, change) for article, change in waiting if change.rowguid not in done]
@@ -536,14 +529,9 @@ def batches_of(changes: Sequence[RowChange]) -> Iterator[Sequence[RowChange]]:
         yield changes[start : start + _BATCH_ROWS]
 
 
-def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
     """Run work at the receiver's node as `transact_at` does, if the session was not replaced."""
-
-    def checked() -> Result:
-        receiver.check()
-        return work()
-
-    return transact_at(receiver.node, checked, is_durable=is_durable)
+    return transact_at(receiver.node, work, first=receiver.check)
 
 
 def accepted(change: RowChange, known: KnownVersion | None, origin: int, priority: float | None) -> Write:

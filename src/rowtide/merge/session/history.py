@@ -17,8 +17,8 @@ from rowtide.merge.articles import Publication, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
 from rowtide.merge.conflicts.records import forget_conflicts
 from rowtide.merge.definitions import article_history, sessions
+from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.node_tables import UnsentColumn
-from rowtide.merge.nodes.roles.rows import MetadataUpkeep, TransactionalNode, transact_at
 from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.progress import (
     Purge,
@@ -101,7 +101,7 @@ class Summary:
 class History:
     """Where the result of a synchronisation is recorded."""
 
-    hub: TransactionalNode
+    hub: Node
     subid: str
     summary: Summary
     began: datetime
@@ -114,7 +114,7 @@ class History:
 
 
 @contextmanager
-def recorded(hub: TransactionalNode, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
+def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
     """Yield what records the result of a synchronisation; one that fails is recorded here."""
     history = History(hub, subid, summary, began, clock)
     try:
@@ -133,7 +133,7 @@ def forget_sessions(connection: Connection, before: datetime) -> None:
     connection.execute(delete(sessions).where(sessions.c.start_time < before))
 
 
-def _record(hub: TransactionalNode, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
+def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
     """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
     connection = hub.connection
     set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
@@ -190,7 +190,7 @@ def is_due(last: Purge) -> bool:
     return datetime.now(UTC) - last.at > _EVERY
 
 
-def purge(node: MetadataUpkeep, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
+def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
     """Remove, in batches, the metadata that all subscriptions have settled; return the number of rows removed.
 
     A table with refused rows keeps all of its metadata, because these rows will be requested again. Raises `NodeBusy`.
@@ -203,7 +203,7 @@ def purge(node: MetadataUpkeep, on_progress: Callable[[int], None] = lambda _row
             kept = True
             continue
         transact_at(node, partial(_include, node, article.nickname, bound))
-        while rows := transact_at(node, partial(node.forget, article, bound, CHUNK_ROWS)):
+        while rows := transact_at(node, partial(node.versions.forget, article, bound, CHUNK_ROWS)):
             removed += rows
             on_progress(removed)
     for article in list_merged(node.connection):
@@ -219,7 +219,7 @@ def expiry(publication: Publication, last_sync: datetime | None) -> datetime | N
     return last_sync + timedelta(days=publication.retention_days)
 
 
-def _bound(node: MetadataUpkeep) -> int:
+def _bound(node: Node) -> int:
     """Return the last generation that all subscriptions have settled; 0 if there is none."""
     settled = [
         subscription.settled
@@ -230,30 +230,30 @@ def _bound(node: MetadataUpkeep) -> int:
     return min(settled, default=0)
 
 
-def _is_expired(node: MetadataUpkeep, publication: Publication, subscription: Subscription) -> bool:
+def _is_expired(node: Node, publication: Publication, subscription: Subscription) -> bool:
     if publication.publisher != read_nickname(node.connection):
         return False
     expires = expiry(publication, read_last_sync(node.connection, subscription.subid))
     return expires is not None and expires < datetime.now(UTC)
 
 
-def _include(node: MetadataUpkeep, nickname: int, bound: int) -> None:
+def _include(node: Node, nickname: int, bound: int) -> None:
     """Add the lineages of the metadata to be removed to the lineage of rows without metadata."""
     own = NodeChange(read_nickname(node.connection), bound)
     set_purged(node.connection, nickname, read_included(node, bound, nickname).with_change(own).encode())
 
 
-def read_included(node: MetadataUpkeep, generation: int, nickname: int) -> Lineage:
+def read_included(node: Node, generation: int, nickname: int) -> Lineage:
     """Return the union of a table's lineages up to a generation, but for this node's own changes, and what was purged.
 
     A purge meanwhile takes nothing from it: what was purged is read last.
     """
-    lineages = node.lineages(nickname, generation) if generation else ()
+    lineages = node.versions.lineages(nickname, generation) if generation else ()
     found = [*lineages, read_purged(node.connection, nickname)]
     return Lineage.of(change for each in found for change in Lineage.decode(each).changes)
 
 
-def _conclude(node: MetadataUpkeep, bound: int, *, keeps_generations: bool) -> None:
+def _conclude(node: Node, bound: int, *, keeps_generations: bool) -> None:
     last = read_purge(node.connection)
     if bound and not keeps_generations:
         forget_generations(node.connection, read_nickname(node.connection), bound)

@@ -23,8 +23,7 @@ from rowtide.merge.articles import Article, Publication, SubscriberType, Subscri
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
-from rowtide.merge.nodes.roles.rows import transact_at
-from rowtide.merge.nodes.roles.writing import NumberedKeys
+from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 
 _columns = identity_ranges.c
@@ -40,13 +39,13 @@ class _StoredRange:
     is_own: bool
 
 
-def begin_pool(hub: NumberedKeys, publication: Publication, article: Article) -> None:
+def begin_pool(hub: Node, publication: Publication, article: Article) -> None:
     """Make the pool of an article's numbers, above all that the hub has used, in the caller's transaction.
 
     The hub gets its own ranges, unless it has those of another publisher, which also gave it the pool. Raises
     `IdentityRangeMissing`, `IdentityRangeExhausted`.
     """
-    numbering = hub.read_numbering([article])[article.nickname]
+    numbering = hub.keys.read_numbering([article])[article.nickname]
     own = _find_own(hub.connection, article, is_pub_range=False)
     if own is None:
         used = max(numbering.last or 0, numbering.highest or 0)
@@ -61,20 +60,18 @@ def begin_pool(hub: NumberedKeys, publication: Publication, article: Article) ->
     _put(hub.connection, publication.pubid, article, pool, is_own=False)
 
 
-def require_fit(
-    hub: NumberedKeys, subscriber: NumberedKeys, publication: Publication, articles: Sequence[Article]
-) -> None:
+def require_fit(hub: Node, subscriber: Node, publication: Publication, articles: Sequence[Article]) -> None:
     """Raise `IdentityRangeUnfit` if a subscriber could not number rows from the ranges that the hub has for it."""
     for article in articles:
-        if article.identity_range and subscriber.numbers_above_all:
+        if article.identity_range and subscriber.keys.numbers_above_all:
             pool = _find(hub.connection, publication.pubid, article)
             if pool is not None and not pool.is_own:
                 raise IdentityRangeUnfit(article.qualified_name)
 
 
 def give_ranges(
-    hub: NumberedKeys,
-    subscriber: NumberedKeys,
+    hub: Node,
+    subscriber: Node,
     publication: Publication,
     articles: Sequence[Article],
     subscription: Subscription,
@@ -86,43 +83,43 @@ def give_ranges(
     numbered = [article for article in articles if article.identity_range]
     if not numbered:
         return
-    at_hub, there = hub.read_numbering(numbered), subscriber.read_numbering(numbered)
+    at_hub, there = hub.keys.read_numbering(numbered), subscriber.keys.read_numbering(numbered)
     for article in numbered:
         if _is_due(hub, publication.pubid, article, at_hub[article.nickname]):
             transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, at_hub[article.nickname]))
         _give(hub, subscriber, publication, article, subscription, there[article.nickname], at_hub[article.nickname])
 
 
-def are_overtaken(subscriber: NumberedKeys, articles: Sequence[Article], subscription: Subscription) -> bool:
+def are_overtaken(subscriber: Node, articles: Sequence[Article], subscription: Subscription) -> bool:
     """Whether a subscriber has received keys above its ranges, so that its programs would get no numbers."""
     numbered = [article for article in articles if article.identity_range]
     for article in numbered:
-        numbering = subscriber.read_numbering([article])[article.nickname]
+        numbering = subscriber.keys.read_numbering([article])[article.nickname]
         has = _find(subscriber.connection, subscription.subid, article)
         if numbering.follows_highest and has is not None and (numbering.highest or 0) > has.owned.next_end:
             return True
     return False
 
 
-def adjust_publisher(hub: NumberedKeys, publication: Publication, article: Article) -> bool:
+def adjust_publisher(hub: Node, publication: Publication, article: Article) -> bool:
     """Give the publisher new ranges if it has used its own (SQL Server: sp_adjustpublisheridentityrange).
 
     Return whether it got any. Raises `IdentityRangeExhausted`, `NodeBusy`.
     """
-    numbering = hub.read_numbering([article])[article.nickname]
+    numbering = hub.keys.read_numbering([article])[article.nickname]
     if not _is_due(hub, publication.pubid, article, numbering):
         return False
     transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, numbering))
     return True
 
 
-def restore_pool(hub: NumberedKeys, publication: Publication, article: Article, subscriptions: int) -> int:
+def restore_pool(hub: Node, publication: Publication, article: Article, subscriptions: int) -> int:
     """Move the pool behind all numbers that may have been given since a backup that the hub was restored from.
 
     (SQL Server: sp_restoremergeidentityrange.) That is behind all keys of the hub, and behind one renewal for each
     subscription. Return the last number given. Raises `NodeBusy`.
     """
-    numbering = hub.read_numbering([article])[article.nickname]
+    numbering = hub.keys.read_numbering([article])[article.nickname]
 
     def restore() -> int:
         pool = _find(hub.connection, publication.pubid, article)
@@ -141,8 +138,8 @@ def forget_ranges(connection: Connection, subid: str) -> None:
 
 
 def _give(
-    hub: NumberedKeys,
-    subscriber: NumberedKeys,
+    hub: Node,
+    subscriber: Node,
     publication: Publication,
     article: Article,
     subscription: Subscription,
@@ -170,12 +167,12 @@ def _give(
     if given is not None and (has is None or given != has.owned):
         with subscriber.transaction():
             _put(subscriber.connection, subscription.subid, article, given, is_own=True)
-            subscriber.set_numbering(article, given)
+            subscriber.keys.set_numbering(article, given)
     if subscription.subscriber_type is SubscriberType.SERVER and article.publisher_identity_range:
         _give_publisher_range(hub, subscriber, publication, article, subscription, at_hub)
 
 
-def _stay_above(hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering) -> None:
+def _stay_above(hub: Node, pubid: str, article: Article, numbering: Numbering) -> None:
     """Give a publisher whose numbers follow its highest key new ranges, above those that it has just given away."""
     pool = _find(hub.connection, pubid, article)
     if numbering.follows_highest and pool is not None:
@@ -190,8 +187,8 @@ def _may_need(has: _StoredRange | None, numbering: Numbering, at_hub: Numbering,
 
 
 def _give_publisher_range(
-    hub: NumberedKeys,
-    subscriber: NumberedKeys,
+    hub: Node,
+    subscriber: Node,
     publication: Publication,
     article: Article,
     subscription: Subscription,
@@ -222,9 +219,7 @@ def _give_publisher_range(
         _put(subscriber.connection, subscription.subid, article, given, is_own=True, is_pub_range=True)
 
 
-def _renew_publisher(
-    hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False
-) -> None:
+def _renew_publisher(hub: Node, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False) -> None:
     """Give the publisher ranges from its own pool, in the caller's transaction."""
     own = _find_own(hub.connection, article, is_pub_range=False)
     assert own is not None
@@ -233,10 +228,10 @@ def _renew_publisher(
     if got is not None:
         bounds = dict(zip(_BOUNDS, (got.begin, got.end, got.next_begin, got.next_end), strict=True))
         _set(hub.connection, own.subid, article, **bounds)
-        hub.set_numbering(article, got)
+        hub.keys.set_numbering(article, got)
 
 
-def _is_due(hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering) -> bool:
+def _is_due(hub: Node, pubid: str, article: Article, numbering: Numbering) -> bool:
     """Whether the publisher is to get new ranges from its own pool.
 
     Where its ranges are another publisher's, that is only if its programs would get no numbers until it is there next.
@@ -253,7 +248,7 @@ def _needs(owned: IdentityRange, numbering: Numbering, article: Article) -> bool
     return renew(owned, numbering, numbering.highest, article, lambda _count: 1) is not None
 
 
-def _take(hub: NumberedKeys, pubid: str, article: Article, count: int) -> int:
+def _take(hub: Node, pubid: str, article: Article, count: int) -> int:
     """Take numbers from a pool, in the caller's transaction, and return the first. Raises `IdentityRangeExhausted`."""
     _set(hub.connection, pubid, article, max_used=_columns.max_used + count)
     pool = _find(hub.connection, pubid, article)

@@ -33,9 +33,8 @@ from rowtide.merge.errors.publishing import (
     SchemaAhead,
 )
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
-from rowtide.merge.nodes.node import MergedTables, Node
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
-from rowtide.merge.nodes.roles.rows import Sessions, TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -133,7 +132,7 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
 
 
 def _read_hub(
-    hub: Sessions, publication_name: str, subids: Sequence[str]
+    hub: Node, publication_name: str, subids: Sequence[str]
 ) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion, float]:
     """Return a publication, some of its subscriptions, its articles, its hub's nickname, last schema change and
     priority.
@@ -204,7 +203,7 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     return unsent_columns(pairing, at_hub, at_subscriber)
 
 
-def require_known_schema(hub: TransactionalNode, pairing: Pairing) -> None:
+def require_known_schema(hub: Node, pairing: Pairing) -> None:
     """Raise `SchemaAhead` if the subscriber has followed a schema change that the hub does not have."""
     version, guid = pairing.at_subscriber.schema_version, pairing.at_subscriber.schema_guid
     if version == 0 or SchemaVersion(version, guid) == pairing.schema:
@@ -215,7 +214,7 @@ def require_known_schema(hub: TransactionalNode, pairing: Pairing) -> None:
         raise SchemaAhead(pairing.at_hub.subscriber, version, pairing.publication.name)
 
 
-def require_same_schema(hub: MergedTables, pairing: Pairing) -> None:
+def require_same_schema(hub: Node, pairing: Pairing) -> None:
     """Raise `DefinitionsDiffer` if the hub's tables were altered, or the subscriber has not followed yet."""
     _require_same_schema(pairing, hub.tables.examine(pairing.articles))
 
@@ -259,14 +258,14 @@ def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     require_tables(subscriber, pairing.at_hub.subscriber, pairing.articles)
 
 
-def require_same_ends(hub: Node, subscriber: MergedTables, pairing: Pairing) -> None:
+def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless both nodes are those that synchronised last. Raises `NodeCopied`, `NodeRestored`."""
     for node in (hub, subscriber):
         require_original(node)
     _require_met(subscriber, pairing)
 
 
-def require_original(node: MergedTables, *, is_sure: bool = True) -> None:
+def require_original(node: Node, *, is_sure: bool = True) -> None:
     """Raise `NodeCopied` if the database that a node was copied from exists, or with `is_sure=False`, may exist.
 
     Of a copy and its original on different servers, the first to synchronise continues: the marks stop the other one.
@@ -274,7 +273,7 @@ def require_original(node: MergedTables, *, is_sure: bool = True) -> None:
     _require_original(node.tables.find_original(), is_sure=is_sure)
 
 
-def has_met(subscriber: TransactionalNode, pairing: Pairing) -> bool:
+def has_met(subscriber: Node, pairing: Pairing) -> bool:
     """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another."""
     is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
     return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
@@ -293,7 +292,7 @@ def _require_unexpired(pairing: Pairing) -> None:
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
 
 
-def _require_met(subscriber: TransactionalNode, pairing: Pairing) -> None:
+def _require_met(subscriber: Node, pairing: Pairing) -> None:
     if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
     here, there = pairing.at_hub, pairing.at_subscriber
@@ -302,7 +301,7 @@ def _require_met(subscriber: TransactionalNode, pairing: Pairing) -> None:
         raise GenerationRefused(here.subscriber, reason)
 
 
-def _require_whole(node: MergedTables, name: str, pairing: Pairing, examination: Examination) -> None:
+def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examination) -> None:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
     for article in pairing.articles:
         damage = examination.damages.get(article.nickname)
@@ -312,7 +311,7 @@ def _require_whole(node: MergedTables, name: str, pairing: Pairing, examination:
             raise MergedTableAltered(name, article.qualified_name, damage)
 
 
-def require_tables(node: MergedTables, name: str, articles: Sequence[Article]) -> None:
+def require_tables(node: Node, name: str, articles: Sequence[Article]) -> None:
     """Raise `MergedTableAltered` if a table was dropped or renamed: there is nothing to read then."""
     damages = node.tables.examine(articles).damages
     for article in articles:

@@ -19,8 +19,8 @@ from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Place, retry_busy
+from rowtide.merge.nodes.node import Node, retry_busy
+from rowtide.merge.nodes.roles.rows import Place
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
@@ -129,7 +129,7 @@ def list_downloads(hub: Node, publication_name: str, subscriber: str | None = No
     articles = [each for each in list_articles(hub.connection, publication.pubid) if not each.is_upload_only]
     require_tables(hub, HUB, articles)
     found: list[PendingChanges] = []
-    with hub.previewing() as preview:
+    with hub.changes.previewing() as preview:
         for subscription in list_subscriptions(hub.connection, publication.pubid):
             if subscriber in (None, subscription.subscriber):
                 filters = bind_articles(articles, subscription.partition, realigns=publication.realigns)
@@ -156,9 +156,9 @@ def list_pending(
     uploads = ChangesRequest(pairing.articles, up, pairing.hub, again, {})
     again = list_retries(subscriber.connection, pairing.hub)
     downloads = ChangesRequest(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
-    with hub.previewing() as ours:
+    with hub.changes.previewing() as ours:
         down_there = list(_counted(*names, "download", pairing.going_down, _read(ours, downloads)))
-    with subscriber.previewing() as theirs:
+    with subscriber.changes.previewing() as theirs:
         rehearsed = rehearse_upload(hub, subscriber, pairing, theirs) if finds_conflicts else None
         return [*_counted(*names, "upload", pairing.articles, _read(theirs, uploads), rehearsed), *down_there]
 
@@ -290,7 +290,7 @@ def list_unsent(hub: Node, subscriber: Node, publication_name: str) -> Sequence[
             Unsent(each.name, None, None, len(refused.get(each.nickname, ())), damages[each.name] or _OTHER)
             for each in articles
         ]
-    with subscriber.enumerating() as enumeration:
+    with subscriber.changes.enumerating() as enumeration:
         found = [
             _count(
                 enumeration,

@@ -110,7 +110,7 @@ class NodeReceiver:
             for article, rowguids in asked
         ]
         unread = [each for each in missing if each[1]]
-        known, read = self.node.read_known_and_rows(unread, rows, self.holder)
+        known, read = self.node.versions.read_known_and_rows(unread, rows, self.holder)
         for (article, rowguids), found in zip(unread, known, strict=True):
             seen = self.seen.setdefault(article.nickname, {})
             seen.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)
@@ -145,13 +145,13 @@ class NodeReceiver:
         With `commits`, nothing follows in the transaction.
         """
         if attempt is Attempt.TOGETHER:
-            self.node.write_together(parts, bounds=self.bounds)
+            self.node.writer.write_together(parts, bounds=self.bounds)
             return [{} for _ in parts]
         if attempt in (Attempt.FIRST, Attempt.ALONE):
-            return self.node.write_each(parts, bounds=self.bounds, commits=commits)
+            return self.node.writer.write_each(parts, bounds=self.bounds, commits=commits)
         if attempt is Attempt.RETRY:
             late = {write.rowguid for _, writes in parts for write in writes}
-        return self.node.write_each(parts, bounds=self.bounds, late=late)
+        return self.node.writer.write_each(parts, bounds=self.bounds, late=late)
 
     def requeue(self, refused: Refused, known: KnownVersion | None, present: Row | None = None) -> None:
         """Record a refused change as failed, and request the row again in the next synchronisation.

@@ -14,7 +14,7 @@ from rowtide.databases.sqlite.texts import is_numeric
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
-from rowtide.merge.nodes.roles.rows import LinkedRows
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.belonging import Link, RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
@@ -52,14 +52,14 @@ class LogicalRecord:
         return sum(map(len, self.changes.values()))
 
 
-def group(node: LinkedRows, kind: RecordType, changes: Mapping[int, Sequence[RowChange]]) -> list[LogicalRecord]:
+def group(node: Node, kind: RecordType, changes: Mapping[int, Sequence[RowChange]]) -> list[LogicalRecord]:
     """Return received changes of a kind's articles, by record; not within a transaction of the receiver."""
     joined, above = _Groups(), {article.nickname: set[str]() for article in kind.articles}
     for link in reversed(kind.links):
         sent, parents = changes.get(link.child.nickname, ()), above[link.parent.nickname]
         rowguids = {change.rowguid for change in sent} | above[link.child.nickname]
         if rowguids:
-            there = node.read_parents(link, list(rowguids))
+            there = node.rows.read_parents(link, list(rowguids))
             parents.update(there.values())
             joined.join_all(there.items())
         parents.update(_join_sent(node, link, sent, changes.get(link.parent.nickname, ()), joined))
@@ -74,29 +74,29 @@ def group(node: LinkedRows, kind: RecordType, changes: Mapping[int, Sequence[Row
     return list(records.values())
 
 
-def find_tops(node: LinkedRows, kind: RecordType, nickname: int, rowguids: Iterable[str]) -> dict[str, str]:
+def find_tops(node: Node, kind: RecordType, nickname: int, rowguids: Iterable[str]) -> dict[str, str]:
     """Return the top rows of the records that rows of an article are in at a node; others are omitted."""
     links = {link.child.nickname: link for link in kind.links}
     found = {rowguid: rowguid for rowguid in rowguids}
     while nickname != kind.top.nickname and found:
         link = links[nickname]
-        parents = node.read_parents(link, list(set(found.values())))
+        parents = node.rows.read_parents(link, list(set(found.values())))
         found = {rowguid: parents[row] for rowguid, row in found.items() if row in parents}
         nickname = link.parent.nickname
     return found
 
 
-def find_members(node: LinkedRows, kind: RecordType, tops: Iterable[str]) -> dict[int, dict[str, str]]:
+def find_members(node: Node, kind: RecordType, tops: Iterable[str]) -> dict[int, dict[str, str]]:
     """Return the rows of records at a node, each with its top row, by the article's nickname."""
     return find_below(node, kind, {kind.top.nickname: {top: top for top in tops}})
 
 
-def find_below(node: LinkedRows, kind: RecordType, rows: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, str]]:
+def find_below(node: Node, kind: RecordType, rows: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, str]]:
     """Return rows and all that are below them at a node, by the article's nickname, each with what its parent has."""
     found = {article.nickname: dict(rows.get(article.nickname, {})) for article in kind.articles}
     for link in kind.links:
         parents = found[link.parent.nickname]
-        children = node.read_children(link, list(parents)) if parents else {}
+        children = node.rows.read_children(link, list(parents)) if parents else {}
         for child, parent in children.items():
             found[link.child.nickname].setdefault(child, parents[parent])
     return found
@@ -111,7 +111,7 @@ def is_child_of(link: Link, child: RowChange, parent: RowChange) -> bool:
 
 
 def _join_sent(
-    node: LinkedRows, link: Link, sent: Sequence[RowChange], above: Sequence[RowChange], joined: _Groups
+    node: Node, link: Link, sent: Sequence[RowChange], above: Sequence[RowChange], joined: _Groups
 ) -> set[str]:
     """Join rows with the parents that they have at the sender; return those that were not sent themselves."""
     keys = {_key(link, change.row, 1): change.rowguid for change in above if change.row is not None}
@@ -131,7 +131,7 @@ def _join_sent(
             joined.join(change.rowguid, keys[key])
         else:
             elsewhere.append((change.rowguid, key, change.row))
-    parents = node.find_parents(link, [row for _, _, row in elsewhere]) if elsewhere else ()
+    parents = node.rows.find_parents(link, [row for _, _, row in elsewhere]) if elsewhere else ()
     for (rowguid, key, _), parent in zip(elsewhere, parents, strict=True):
         joined.join(rowguid, (link.parent.nickname, key) if parent is None else parent)
     return named | {parent for parent in parents if parent is not None}
@@ -424,7 +424,7 @@ class RecordTransfer:
                 raise _RecordsRefused(refusing)
             parts = [part for kind in kinds for part in _parts(kind, [outcome.writes for outcome in listed])]
             if parts:
-                self.receiver.node.write_together(parts, bounds=self.receiver.bounds)
+                self.receiver.node.writer.write_together(parts, bounds=self.receiver.bounds)
         else:
             self._require_accepted(kinds, listed)
         self.handling.accept(records, listed)
@@ -444,7 +444,7 @@ class RecordTransfer:
                     for one in outcome.writes.get(parent, ())
                     if one.row is None and one.is_live
                 }
-                there = self.receiver.node.read_children(link, list(deleted)) if deleted else {}
+                there = self.receiver.node.rows.read_children(link, list(deleted)) if deleted else {}
                 written = {one.rowguid for outcome in outcomes for one in outcome.writes.get(child, ())}
                 for rowguid in {above for row, above in there.items() if row not in written}:
                     error = RowsRefused(
@@ -465,7 +465,7 @@ class RecordTransfer:
         refused: dict[int, list[RecordRowRefused]] = {}
         for kind in kinds:
             for parts in _steps(kind, outcomes):
-                written = self.receiver.node.write_each(parts, bounds=self.receiver.bounds)
+                written = self.receiver.node.writer.write_each(parts, bounds=self.receiver.bounds)
                 for (article, _), refusals in zip(parts, written, strict=True):
                     for rowguid, refusal in refusals.items():
                         place = places[article.nickname, rowguid]
@@ -496,7 +496,7 @@ class _RecordsRefused(Exception):
 def write_outcome(receiver: Receiver, kind: RecordType, outcome: RecordOutcome) -> None:
     """Write the outcome of one record, in the caller's transaction. Raises `OutcomeRefused`."""
     for parts in _steps(kind, [outcome]):
-        if any(receiver.node.write_each(parts, bounds=receiver.bounds)):
+        if any(receiver.node.writer.write_each(parts, bounds=receiver.bounds)):
             raise OutcomeRefused
 
 

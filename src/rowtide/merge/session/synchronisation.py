@@ -24,8 +24,7 @@ from rowtide.merge.articles import Article, ExchangeType, Progress, SubscriberTy
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.subscribing import UploadNotComparable
-from rowtide.merge.nodes.node import ChangeSource, Node
-from rowtide.merge.nodes.roles.rows import Sessions
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import find_record_types
 from rowtide.merge.partitions.candidates import CandidateMemberships
@@ -212,7 +211,7 @@ def _known_rows(listed: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
 
 
 @contextmanager
-def _in_session(node: Sessions, subscription: Subscription) -> Iterator[None]:
+def _in_session(node: Node, subscription: Subscription) -> Iterator[None]:
     """Open a transaction of this synchronisation. Raises `SessionReplaced` if another one has begun."""
     with node.transaction():
         node.require_session(subscription)
@@ -343,7 +342,7 @@ def _download(
 ) -> Downloaded:
     """Download the hub's changes after a generation."""
     again = _known_rows(list_retries(subscriber.connection, pairing.hub))
-    subscriber.spare(pairing.there)
+    subscriber.writer.spare(pairing.there)
     receiver = SubscriberReceiver(
         subscriber,
         pairing.at_subscriber,
@@ -386,7 +385,7 @@ def _report_to_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[A
 
 @contextmanager
 def _read(
-    sender: ChangeSource,
+    sender: Node,
     request: ChangesRequest,
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
     *,
@@ -398,7 +397,7 @@ def _read(
     """
     with ExitStack() as held:
         with ExitStack() as reading:
-            sending = reading.enter_context(sender.sending(request))
+            sending = reading.enter_context(sender.changes.sending(request))
             outgoing = Outgoing(sending, request, watch)
             spool, generation = held.enter_context(outgoing.spool(sender.limits)), sending.generation
             if is_whole or sending.blocks_writers:
@@ -465,7 +464,7 @@ def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
     if any(outgoing.bases.values()):
         with _in_session(subscriber, pairing.at_subscriber):
             for article in pairing.known:
-                subscriber.keep_bases(article, outgoing.bases.get(article.nickname, {}))
+                subscriber.versions.keep_bases(article, outgoing.bases.get(article.nickname, {}))
 
 
 def _mark(hub: Node, pairing: Pairing, marks: dict[int, CandidateMemberships], generation: int) -> None:

@@ -91,11 +91,11 @@ class Tables:
 
     def join_metadata(self, nickname: int, row: str) -> str:
         """Return the joins of contents as `c` and tombstones as `d` to rows, without joining a table to itself."""
-        return "".join(
-            self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {row}.rowguid")
-            for table, alias in ((self.contents, "c"), (self.tombstone, "d"))
-            if alias != row
-        )
+        joins = ""
+        for table, alias in ((self.contents, "c"), (self.tombstone, "d")):
+            if alias != row:
+                joins += self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {row}.rowguid")
+        return joins
 
 
 @frozen
@@ -187,24 +187,6 @@ def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def select_rows(
-    article: Article,
-    table: str,
-    columns: Sequence[str],
-    tables: Tables,
-    source: RowQuery,
-    *,
-    is_beside: bool,
-    extra: Sequence[str] = (),
-) -> str:
-    """Return the query of rows: rowguid, 1 if the row exists, its metadata, expressions of row `t` of `table`, and
-    columns of the source.
-    """
-    values = "".join([*(f", {expression}" for expression in columns), *(f", {source.row}.{name}" for name in extra)])
-    joined = source.joined(article, table, tables, is_beside=is_beside)
-    return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
-
-
 def select_known(
     article: Article, table: str, tables: Tables, source: RowQuery, listing: str, subscriber: int | None
 ) -> str:
@@ -213,7 +195,7 @@ def select_known(
 
     `listing` is the database's aggregate that makes a JSON array.
     """
-    rowguids, metadata = listing.format(f"{source.row}.rowguid"), _metadata(is_beside=False)
+    rowguids, metadata = listing.format(f"{source.row}.rowguid"), metadata_columns(is_beside=False)
     width, held = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS), ""
     if subscriber is not None:
         of_row = f"m.tablenick = {article.nickname} and m.rowguid = {source.row}.rowguid"
@@ -225,7 +207,7 @@ def select_known(
     return f"select {rowguids}, {metadata} from {joined} where {is_known} group by {places}"
 
 
-def _metadata(*, is_beside: bool) -> str:
+def metadata_columns(*, is_beside: bool) -> str:
     """Return whether a row `t` exists, its contents `c` and tombstone `d`, or `n` if the temporary table has them."""
     columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
     said = "case when n.rowguid is null then {0}.{1} else n.{0}_{1} end" if is_beside else "{0}.{1}"

@@ -16,8 +16,8 @@ from rowtide.merge.versions.apply import (
     RowQuery,
     Tables,
     applied_rows,
+    metadata_columns,
     select_known,
-    select_rows,
 )
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
 from rowtide.merge.versions.comparison import Malformed, decode_columns
@@ -124,16 +124,13 @@ class MetadataReader:
         return select_known(self.article, table, self.reader.tables, source, self.reader.listing, self.subscriber)
 
     def _select(self, source: RowQuery, extra: Sequence[str] = ()) -> str:
-        table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
-        return select_rows(
-            self.article,
-            table,
-            [*columns, *self._parents()],
-            self.reader.tables,
-            source,
-            is_beside=self.is_beside,
-            extra=extra,
-        )
+        """Return the query of rows: rowguid, 1 if the row exists, its metadata, its values and parents, and columns of
+        the source.
+        """
+        table, columns = self.reader.table_of(self.article), [*self.reader.columns_of(self.article), *self._parents()]
+        values = "".join([*(f", {each}" for each in columns), *(f", {source.row}.{name}" for name in extra)])
+        joined = source.joined(self.article, table, self.reader.tables, is_beside=self.is_beside)
+        return f"select {source.row}.rowguid, {metadata_columns(is_beside=self.is_beside)}{values} from {joined}"
 
     def _parents(self) -> list[str]:
         """Return the expressions of a row's parents, in the order of the article's references."""

@@ -14,9 +14,17 @@ from rowtide.merge.definitions import SCHEMA, subscriptions
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, NodeBusy, SessionReplaced
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
-from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
-from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
 
+OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
+"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
+NO_RIGHT = "42501"
+"""Of the same class as errors about a row, but mostly about the role; a user's trigger may raise it for a row."""
+LOCKED = "55P03"
+"""SQLSTATE of a row that another transaction has locked for too long."""
+OUTSIDE = "RT819"
+"""SQLSTATE of ours: a row is outside of the partition that it has to be in."""
+UNKNOWN_LINES = "RT818"
+"""SQLSTATE of ours: the log has entries of tables that were not expected."""
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
 _RAISE = "exec_stmt_raise"

@@ -1,36 +1,153 @@
-"""Rows of merged tables at a PostgreSQL node, with their parents and children by logical records."""
+"""Rows of a PostgreSQL node's tables: their values, parents and children, and the metadata that it keeps of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import psycopg
+from psycopg import sql
 
-from rowtide.core.values import frozen
-from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.owners import read_by
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.nodes.postgres.array_texts import array_of
-from rowtide.merge.nodes.postgres.execution import Execution
-from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_of
-from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, ROWGUIDS, escaped, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table, next_values
-from rowtide.merge.nodes.roles.rows import Reach
+from rowtide.merge.nodes.postgres.metadata import row_metadata
+from rowtide.merge.nodes.postgres.metadata.generations import newer_generations, take_generations, window_since
+from rowtide.merge.nodes.postgres.metadata.row_metadata import (
+    FILTERING,
+    ROWGUIDS,
+    PostgresReader,
+    escaped,
+    log_own,
+    log_update,
+    sent,
+    table_of,
+    uuid_array,
+)
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
+from rowtide.merge.nodes.postgres.places import here
+from rowtide.merge.nodes.postgres.procedures import ask_procedure
+from rowtide.merge.nodes.postgres.session import PostgresSession
+from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
+from rowtide.merge.nodes.roles.rows import Holder
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.changes import KnownVersion, Row
+from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _ASKED = "rowtide_asked"
 Equal: TypeAlias = Callable[[str], str]
 """Returns the operator by which a column of a table is compared."""
+
+
+class PostgresRows:
+    """See `Rows`."""
+
+    def __init__(self, node: PostgresSession) -> None:
+        self._node = node
+        self._session = node.session
+        self.places = node.places
+
+    def read(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        article = self.places.fill(article)
+        self._node.executions.require_own_plans([article])
+        return rows_of(article, self._read(*rows_request(article, rowguids)))
+
+    @here
+    def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
+        equal = self._node.equal_of(article)
+        types = {column.name: server_type(column) for column in article.columns}
+        names = ", ".join(f"k{place}" for place in range(len(columns)))
+        # As arrays of their types: a text would become some types by a function that their owner defines.
+        listed = ", ".join(f"%s::{escaped(types[name])}[]" for name in columns)
+        same = " and ".join(f"t.{_named(name)} {escaped(equal(name))} k{place}" for place, name in enumerate(columns))
+        query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
+        values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
+        return rows_of(article, self._read(query, [array_of(each) for each in values]))
+
+    @here
+    def find_belonging(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
+        belonging = escaped(f"from {table_of(row_filter.article)} as {ROW} where {belongs(row_filter, FILTERING)}")
+        query = f"select {ROW}.{ROWGUID} {belonging} and {ROW}.{ROWGUID} = any(%s::uuid[])"
+        return {rowguid for (rowguid,) in self._read(query, [uuid_array(rowguids)])}
+
+    @here
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        equal = self._node.equal_of(article)
+        stored = as_stored_by_server(article, row)
+        values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
+        same = " and ".join(
+            f"{_named(column.name)} {escaped(equal(column.name))} %s::{escaped(server_type(column))}"
+            for column in article.key_columns
+        )
+        query = f"select {ROWGUID} from {escaped(table_of(article))} where {same}"
+        try:
+            found = self._read(query, [values[column.name] for column in article.key_columns])
+        except psycopg.DataError:
+            return None  # what the type does not have, no row has
+        return found[0][0] if found else None
+
+    @here
+    def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
+        columns, execution = self._node.stored_table(article).columns, self._node.executions.of(article)
+        return ask_procedure(self._session, article, columns, subscriber, pairs, execution)
+
+    @here
+    def read_parents(self, link: Link, children: Sequence[str]) -> dict[str, str]:
+        return dict(
+            self._session.read(
+                (_linked(link, "c", self._node.equal_of(link.parent)), [uuid_array(children)]), texts=True
+            )[0]
+        )
+
+    @here
+    def read_children(self, link: Link, parents: Sequence[str]) -> dict[str, str]:
+        return dict(
+            self._session.read(
+                (_linked(link, "p", self._node.equal_of(link.parent)), [uuid_array(parents)]), texts=True
+            )[0]
+        )
+
+    @here
+    def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
+        return self._find_sendable_parents(link, rows, self._node.equal_of(link.parent))
+
+    def _find_sendable_parents(self, link: Link, rows: Sequence[Row], equal: Equal) -> list[str | None]:
+        """Return the parents; none of a row with a value that the type does not have: no row has it."""
+        try:
+            with self._session.transaction() if self._session.is_in_transaction else nullcontext():
+                return self._find_parents(link, rows, equal)
+        except (psycopg.DataError, UnicodeError, ValueError):
+            return (
+                [None]
+                if len(rows) == 1
+                else [each for row in rows for each in self._find_sendable_parents(link, [row], equal)]
+            )
+
+    def _find_parents(self, link: Link, rows: Sequence[Row], equal: Equal) -> list[str | None]:
+        stored = [as_stored_by_server(link.child, row) for row in rows]
+        columns = [link.parent.columns[other] for _, other in link.pairs]
+        names = [f"v{number}" for number in range(len(columns))]
+        same = " and ".join(
+            f"p.{quote(column.name)} {equal(column.name)} k.{name}" for column, name in zip(columns, names, strict=True)
+        )
+        # As arrays of their types: a text would become some types by a function that their owner defines.
+        arrays = ", ".join(f"%s::{escaped(server_type(column))}[]" for column in columns)
+        query = (
+            f"select k.place, p.{ROWGUID} from unnest({arrays}) with ordinality k ({', '.join(names)}, place) "
+            f"join {escaped(table_of(link.parent))} p on {escaped(same)}"
+        )
+        values = [array_of(row[place] for row in stored) for place, _ in link.pairs]
+        found = {int(place): rowguid for place, rowguid in self._session.read((query, values), texts=True)[0]}
+        return [found.get(place) for place in range(1, len(rows) + 1)]
+
+    def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        return self._session.read((query, parameters), texts=True)[0]
 
 
 def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
@@ -41,67 +158,6 @@ def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequen
 def rows_of(article: Article, rows: Iterable[Sequence[Any]]) -> Mapping[str, Row]:
     """Return rows as they travel, by rowguid."""
     return {row[0]: sent(article, row[1:]) for row in rows}
-
-
-def read_rows(session: BatchingConnection, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
-    """See `Node.read_rows`."""
-    return rows_of(article, _read(session, *rows_request(article, rowguids)))
-
-
-def read_referencing(
-    session: BatchingConnection, article: Article, columns: Sequence[str], keys: Sequence[Row], equal: Equal
-) -> Mapping[str, Row]:
-    """See `Node.read_referencing`."""
-    types = {column.name: server_type(column) for column in article.columns}
-    names = ", ".join(f"k{place}" for place in range(len(columns)))
-    # As arrays of their types: a text would become some types by a function that their owner defines.
-    listed = ", ".join(f"%s::{escaped(types[name])}[]" for name in columns)
-    same = " and ".join(f"t.{_named(name)} {escaped(equal(name))} k{place}" for place, name in enumerate(columns))
-    query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
-    values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
-    return rows_of(article, _read(session, query, [array_of(each) for each in values]))
-
-
-def next_keys(session: BatchingConnection, article: Article, count: int) -> Sequence[str]:
-    """See `Node.next_keys`."""
-    sequences = find_sequences(session, article)
-    free = _next_free(session, article, sequences, count)
-    if len(free) < count:
-        # Rows with keys of programs' own are ahead of the sequence.
-        advance_sequences(session, sequences, highest_in_table(article, sequences))
-        free += _next_free(session, article, sequences, count - len(free))
-    return free
-
-
-def _next_free(session: BatchingConnection, article: Article, sequences: dict[str, str], count: int) -> list[str]:
-    """Return those of the next values of a key that no row has."""
-    (column,) = article.key_columns
-    is_taken = f"exists (select from {escaped(table_of(article))} t where t.{_named(column.name)} = n.key)"
-    query = f"select n.key from ({next_values(article, sequences)}) n (key) where not {is_taken}"
-    return [row[0] for row in _read(session, query, [count])]
-
-
-def find_belonging(session: BatchingConnection, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
-    """See `Node.find_belonging`."""
-    belonging = escaped(f"from {table_of(row_filter.article)} as {ROW} where {belongs(row_filter, FILTERING)}")
-    query = f"select {ROW}.{ROWGUID} {belonging} and {ROW}.{ROWGUID} = any(%s::uuid[])"
-    return {rowguid for (rowguid,) in _read(session, query, [uuid_array(rowguids)])}
-
-
-def find_key_holder(session: BatchingConnection, article: Article, row: Row, equal: Equal) -> str | None:
-    """See `Node.find_key_holder`."""
-    stored = as_stored_by_server(article, row)
-    values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
-    same = " and ".join(
-        f"{_named(column.name)} {escaped(equal(column.name))} %s::{escaped(server_type(column))}"
-        for column in article.key_columns
-    )
-    query = f"select {ROWGUID} from {escaped(table_of(article))} where {same}"
-    try:
-        found = _read(session, query, [values[column.name] for column in article.key_columns])
-    except psycopg.DataError:
-        return None  # what the type does not have, no row has
-    return found[0][0] if found else None
 
 
 def of_rowguids(sql_text: str) -> str:
@@ -122,10 +178,6 @@ def known_request(reader: MetadataReader, rowguids: Sequence[str]) -> tuple[str,
     ), [uuid_array(rowguids)]
 
 
-def _read(session: BatchingConnection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    return session.read((query, parameters), texts=True)[0]
-
-
 def _named(column: str) -> str:
     """Return a column's name in a query with parameters."""
     return escaped(quote(column))
@@ -135,59 +187,6 @@ def _select(article: Article) -> str:
     names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
     # It has parameters wherever it is used.
     return escaped(f"select {names} from {table_of(article)}")
-
-
-# Parents and children of rows in a PostgreSQL database, by the links of logical records. What foreign keys' actions
-# change in a PostgreSQL database when rows are deleted.
-
-
-def read_parents(session: BatchingConnection, link: Link, children: Sequence[str], equal: Equal) -> dict[str, str]:
-    """See `Node.read_parents`; `equal` compares columns of the parent."""
-    return dict(session.read((_linked(link, "c", equal), [uuid_array(children)]), texts=True)[0])
-
-
-def read_children(session: BatchingConnection, link: Link, parents: Sequence[str], equal: Equal) -> dict[str, str]:
-    """See `Node.read_children`."""
-    return dict(session.read((_linked(link, "p", equal), [uuid_array(parents)]), texts=True)[0])
-
-
-def find_parents(session: BatchingConnection, link: Link, rows: Sequence[Row], equal: Equal) -> list[str | None]:
-    """See `Node.find_parents`."""
-    try:
-        with session.transaction() if session.is_in_transaction else nullcontext():
-            return _find_parents(session, link, rows, equal)
-    except (psycopg.DataError, UnicodeError, ValueError):
-        # What the type does not have, no row has.
-        return (
-            [None] if len(rows) == 1 else [each for row in rows for each in find_parents(session, link, [row], equal)]
-        )
-
-
-def read_buried(session: BatchingConnection, nickname: int, is_later: str, source: int) -> list[str]:
-    """See `Node.read_buried`; `is_later` is the condition that a stamp is after the generation."""
-    query = (
-        f"select rowguid from {TOMBSTONE} where {OF_TABLE} = {nickname} and {is_later} "
-        f"and origin is distinct from {source}"
-    )
-    return [row[0] for row in session.read((query, None), texts=True)[0]]
-
-
-def _find_parents(session: BatchingConnection, link: Link, rows: Sequence[Row], equal: Equal) -> list[str | None]:
-    stored = [as_stored_by_server(link.child, row) for row in rows]
-    columns = [link.parent.columns[other] for _, other in link.pairs]
-    names = [f"v{number}" for number in range(len(columns))]
-    same = " and ".join(
-        f"p.{quote(column.name)} {equal(column.name)} k.{name}" for column, name in zip(columns, names, strict=True)
-    )
-    # As arrays of their types: a text would become some types by a function that their owner defines.
-    arrays = ", ".join(f"%s::{escaped(server_type(column))}[]" for column in columns)
-    query = (
-        f"select k.place, p.{ROWGUID} from unnest({arrays}) with ordinality k ({', '.join(names)}, place) "
-        f"join {escaped(table_of(link.parent))} p on {escaped(same)}"
-    )
-    values = [array_of(row[place] for row in stored) for place, _ in link.pairs]
-    found = {int(place): rowguid for place, rowguid in session.read((query, values), texts=True)[0]}
-    return [found.get(place) for place in range(1, len(rows) + 1)]
 
 
 def _linked(link: Link, listed: str, equal: Equal) -> str:
@@ -201,104 +200,118 @@ def _linked(link: Link, listed: str, equal: Equal) -> str:
     return f"select c.{ROWGUID}, p.{ROWGUID} from {escaped(joined)} where {listed}.{ROWGUID} = any(%s::uuid[])"
 
 
-_BUILT_IN = "operator(pg_catalog."
+REPLINFO, ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (replinfo, articles))
 
 
-def find_reach(
-    session: BatchingConnection,
-    article: Article,
-    rowguids: Sequence[str],
-    merged: Mapping[int, Article],
-    execution: Execution,
-    *,
-    is_update: bool,
-) -> Reach:
-    """See `ReachReader.find_reach`."""
-    found = Reach()
-    first = _LinkedTable(table_of(article), article.nickname)
-    left = {first: set(rowguids)}
-    seen = {first: set(rowguids)}
-    acting: dict[_LinkedTable, list[tuple[Referrer, _LinkedTable]]] = {}
-    while left:
-        parent, rows = left.popitem()
-        if parent not in acting:
-            (listed,) = session.read(referrers_of(parent.name), texts=True)
-            acting[parent] = [
-                (each, _child(session, each, merged))
-                for each in read_referrers(listed)
-                if (each.is_clearing if is_update else each.has_action)
-            ]
-        for each, child in acting[parent]:
-            query = _referencing(parent, child, each, rows, execution)
-            may_read = isinstance(child.key, int) or bool(child.columns)
-            for above, below, *values in session.read((query, None), texts=True)[0] if may_read else ():
-                found.below.setdefault((parent.key, above), set()).add((child.key, below))
-                if isinstance(child.key, str):
-                    found.others[child.key, below] = dict(zip(child.columns, values, strict=False))
-                known = seen.setdefault(child, set())
-                if each.is_deleting and not is_update and below not in known:
-                    known.add(below)
-                    left.setdefault(child, set()).add(below)
-    return found
+class PostgresVersions:
+    """See `RowVersions`."""
 
+    def __init__(self, node: PostgresSession, rows: PostgresRows) -> None:
+        self._node = node
+        self._session = node.session
+        self._rows = rows
+        self.places = node.places
 
-@frozen
-class _LinkedTable:
-    """A table of a foreign key; `columns` are those that may be read of one that is no article."""
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, KnownVersion]:
+        return self.read_known_and_rows([(article, rowguids)], [])[0][0]
 
-    name: str
-    key: int | str
-    columns: tuple[str, ...] = ()
+    def read_known_and_rows(
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        others: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None = None,
+    ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
+        asked, others = self.places.fill(asked), self.places.fill(others)
+        if not asked:
+            return [], [self._rows.read(article, rowguids) for article, rowguids in others]
+        logged, found, read = self._ask_known(asked, others, holder)
+        if logged:
+            self._node.apply()
+            _, found, read = self._ask_known(asked, others, holder)
+        return found, read
 
-    def of_row(self, alias: str) -> str:
-        """Return the expression of what identifies a row, within a transaction."""
-        return f"{alias}.{ROWGUID}" if isinstance(self.key, int) else f"concat({alias}.tableoid, ':', {alias}.ctid)"
+    def _ask_known(
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        others: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None,
+    ) -> tuple[bool, list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
+        """Return whether the log has entries of these rows, the metadata of rows, and other rows, with all that writing
+        will need.
+        """
+        unread = [article for article, _ in asked if article not in self._node.stored]
+        unused = Composer(asked[0][0], 0, b"")
+        readers = [
+            MetadataReader(
+                article,
+                unused,
+                PostgresReader(self._node.generations),
+                self._node.name,
+                subscriber=None if holder is None else holder.of(article),
+            )
+            for article, _ in asked
+        ]
+        answers = self._session.read(
+            ("select pg_current_xact_id()", None),
+            (f"select nickname from {REPLINFO}", None),
+            (f"select nickname, purged_lineage from {ARTICLES}", None),
+            (newer_generations(self._node.generations), None),
+            *(request for article in unread for request in table_requests(article)),
+            *(known_request(each, rowguids) for each, (_, rowguids) in zip(readers, asked, strict=True)),
+            *(rows_request(article, rowguids) for article, rowguids in others),
+            texts=True,
+        )
+        ((stamp,),), ((own,),), lineages, closed, *rest = answers
+        self._node.staging.stamp, self._node.own = int(stamp), int(own)
+        take_generations(self._node.generations, self._node.own, closed)
+        for place, article in enumerate(unread):
+            self._node.stored.take(article, *rest[REQUESTS * place : REQUESTS * (place + 1)])
+        purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
+        found, is_logged = [], False
+        answers = rest[REQUESTS * len(unread) :]
+        self._node.look_up(metadata for groups in answers[: len(asked)] for _, _, *metadata in groups)
+        for reader, groups in zip(readers, answers, strict=False):
+            composer = Composer(reader.article, self._node.own, purged[reader.article.nickname])
+            is_logged |= groups[0][0] == "t"
+            known = (group[1:] for group in groups if group[1] is not None)
+            found.append(replace(reader, composer=composer).known(known))
+        read = [rows_of(article, each) for (article, _), each in zip(others, answers[len(asked) :], strict=True)]
+        return is_logged, found, read
 
-    def are_of(self, rows: set[str]) -> str:
-        """Return the condition of some rows, of alias `t`."""
-        if isinstance(self.key, int):
-            return f"t.{ROWGUID} {EQUALS} any ({quote_literal(uuid_array(sorted(rows)))}::pg_catalog.uuid[])"
-        listed = ", ".join(quote_literal(each) for each in rows)
-        places = ", ".join(f"{quote_literal(each.partition(':')[2])}::pg_catalog.tid" for each in rows)
-        return f"t.ctid = any (array[{places}]) and {self.of_row('t')} in ({listed})"
+    def read_buried(self, article: Article, since: int, source: int) -> list[str]:
+        self._node.know_generation(since)
+        is_later = window_since(self._node.generations, since)("stamp")
+        query = (
+            f"select rowguid from {TOMBSTONE} where {OF_TABLE} = {article.nickname} and {is_later} "
+            f"and origin is distinct from {source}"
+        )
+        return [row[0] for row in self._session.read((query, None), texts=True)[0]]
 
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        self._node.apply()
+        own = f"tablenick = {article.nickname} and rowguid = %s::uuid and bases is not null"
+        values = [(value, rowguid) for rowguid, value in bases.items()]
+        with self._session.cursor() as cursor:
+            cursor.executemany(sql.SQL(f"update {CONTENTS} set bases = %s where {own}"), values)
 
-def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int, Article]) -> _LinkedTable:
-    if referrer.nickname is not None and referrer.nickname in merged:
-        return _LinkedTable(referrer.table, referrer.nickname)
-    if not referrer.is_alike:
-        # Whoever owns it may have functions that the planner would call with the rights of the session.
-        return _LinkedTable(referrer.table, referrer.table)
-    ((columns,),) = session.read((_COLUMNS, [referrer.table] * 3), texts=True)[0]
-    return _LinkedTable(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))
+    @here
+    def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+        log_own(self._session, article, columns, without)
 
+    @here
+    def log_update(self, article: Article, rowguid: str) -> bool:
+        with self._node.failing_at(article.name):
+            return log_update(self._session, article, rowguid)
 
-def _referencing(
-    parent: _LinkedTable, child: _LinkedTable, referrer: Referrer, rows: set[str], execution: Execution
-) -> str:
-    """Return the query of rows, those that reference them by one foreign key, and the values of these if that is no
-    article.
-    """
-    values = {f"v{place}": f"c.{quote(name)}" for place, name in enumerate(child.columns)}
-    listed = {
-        "above": f"{parent.of_row('t')}::pg_catalog.text",
-        "below": f"{child.of_row('c')}::pg_catalog.text",
-        # `concat` calls a type's output function.
-        **{name: f"case when num_nulls({value}) = 0 then concat({value}) end" for name, value in values.items()},
-    }
-    query = (
-        f"select {', '.join(listed.values())} from {parent.name} t "
-        f"join {child.name} c on {referrer.matches('t', 'c')} where {parent.are_of(rows)}"
-    )
-    is_harmless = isinstance(child.key, int) and all(each.startswith(_BUILT_IN) for each in referrer.operators.values())
-    # Other operators, and what the planner calls, are code of whoever owns the tables.
-    reader = None if is_harmless or execution.owner is None else execution.owner.reading
-    return read_by(reader, query, [(name, "text") for name in listed])
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        return row_metadata.lineages(self._session, nickname, self._node.snapshot_of(generation))
 
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        return row_metadata.forget(self._session, article.nickname, self._node.snapshot_of(generation), most)
 
-_COLUMNS = """
-select json_agg(attname order by attnum)::text from pg_attribute
-where attrelid = %s::regclass and attnum > 0 and not attisdropped
-  and has_table_privilege(%s, 'select') and not row_security_active(%s)
-"""
-"""The query of the columns of a table; null if its rows may not be read."""
+    @here
+    def redefine(self, before: Article, after: Article) -> None:
+        self._node.apply()
+        if after.column_tracking:
+            self._session.flush()
+            row_metadata.move_columns_of(self._session, before, after)

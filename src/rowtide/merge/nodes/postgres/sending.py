@@ -3,29 +3,25 @@
 One round trip closes the generation and declares a cursor for each part of what is sent, in one transaction: all see
 its snapshot. A cursor outlives the transaction (with hold), so nobody waits for a slow network, and no snapshot is held
 open meanwhile.
-
-Changes that a PostgreSQL node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain, islice
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import LOCK
-from rowtide.databases.postgres.copying import copy_out, read_texts
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
+from rowtide.merge.nodes.postgres.failures import UNKNOWN_LINES
 from rowtide.merge.nodes.postgres.metadata.generations import (
     Generations,
     newer_generations,
@@ -38,26 +34,16 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     apply_statements,
     emptying,
     looking_again,
-    sent,
-    table_of,
     uuid_array,
 )
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.places import TableSchemas, here
-from rowtide.merge.nodes.postgres.rows import of_rowguids
+from rowtide.merge.nodes.postgres.session import APPLYING, unlock_all
 from rowtide.merge.nodes.sending import ChangesRequest
-from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
-from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import NodeChange, include
+from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import METADATA_WIDTH, MetadataReader
 
-APPLYING = int.from_bytes(b"rtmerge")
-"""Key of the advisory lock held while the log is applied."""
-UNKNOWN_LINES = "RT818"
-"""SQLSTATE of ours: the log has entries of tables that were not expected."""
 _BATCH_ROWS = 4000
 """How many rows a round trip brings."""
 _ARTICLES = quote_qualified(SCHEMA, articles.name)
@@ -66,31 +52,6 @@ _BETWEEN = "\x1f"
 _LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
 _UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
 """Session locks, taken before the transaction: its snapshot would predate the wait."""
-
-
-def apply_alone(session: BatchingConnection, begin: Sequence[str], logged: Sequence[Article]) -> int:
-    """Apply the log of articles in a transaction of its own, in one round trip; return the number of entries."""
-    failpoint("postgres_merge_commit.before")
-    lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
-    try:
-        with session.sending(always=True):
-            for statement in ("begin", lock, "commit", *begin, *apply_statements(logged)):
-                psycopg.Cursor(session).execute(sql.SQL(statement))
-            emptied = psycopg.Cursor(session).execute(sql.SQL(emptying(logged)))
-            for statement in ("commit", unlock):
-                psycopg.Cursor(session).execute(sql.SQL(statement))
-    except BaseException:
-        unlock_all(session)
-        raise
-    failpoint("postgres_merge_commit.after")
-    return emptied.rowcount
-
-
-def unlock_all(session: BatchingConnection) -> None:
-    """Undo the transaction and give up the locks of a session, unless it is closed."""
-    if not session.closed:
-        session.roll_back()
-        session.execute("select pg_advisory_unlock_all()")
 
 
 @dataclass(slots=True)
@@ -320,106 +281,3 @@ class PostgresSending:
 def _metadata(packed: str) -> tuple[str | None, ...]:
     """Return columns of metadata, which often thousands of rows have alike; none of them is an empty text."""
     return tuple(part or None for part in packed.split(_BETWEEN))
-
-
-BATCH_ROWS = 2000
-
-
-@frozen
-class PostgresEnumeration:
-    """Reads one snapshot, in a session that returns values as text; see `Enumeration`.
-
-    `purged` has the lineage of rows without metadata, by table; `node` is the database's name; `is_beside` is set if
-    the log is applied to temporary tables.
-    """
-
-    session: psycopg.Connection[tuple[Any, ...]]
-    own: int
-    generations: Generations
-    purged: dict[int, bytes]
-    node: str
-    places: TableSchemas
-    is_beside: bool = field(kw_only=True)
-    parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
-
-    @property
-    def generation(self) -> int:
-        return self.generations.last
-
-    @here
-    def naming_parents(self, parents: Mapping[int, Article]) -> PostgresEnumeration:
-        return replace(self, parents=parents)
-
-    @here
-    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, since, destination, is_live=True)
-
-    @here
-    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, since, destination, is_live=False)
-
-    @here
-    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
-        reading = self._reading(article)
-        return reading.changes(
-            self.session.execute(sql.SQL(of_rowguids(reading.select_asked())), [uuid_array(rowguids)])
-        )
-
-    @here
-    def candidates(
-        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
-    ) -> Iterator[Sequence[Candidate]]:
-        names = Names(
-            FILTERING,
-            quote_qualified(SCHEMA, partition_mappings.name),
-            lambda rowguid: f"{quote_literal(rowguid)}::uuid",
-            window_since(self.generations, since),
-            OF_TABLE,
-            is_beside=self.is_beside,
-        )
-        for batch in self._read(candidates(row_filter, destination, asked, names)):
-            yield [Candidate.read(row) for row in batch]
-
-    @here
-    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
-        for batch in self._read(members(row_filter, FILTERING)):
-            yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
-
-    @here
-    def rows(
-        self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
-    ) -> Iterator[Sequence[tuple[str, Row]]]:
-        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        condition = selecting(row_filter, where, FILTERING)
-        for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
-            yield [(row[0], sent(article, row[1:])) for row in batch]
-
-    @here
-    def included(self, article: Article) -> bytes:
-        return include(self.purged[article.nickname], NodeChange(self.own, self.generation))
-
-    def _reading(self, article: Article) -> MetadataReader:
-        composer = Composer(article, self.own, self.purged[article.nickname])
-        reader = PostgresReader(self.generations)
-        return MetadataReader(article, composer, reader, self.node, is_beside=self.is_beside, parents=self.parents)
-
-    def _window(
-        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
-    ) -> Iterator[Sequence[RowChange]]:
-        is_new = window_since(self.generations, since)("stamp")
-        condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
-        reading = self._reading(article)
-        for batch in self._stream(reading.select_window(f"{table} where {condition}", is_live=is_live)):
-            yield reading.changes(batch)
-
-    def _stream(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Read batches while the server produces more; run no other query on the connection before the end."""
-        rows = chain.from_iterable(map(read_texts, copy_out(self.session, f"copy ({query}) to stdout")))
-        while batch := list(islice(rows, BATCH_ROWS)):
-            yield batch
-
-    def _read(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
-        with self.session.cursor(name="merge_enumeration") as cursor:
-            cursor.execute(sql.SQL(query))
-            while batch := cursor.fetchmany(BATCH_ROWS):
-                yield batch

@@ -1,1 +1,1 @@
-"""What a session asks of a node, by role: each part of it takes the roles that it needs."""
+"""The parts of a node, by subject; each kind of database has one implementation of each."""

@@ -17,9 +17,8 @@ from rowtide.databases.types.registry import find_type
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.roles.rows import TransactionalNode
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import RowChange, Write
+from rowtide.merge.versions.changes import Row, RowChange, Write
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
@@ -33,7 +32,7 @@ class Refusal:
 
 
 class RowWriter(Protocol):
-    """A node that received rows are written to."""
+    """Writes received rows and their metadata to a node."""
 
     def spare(self, articles: Collection[Article]) -> None:
         """Let no delete take rows of these articles along by foreign keys' actions from now on.
@@ -85,9 +84,15 @@ class RowWriter(Protocol):
     def defer_constraints(self) -> None:
         """Defer constraint checks to the end of the transaction, where constraints allow that."""
 
+    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+        """Write values into columns of rows that exist, within `altering`; nothing is logged.
 
-class NumberedKeys(TransactionalNode, Protocol):
-    """A node with tables whose key is one integer column."""
+        `article` has these columns alone.
+        """
+
+
+class NumberedKeys(Protocol):
+    """The numbers of new rows of tables whose key is one integer column."""
 
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
         """Return values for a primary key of one integer column that no row has, within a transaction.

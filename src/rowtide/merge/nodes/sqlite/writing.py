@@ -1,42 +1,28 @@
-"""Rows that a SQLite node receives and sends: written with their metadata, enumerated since a generation."""
+"""The statements that write received rows and their metadata to a SQLite file."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import field, replace
-from typing import Any
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, func, insert, select
-
-from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text, is_numeric
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.catalogue import list_merged
-from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.roles.writing import TemporaryValues
-from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact, read_columns
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, READER, encode_own_columns, read_asked, table_of
-from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, INDEXES, LOG, TOMBSTONE
-from rowtide.merge.nodes.sqlite.rows import read_rows, values_of
+from rowtide.merge.nodes.sqlite.actions import has_dependents, matches
+from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
+from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import encode_own_columns
+from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED, LOG, TOMBSTONE
+from rowtide.merge.nodes.sqlite.rows import SqliteRows, values_of
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, with_classes_of
-from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
-from rowtide.merge.partitions.candidates import Candidate, Names, candidates
-from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Row, RowChange, Write, number_alike
-from rowtide.merge.versions.comparison import NodeChange, include
-from rowtide.merge.versions.composition import Composer
-from rowtide.merge.versions.row_metadata import MetadataReader, require_rowguids
+from rowtide.merge.versions.changes import Write, number_alike
 
 _OPERATION = (
     f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
@@ -91,7 +77,7 @@ def _with_classes(session: sqlite3.Connection, article: Article, writes: Sequenc
     unclear = {one.rowguid: one.row for one in writes if one.row is not None and is_of_unknown_class(article, one.row)}
     if not unclear:
         return writes
-    stored = read_rows(session, article, list(unclear))
+    stored = SqliteRows(session).read(article, list(unclear))
     known = {rowguid: with_classes_of(article, row, stored.get(rowguid)) for rowguid, row in unclear.items()}
     return [one._replace(row=known.get(one.rowguid, one.row)) for one in writes]
 
@@ -230,7 +216,7 @@ def _has_altering_columns(session: sqlite3.Connection, article: Article) -> bool
 
 def _log_alterations(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
     """Log what triggers and declared types made of the rows as changes of this node, which go back to their writer."""
-    found = read_rows(session, article, [one.rowguid for one in writes])
+    found = SqliteRows(session).read(article, [one.rowguid for one in writes])
     lines: list[tuple[str, int, str | None]] = []
     for one in writes:
         row = found.get(one.rowguid)
@@ -267,128 +253,47 @@ def _unlog(session: sqlite3.Connection, article: Article, before: int, written: 
     session.execute(f"delete from {LOG} where rowid in ({own})")
 
 
-# Changes that a SQLite node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges). A
-# generation is an epoch of the file's change clock: closing it ends the epoch, and later stamps are outside it. A
-# version's number is the epoch in which it was made.
+def pass_on(session: sqlite3.Connection, rows: SqliteRows, article: Article, writes: Sequence[Write]) -> list[Write]:
+    """Let received rows take the place of rows that are deleted with them, in the caller's transaction.
 
-BATCH_ROWS = 2000
-_PIECE_ROWS = 250
-"""Of changes, which are read between other work: a few milliseconds' worth."""
-
-
-def close_generation(connection: Connection, session: sqlite3.Connection, own: int) -> int:
-    """Close the open generation in the caller's write transaction.
-
-    Return its number, or the last one's if it is empty.
+    At the publisher the old row's children reference the new one, which has its key. To delete the old one here would
+    change them by an action, or be refused. Return what is left to write.
     """
-    last = connection.execute(select(func.max(genhistory.c.generation)).where(genhistory.c.nickname == own)).scalar()
-    if last is not None and not _is_stamped(connection, session, last):
-        return int(last)
-    generation = clock.read(session)
-    connection.execute(
-        insert(genhistory).values(nickname=own, generation=generation, guidsrc=str(uuid4()), genstatus=1)
-    )
-    clock.end_epoch(session)
-    return generation
-
-
-def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) -> bool:
-    """Whether any row was changed after a generation."""
-    exists = " or ".join(
-        f"exists (select 1 from {table} where tablenick = :nickname and stamp > :last)"
-        for table in (CONTENTS, TOMBSTONE)
-    )
-    nicknames = [article.nickname for article in list_merged(connection)]
-    found = (session.execute(f"select {exists}", {"nickname": each, "last": last}) for each in nicknames)
-    return any(rows.fetchone()[0] for rows in found)
-
-
-@frozen
-class SqliteEnumeration:
-    """Reads one snapshot; see `Enumeration`.
-
-    `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to a temporary
-    table; `parents` are the articles whose rows foreign keys are resolved to. What fails while it reads, which is often
-    within a transaction of another node, `failing` makes an error of this file.
-    """
-
-    session: sqlite3.Connection
-    own: int
-    generation: int
-    purged: dict[int, bytes]
-    failing: Callable[[], AbstractContextManager[None]]
-    is_beside: bool = field(kw_only=True)
-    parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
-
-    def naming_parents(self, parents: Mapping[int, Article]) -> SqliteEnumeration:
-        return replace(self, parents=parents)
-
-    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, since, destination, is_live=True)
-
-    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, since, destination, is_live=False)
-
-    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
-        reading = self._reading(article)
-        with self.failing():
-            found = read_asked(self.session, reading.select_asked(), rowguids)
-        return reading.changes(found)
-
-    def candidates(
-        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
-    ) -> Iterator[Sequence[Candidate]]:
-        names = Names(
-            FILTERING,
-            partition_mappings.name,
-            quote_literal,
-            lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
-            "tablenick",
-            is_beside=self.is_beside,
+    gone = {one.rowguid for one in writes if one.row is None and one.is_live}
+    coming = [one for one in writes if one.row is not None and not one.is_live] if gone else []
+    heirs: dict[str, str] = {}
+    for one in coming:
+        holder = rows.find_key_holder(article, one.row or ())
+        if holder in gone and has_dependents(session, article, [holder]) and not _has_own(session, article, holder):
+            heirs[holder] = one.rowguid
+    for holder, rowguid in heirs.items():
+        # The trigger that keeps rowguids lets pass what is noted here.
+        session.execute(
+            f"insert into {DISPLACED} (tablenick, rowguid, written, moment, place) values (?, ?, '', 0, 0)",
+            (article.nickname, rowguid),
         )
-        for batch in self._read(candidates(row_filter, destination, asked, names)):
-            yield [Candidate.read(row) for row in batch]
+        update = f"update {quote(article.file_table)} set {ROWGUID} = ? where {ROWGUID} = ?"
+        session.execute(update, (rowguid, holder))
+        session.execute(f"delete from {DISPLACED} where rowguid = ?", (rowguid,))
+    there = set(heirs.values())
+    return [
+        one._replace(is_live=one.rowguid in there) if one.rowguid in there or one.rowguid in heirs else one
+        for one in writes
+    ]
 
-    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
-        for batch in self._read(members(row_filter, FILTERING)):
-            yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
-    def rows(
-        self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
-    ) -> Iterator[Sequence[tuple[str, Row]]]:
-        names = ", ".join([ROWGUID, *read_columns(article, ROW)])
-        condition = selecting(row_filter, where, FILTERING)
-        for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
-            require_rowguids(article, path_of(self.session), [row[0] for row in batch])
-            yield [(row[0], READER.values(article, row[1:])) for row in batch]
-
-    def included(self, article: Article) -> bytes:
-        return include(self.purged[article.nickname], NodeChange(self.own, self.generation))
-
-    def _reading(self, article: Article) -> MetadataReader:
-        composer = Composer(article, self.own, self.purged[article.nickname])
-        return MetadataReader(
-            article, composer, READER, path_of(self.session), is_beside=self.is_beside, parents=self.parents
-        )
-
-    def _window(
-        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
-    ) -> Iterator[Sequence[RowChange]]:
-        reading = self._reading(article)
-        # By its index, in whose order rows come: the first come at once.
-        metadata = (
-            f"{table} indexed by {INDEXES[table]} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
-        )
-        statement = reading.select_window(metadata, is_live=is_live, order=("stamp", "rowguid"))
-        parameters = (article.nickname, since, self.generation, destination)
-        for piece in self._read(statement, parameters, _PIECE_ROWS):
-            yield reading.changes(piece)
-
-    def _read(self, query: str, parameters: Sequence[int] = (), rows: int = BATCH_ROWS) -> Iterator[list[Any]]:
-        with self.failing():
-            cursor = self.session.execute(query, parameters)
-            batch = cursor.fetchmany(rows)
-        while batch:
-            yield batch
-            with self.failing():
-                batch = cursor.fetchmany(rows)
+def _has_own(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
+    """Whether rows that the publisher has not seen yet reference a row."""
+    for child, pairs in list_referrers(session, article.file_table, (*DELETING, *SETTING)):
+        nickname = nickname_of(session, child)
+        same = matches(pairs)
+        children = f"{quote(article.file_table)} t join {quote(child)} c on {same}"
+        if nickname is not None:
+            children += (
+                f" join {CONTENTS} o on o.tablenick = {nickname} and o.rowguid = c.{ROWGUID} and o.origin is null "
+                f"and o.stamp >= {clock.read(session)}"
+            )
+        query = f"select 1 from {children} where t.{ROWGUID} = ? limit 1"
+        if session.execute(query, (rowguid,)).fetchone() is not None:
+            return True
+    return False

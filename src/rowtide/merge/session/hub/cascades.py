@@ -11,24 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Protocol
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ChildrenNotSeen, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import (
-    AnyPlace,
-    Holder,
-    Place,
-    Reach,
-    Reading,
-    RowReader,
-    RowVersions,
-    by_nickname,
-    read_known,
-)
+from rowtide.merge.nodes.roles.rows import AnyPlace, Holder, Place, Reach, Reading, by_nickname, read_known
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
@@ -159,7 +148,7 @@ class Cascades:
         listed = list(articles)
         unknown = {each.nickname: each for each in listed if each.nickname not in self._acting}
         if unknown:
-            acting = self.node.find_acting(list(unknown.values()))
+            acting = self.node.actions.find_acting(list(unknown.values()))
             self._acting.update((nickname, nickname in acting) for nickname in unknown)
         return any(self._acting[each.nickname] for each in listed)
 
@@ -171,7 +160,7 @@ class Cascades:
             if not places:
                 continue
             updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
-            present = self.node.read_rows(article, list(updated)) if updated else {}
+            present = self.node.rows.read(article, list(updated)) if updated else {}
             for rowguid, row in present.items():
                 if any(row[place] != updated[rowguid][place] for place in places):
                     found.add((article.nickname, rowguid))
@@ -179,7 +168,7 @@ class Cascades:
 
     def _find_clearing(self, article: Article) -> Set[str]:
         if article.nickname not in self._clearing:
-            self._clearing[article.nickname] = self.node.find_clearing(article)
+            self._clearing[article.nickname] = self.node.actions.find_clearing(article)
         return self._clearing[article.nickname]
 
     def _reach(self, places: Iterable[Place], *, is_update: bool = False) -> Reach:
@@ -187,7 +176,7 @@ class Cascades:
         for nickname, some in by_nickname(places).items():
             article = self.articles[nickname]
             if is_update or self.are_acting([article]):
-                found.add(self.node.find_reach(article, some, self.articles, is_update=is_update))
+                found.add(self.node.actions.find_reach(article, some, self.articles, is_update=is_update))
         return found
 
     def _is_unseen(self, place: Place, known: KnownVersion) -> bool:
@@ -213,7 +202,7 @@ class Cascades:
         found = {place for place in places if not _is_sent(self.articles[place[0]])}
         asked = by_nickname(place for place in places if place not in found and not known[place].is_held)
         for nickname, rowguids in asked.items():
-            belonging = self.node.find_belonging(self.filters[nickname], rowguids)
+            belonging = self.node.rows.find_belonging(self.filters[nickname], rowguids)
             found.update((nickname, rowguid) for rowguid in rowguids if rowguid not in belonging)
         return found
 
@@ -270,10 +259,6 @@ def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
     return tops
 
 
-class _HubRows(RowVersions, RowReader, Protocol):
-    """A hub."""
-
-
 def find_others(changes: Sequence[RowChange], known: Mapping[str, KnownVersion], source: int) -> list[RowChange]:
     """Return the changes of rows that node `source` does not have, and that say anything new."""
     return [change for change in changes if _is_of_others(change, known.get(change.rowguid), source)]
@@ -289,17 +274,17 @@ def _is_of_others(change: RowChange, known: KnownVersion | None, source: int) ->
 
 
 def are_any_of_others(
-    hub: _HubRows, holder: Holder, filters: Mapping[int, RowFilter], rows: Iterable[tuple[Article, str]]
+    hub: Node, holder: Holder, filters: Mapping[int, RowFilter], rows: Iterable[tuple[Article, str]]
 ) -> bool:
     """Whether any of the hub's rows is neither a subscriber's nor in its partition, within a transaction."""
     asked: dict[int, tuple[Article, list[str]]] = {}
     for article, rowguid in rows:
         if article.nickname in filters:
             asked.setdefault(article.nickname, (article, []))[1].append(rowguid)
-    found, _ = hub.read_known_and_rows(list(asked.values()), [], holder) if asked else ([], [])
+    found, _ = hub.versions.read_known_and_rows(list(asked.values()), [], holder) if asked else ([], [])
     for (article, rowguids), known in zip(asked.values(), found, strict=True):
         unheld = [rowguid for rowguid in rowguids if rowguid in known and not known[rowguid].is_held]
-        if unheld and len(hub.find_belonging(filters[article.nickname], unheld)) < len(set(unheld)):
+        if unheld and len(hub.rows.find_belonging(filters[article.nickname], unheld)) < len(set(unheld)):
             return True
     return False
 
@@ -340,7 +325,7 @@ def _defer(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mappi
     if not (references and gone and written):
         return {}
     held: dict[str, Refusal] = {}
-    deleted = node.read_rows(article, gone)
+    deleted = node.rows.read(article, gone)
     names = [column.name for column in article.columns]
     for child, reference in references:
         places = [names.index(name) for name in reference.parent_columns]
@@ -350,7 +335,7 @@ def _defer(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mappi
         if not keys:
             continue
         in_child = reference_indexes(child, reference)
-        children = node.read_referencing(child, reference.columns, keys)
+        children = node.rows.read_referencing(child, reference.columns, keys)
         left = {_values(row, in_child) for rowguid, row in children.items() if (child.nickname, rowguid) not in coming}
         reason = f"rows of {child.name} reference the row, and another one would get its key"
         error = RowsRefused(article.name, FOREIGN_KEY_CODES[0], reason)

@@ -164,7 +164,7 @@ class HubDecisions(NodeReceiver):
     def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> Decided:
         """Return what undoes changes at the subscriber."""
         newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
-        rows = self.node.read_rows(article, [change.rowguid for change in newer]) if newer else {}
+        rows = self.node.rows.read(article, [change.rowguid for change in newer]) if newer else {}
         writes = []
         for change in newer:
             present = rows.get(change.rowguid)
@@ -198,7 +198,7 @@ class HubDecisions(NodeReceiver):
         if handler is None:
             return writes, 0
         sent = {change.rowguid: change for change in changes}
-        rows = self.node.read_rows(article, [write.rowguid for write in writes])
+        rows = self.node.rows.read(article, [write.rowguid for write in writes])
         said, rejected = [], 0
         for write in writes:
             change, present, here = sent[write.rowguid], rows.get(write.rowguid), known.get(write.rowguid)
@@ -222,7 +222,7 @@ class HubDecisions(NodeReceiver):
         self, article: Article, contested: Sequence[tuple[RowChange, KnownVersion, Contested]]
     ) -> tuple[list[Write], list[ConflictRecord]]:
         """Return the writes that resolve contested rows, and the conflicts."""
-        rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
+        rows = self.node.rows.read(article, [change.rowguid for change, *_ in contested]) if contested else {}
         self._ask_procedure(article, contested, rows)
         writes: list[Write] = []
         conflicts: list[ConflictRecord] = []
@@ -261,7 +261,7 @@ class HubDecisions(NodeReceiver):
             and change.row is not None
             and rows.get(change.rowguid, change.row) != change.row
         ]
-        answers = self.node.ask_procedure(article, self.source_name, asked) if asked else []
+        answers = self.node.rows.ask_procedure(article, self.source_name, asked) if asked else []
         self.answered = Answered({rowguid: row for (rowguid, _), row in zip(asked, answers, strict=True)})
 
     def _resolve(

@@ -71,7 +71,7 @@ class KeyContests:
 
     def settle(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
         """Settle contests over an article's keys; return the result of each, by its place."""
-        rows = self.node.read_rows(article, [contest.holder for contest in contests])
+        rows = self.node.rows.read(article, [contest.holder for contest in contests])
         freed = [contest for contest in contests if contest.holder not in rows]
         contests = [contest for contest in contests if contest.holder in rows]
         winners = {contest.place: self._winner_of(article, contest, rows[contest.holder]) for contest in contests}
@@ -80,7 +80,7 @@ class KeyContests:
         losing = [contest for contest in contests if contest.place not in taken_keys]
         renumbered = self._renumber(article, losing)
         withdrawn = [contest for contest in losing if contest.place not in renumbered]
-        self.node.write(article, [self._withdrawal(contest) for contest in withdrawn])
+        self.node.writer.write(article, [self._withdrawal(contest) for contest in withdrawn])
         for contest in losing:
             self._keep_sent(contest, rows[contest.holder], renumbered.get(contest.place))
         settled = {place: Counts(conflicts=1, inserts=1, deletes=not article.renumber) for place in taken_keys}
@@ -95,9 +95,9 @@ class KeyContests:
         writes = [
             accepted(contest.refused.change, contest.known, self.source, self.version_priority) for contest in contests
         ]
-        refused = self.node.write_each([(article, writes)])[0]
+        refused = self.node.writer.write_each([(article, writes)])[0]
         lost = [contest for contest in contests if contest.refused.change.rowguid in refused]
-        self.node.write(article, [self._withdrawal(contest) for contest in lost])
+        self.node.writer.write(article, [self._withdrawal(contest) for contest in lost])
         for contest in lost:
             self._keep_sent(contest, None, None)
         return {contest.place: Counts(conflicts=1) if contest in lost else Counts(inserts=1) for contest in contests}
@@ -141,8 +141,8 @@ class KeyContests:
         keys: dict[str, str] = {}
         writes: list[Write] = []
         if article.renumber:
-            keys = dict(zip(holders, self.node.next_keys(article, len(holders)), strict=True))
-            self.node.renumber(article, keys)
+            keys = dict(zip(holders, self.node.keys.next_keys(article, len(holders)), strict=True))
+            self.node.keys.renumber(article, keys)
         else:
             self._withdraw(self._descendants(article, holders), contests[0].refused.change.last)
             writes = [
@@ -150,7 +150,7 @@ class KeyContests:
             ]
         for contest in contests:
             writes.append(self._taken(contest))
-        self.node.write(article, writes)
+        self.node.writer.write(article, writes)
         for contest in contests:
             self._keep_holder(contest, rows[contest.holder], keys.get(contest.holder))
 
@@ -165,9 +165,9 @@ class KeyContests:
         """Write the losers with new keys, where the article has that; return the keys by the contests' places."""
         if not article.renumber or not losing:
             return {}
-        keys = self.node.next_keys(article, len(losing))
+        keys = self.node.keys.next_keys(article, len(losing))
         writes = [self._with_new_key(article, contest, key) for contest, key in zip(losing, keys, strict=True)]
-        refused = self.node.write_each([(article, writes)])[0]
+        refused = self.node.writer.write_each([(article, writes)])[0]
         return {
             contest.place: key
             for contest, key in zip(losing, keys, strict=True)
@@ -208,7 +208,7 @@ class KeyContests:
         for place, reference in enumerate(child.references):
             keys = self._keys_of(reference, above)
             for rowguid, row in (
-                self.node.read_referencing(child, reference.columns, list(keys)) if keys else {}
+                self.node.rows.read_referencing(child, reference.columns, list(keys)) if keys else {}
             ).items():
                 parent = keys.get(_values(child, reference.columns, row))
                 known = found[rowguid].parents if rowguid in found else (None,) * len(child.references)
@@ -233,9 +233,9 @@ class KeyContests:
             by_article.setdefault(each.article.nickname, []).append(each)
         for listed in sorted(by_article.values(), key=lambda some: -some[0].article.processing_order):
             article = listed[0].article
-            known = self.node.read_known(article, [each.rowguid for each in listed])
+            known = self.node.versions.read_known(article, [each.rowguid for each in listed])
             lineages = {each.rowguid: known[each.rowguid].version.lineage.encode() for each in listed}
-            self.node.write(
+            self.node.writer.write(
                 article, [withdrawal(rowguid, lineage, is_live=True) for rowguid, lineage in lineages.items()]
             )
             for each in listed:
@@ -294,7 +294,7 @@ class KeyContests:
 
     def _settled(self, article: Article, rowguid: str, key: str | None) -> Row | None:
         """Return a row that lost its key, as it is now: gone, unless it got another one."""
-        return None if key is None else self.node.read_rows(article, [rowguid]).get(rowguid)
+        return None if key is None else self.node.rows.read(article, [rowguid]).get(rowguid)
 
     def _record(
         self,

@@ -179,7 +179,7 @@ class HubReceiver(HubDecisions):
     def record(self, conflicts: Sequence[ConflictRecord]) -> None:
         """Store conflicts whose outcomes are written, with the hub's rows where they are not as they were."""
         asked = ((each.article, each.rowguid) for each in conflicts if each.settled_row != AS_WON)
-        rows = read_all(self.node, asked)
+        rows = read_all(self.node.rows, asked)
         for each in conflicts:
             is_read = each.settled_row != AS_WON
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
@@ -235,7 +235,7 @@ class HubReceiver(HubDecisions):
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
         """
         error, rowguids = RowNotHeld.of(article.name), [change.rowguid for change in changes]
-        rows = self.node.read_rows(article, rowguids)
+        rows = self.node.rows.read(article, rowguids)
         for change in changes:
             self.keep(
                 article,
@@ -285,7 +285,7 @@ class HubReceiver(HubDecisions):
         if not any(each.change.row is not None and each.error.code in UNIQUE_CODES for each in refused):
             return found
         for article, changes in by_article([each for each in refused if _is_undone(each)]):
-            rows = self.node.read_rows(article, [change.rowguid for change in changes]).values()
+            rows = self.node.rows.read(article, [change.rowguid for change in changes]).values()
             found.update(value for row in rows for value in _unique_values(article, row))
         return found
 
@@ -328,7 +328,7 @@ class HubReceiver(HubDecisions):
         """Return the keys that the parents of refused rows have here."""
         asked = keys_to_read(by_article(refused), self.articles)
         return {
-            (nickname, columns): self.node.read_rows(self.articles[nickname].only(columns), rowguids)
+            (nickname, columns): self.node.rows.read(self.articles[nickname].only(columns), rowguids)
             for (nickname, columns), rowguids in asked.items()
         }
 
@@ -430,7 +430,7 @@ class HubReceiver(HubDecisions):
         found: dict[tuple[int, str], Row] = {}
         for article, changes in by_article([each for each in refused if not each.refusal.is_locked]):
             live = [one.rowguid for one in changes if is_live(known[article.nickname].get(one.rowguid))]
-            rows = self.node.read_rows(article, live) if live else {}
+            rows = self.node.rows.read(article, live) if live else {}
             found.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
         return found
 
@@ -439,7 +439,7 @@ class HubReceiver(HubDecisions):
         if article.partition_options is not PartitionOptions.UNMOVED or article.nickname not in self.filters:
             return {}
         updated = [write for write in writes if write.is_live and write.row is not None]
-        present = self.node.read_rows(article, [write.rowguid for write in updated]) if updated else {}
+        present = self.node.rows.read(article, [write.rowguid for write in updated]) if updated else {}
         moved = find_moved(self.filters[article.nickname], updated, present)
         return {rowguid: Refusal(PartitionMoved(article.name, "RT-8040", reason), None) for rowguid, reason in moved}
 
@@ -465,7 +465,7 @@ class HubReceiver(HubDecisions):
         for nickname, several in by_nickname.items():
             article, rowguids = several[0].article, [each.change.rowguid for each in several]
             if present is None:
-                rows = self.node.read_rows(article, rowguids)
+                rows = self.node.rows.read(article, rowguids)
             else:
                 rows = {each: present[nickname, each] for each in rowguids if (nickname, each) in present}
             self._compensate(several, known[nickname], rows)
@@ -483,7 +483,7 @@ class HubReceiver(HubDecisions):
             conflict_type = failure_type(change, is_upload=True, is_live=is_live(here))
             self.keep(article, change, conflict_type, error.code, error.reason, known=here, winning_row=row)
             writes.append(instead(change, here, row))
-        self.node.write(article, writes)
+        self.node.writer.write(article, writes)
 
 
 def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:

@@ -238,7 +238,7 @@ class HubRecordDecisions:
         present: dict[Place, Row] = {}
         for article in kind.articles:
             live = [at[1] for at, here in known.items() if at[0] == article.nickname and is_live(here)]
-            rows = self.receiver.node.read_rows(article, live) if live else {}
+            rows = self.receiver.node.rows.read(article, live) if live else {}
             present.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
         return known, present
 

@@ -57,7 +57,7 @@ def hub_records(subscriber: Node, receiver: HubReceiver, pairing: Pairing, spool
         receiver.node.apply_log()
     for kind in resolving:
         for article in kind.articles:
-            buried = receiver.node.read_buried(article, sent, source)
+            buried = receiver.node.versions.read_buried(article, sent, source)
             for rowguid, top in find_tops(subscriber, kind, article.nickname, buried).items():
                 records.buried.setdefault(top, []).append((article.nickname, rowguid))
     return records
@@ -146,7 +146,7 @@ class HubRecords(HubRecordDecisions):
             keys = self._next_keys(losing)
             for article, _ in _by_article(losing):
                 renamed = {row.rowguid: keys[row.rowguid] for row in losing if row.article == article}
-                self.receiver.node.renumber(article, renamed)
+                self.receiver.node.keys.renumber(article, renamed)
             kept = self._read_below(kind, [(row.article.nickname, row.rowguid) for row in losing]) if losing else ()
             stays = {(row.article.nickname, row.rowguid) for row in kept}
             for row in () if outcome.is_deferred else displaced:
@@ -178,7 +178,7 @@ class HubRecords(HubRecordDecisions):
         """Return new keys of rows, by rowguid."""
         keys: dict[str, str] = {}
         for article, rowguids in _by_article(losing):
-            keys.update(zip(rowguids, self.receiver.node.next_keys(article, len(rowguids)), strict=True))
+            keys.update(zip(rowguids, self.receiver.node.keys.next_keys(article, len(rowguids)), strict=True))
         return keys
 
     def _write_renumbered(

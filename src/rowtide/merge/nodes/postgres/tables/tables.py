@@ -8,12 +8,11 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, text, true
+from sqlalchemy import text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.format_views import parse_definition
-from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.batching import DEFERS, BatchingConnection, execute_together
+from rowtide.databases.postgres.batching import DEFERS, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
@@ -36,19 +35,19 @@ from rowtide.merge.errors.publishing import (
 from rowtide.merge.nodes.node_tables import (
     NOT_THERE,
     Examination,
-    MetadataFormat,
     Original,
     RewritingTrigger,
     TableDescription,
     TableReference,
     say_damage,
 )
-from rowtide.merge.nodes.postgres.execution import TRUSTED, Executions
+from rowtide.merge.nodes.postgres.execution import TRUSTED
 from rowtide.merge.nodes.postgres.metadata import completing, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.places import TableSchemas, here
+from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
-from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
+from rowtide.merge.nodes.postgres.session import PostgresSession
+from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import (
     PostgresTableAlteration,
     collation_of,
@@ -57,7 +56,7 @@ from rowtide.merge.nodes.postgres.tables.altering import (
     parts_requests,
     read_parts,
 )
-from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions, load
+from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
@@ -68,6 +67,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     trigger_statements,
     unbounding,
 )
+from rowtide.merge.nodes.postgres.writing.filling import load
 from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name
@@ -82,26 +82,15 @@ _SYSTEM = "__sys"
 class PostgresTables:
     """See `NodeTables`."""
 
-    def __init__(
-        self,
-        alterations: Alterations,
-        connection: Connection,
-        session: BatchingConnection,
-        places: TableSchemas,
-        executions: Executions,
-    ) -> None:
-        self.alterations = alterations
-        self.format = MetadataFormat(completing.FORMAT)
-        self.places = places
-        self._connection = connection
-        self._session = session
-        self._executions = executions
+    def __init__(self, node: PostgresSession) -> None:
+        self._node = node
+        self.places = node.places
+        self._connection = node.connection
+        self._session = node.session
+        self._executions = node.executions
 
     def is_prepared(self) -> bool:
-        is_there, *written = self._connection.execute(text(completing.STATE)).one()
-        if is_there:
-            self.accept(*written)
-        return bool(is_there)
+        return self._node.is_prepared()
 
     def prepare(self) -> None:
         with self._session.transaction():
@@ -111,9 +100,9 @@ class PostgresTables:
             if not is_there:
                 completing.create(self._connection, self.places.fill)
                 return
-            self.format.accept(place, parse_definition(definition))
-            self.format.require_writable()
-            if form != completing.form():
+            self._node.format.accept(place, parse_definition(definition))
+            self._node.format.require_writable()
+            if form != completing.OWN_FORM:
                 self._renew()
 
     def accept(self, form: str | None, place: str, definition: str | None) -> None:
@@ -122,8 +111,8 @@ class PostgresTables:
         Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` for another format, and `NodeOutdated` if the role or
         the server may not replace them.
         """
-        self.format.accept(place, parse_definition(definition))
-        if form == completing.form() or not self.format.is_own:
+        self._node.format.accept(place, parse_definition(definition))
+        if form == completing.OWN_FORM or not self._node.format.is_own:
             return
         try:
             with self._session.transaction():
@@ -255,7 +244,7 @@ class PostgresTables:
 
     @here
     def attach_partitions(self, article: Article) -> bool:
-        return self.is_there(article) and attach_partitions(self.alterations, article)
+        return self.is_there(article) and attach_partitions(self._node.alterations, article)
 
     @here
     def is_there(self, article: Article) -> bool:
@@ -365,7 +354,7 @@ class PostgresTables:
         if unfit is not None:
             raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
         if not identifies_rows(table):
-            make_rowguid(self.alterations, table, MAKER, self._executions.of(article).filling)
+            make_rowguid(self._node.alterations, table, MAKER, self._executions.of(article).filling)
 
     @here
     def drop_rowguid(self, article: Article) -> None:

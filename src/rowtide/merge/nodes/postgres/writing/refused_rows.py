@@ -9,19 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.nodes.postgres.failures import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE
 
 REFUSED = "pg_temp.rowtide_refused"
 """The temporary table of the rows that the database refused, by their place."""
 INVALID = "pg_temp.rowtide_invalid"
 """The temporary table of the rows with values that their columns' types do not take."""
-OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
-"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
-NO_RIGHT = "42501"
-"""Of the same class as errors about a row, but mostly about the role; a user's trigger may raise it for a row."""
-LOCKED = "55P03"
-"""SQLSTATE of a row that another transaction has locked for too long."""
-OUTSIDE = "RT819"
-"""SQLSTATE of ours: a row is outside of the partition that it has to be in."""
 _EARLY, _TOGETHER, _EXCHANGES, _ALONE = range(4)
 
 

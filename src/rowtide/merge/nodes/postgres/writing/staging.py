@@ -22,8 +22,8 @@ from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.key_moves import FOLLOWING, MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
-from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange, Write, number_alike

@@ -17,24 +17,24 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.execution import WITHIN, as_block, strictest
+from rowtide.merge.nodes.postgres.failures import OUTSIDE
 from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
-from rowtide.merge.nodes.postgres.sequences import advances
+from rowtide.merge.nodes.postgres.stored_tables import (
+    UNLOG_FOLLOWERS,
+    advances,
+    keeping_followers,
+    noting_followers,
+    sparing,
+)
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
-    OUTSIDE,
     REFUSED,
     in_retry,
     refused_rows_block,
     retrying,
 )
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
-from rowtide.merge.nodes.postgres.writing.stored_tables import (
-    UNLOG_FOLLOWERS,
-    keeping_followers,
-    noting_followers,
-    sparing,
-)
 from rowtide.merge.nodes.roles.writing import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
@@ -67,7 +67,9 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
     With `late`, these rows are only retried, with those that are refused; see `retrying`.
     """
     together = strictest([part.execution for part in parts])
-    statements = [statement for part in parts for statement in (*_sparing(part, WITHIN), *_statements(part, WITHIN))]
+    statements: list[str] = []
+    for part in parts:
+        statements += [*_sparing(part, WITHIN), *_statements(part, WITHIN)]
     statements += [*_bounding(parts, WITHIN), *together.checking]
     rowguids = [one.rowguid for part in parts for one in part.writes]
     rights = [part.execution.write_condition(table_of(part.article)) for part in parts]
@@ -367,5 +369,5 @@ def _digest_of_row(article: Article, row: str) -> str:
 
     `concat` calls a type's output function, where a cast to text may print something else.
     """
-    values = (f"{row}.{quote(column.name)}" for column in article.columns)
-    return digest_of((value, f"concat({value})") for value in values)
+    values = [f"{row}.{quote(column.name)}" for column in article.columns]
+    return digest_of([(value, f"concat({value})") for value in values])

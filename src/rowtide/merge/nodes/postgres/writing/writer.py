@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
-from rowtide.merge.nodes.postgres.execution import Execution, Executions
-from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
+from rowtide.merge.nodes.postgres.execution import Execution
+from rowtide.merge.nodes.postgres.failures import LOCKED, OUTSIDE
+from rowtide.merge.nodes.postgres.session import PostgresSession
+from rowtide.merge.nodes.postgres.writing.filling import fill
+from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import (
     ReceivedRows,
     Staged,
@@ -25,43 +28,45 @@ from rowtide.merge.nodes.postgres.writing.staging import (
     stage,
 )
 from rowtide.merge.nodes.postgres.writing.statements import put_holders, require_inside, write, write_each
-from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.versions.changes import RowChange, Write
+from rowtide.merge.versions.changes import Row, RowChange, Write
 
 Parts = Sequence[tuple[Article, Sequence[Write]]]
 
 
 class PostgresWriter:
-    """Writes rows in the session's transaction, by staging tables that exist until the session ends.
+    """See `RowWriter`; rows are written by staging tables that exist until the session ends."""
 
-    `refusing` raises our errors for the server's about a subject. `stamp` is the number of the transaction, once it is
-    known; `spared` is of `Staged`.
-    """
+    tries_together = True
 
-    def __init__(
-        self,
-        session: BatchingConnection,
-        tables: StoredTables,
-        executions: Executions,
-        refusing: Callable[[str], AbstractContextManager[None]],
-    ) -> None:
-        self.stamp: int | None = None
-        self.spared: Set[int] = frozenset()
-        self._session = session
-        self._tables = tables
-        self._executions = executions
-        self._refusing = refusing
+    def __init__(self, node: PostgresSession) -> None:
+        self._node = node
+        self._session = node.session
+        self._staging = node.staging
+        self._spared: Set[int] = frozenset()
+        """See `Staged`."""
         self._received: dict[int, ReceivedRows] = {}
-        self._prepared: set[int] = set()
-        """The articles that have staging tables in this session.
 
-        0 stands for the tables that all share, a negative number for an owner who may use these.
-        """
+    def spare(self, articles: Collection[Article]) -> None:
+        self._spared = {article.nickname for article in articles}
+
+    def defer_constraints(self) -> None:
+        self._session.put("set constraints all deferred")
+
+    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+        article = self._node.places.fill(article)
+        with self._node.refusing(article.name):
+            fill(self._session, article, rows, self._node.executions.of(article))
 
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         """Send long rows before a transaction writes them; those of the last call stay until there are others."""
+        if self._session.is_in_transaction:
+            return
+        with self._node.failing_at(self._node.name):
+            self._receive(self._node.places.fill(parts))
+
+    def _receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         rows = [(article.nickname, one) for article, changes in parts for one in changes if one.row is not None]
         values = chain.from_iterable(one.row or () for _, one in rows)
         if sum(map(len, filter(None, values))) <= self._session.most_sent:
@@ -76,29 +81,21 @@ class PostgresWriter:
             self._session.receive([text for each in received.values() for text in each.arrays])
             self._received = received
 
-    def begin(self) -> None:
-        """Note that a transaction begins."""
-        self.stamp = None
-
-    def forget_staging(self) -> None:
-        """Note that there may be no staging tables: what made them was rolled back, or they were discarded."""
-        self._prepared.clear()
-
     def make_lists(self, execution: Execution) -> None:
         """Make the temporary tables that all articles share, in the session's transaction, if they are not there."""
-        if not self._prepared:
+        if not self._staging.prepared:
             make_lists(self._session)
-            self._prepared.add(0)
+            self._staging.prepared.add(0)
         owner = execution.owner
-        if owner is not None and -owner.role_id not in self._prepared:
+        if owner is not None and -owner.role_id not in self._staging.prepared:
             share_lists(self._session, owner)
-            self._prepared.add(-owner.role_id)
+            self._staging.prepared.add(-owner.role_id)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
-        """See `Node.write`."""
         if not writes:
             return
-        with self._refusing(article.name):
+        article = self._node.places.fill(article)
+        with self._node.refusing(article.name):
             self._session.put("savepoint rowtide_rows")
             try:
                 (staged,) = self._stage([(article, writes)], {})
@@ -106,13 +103,14 @@ class PostgresWriter:
                 self._session.put("release savepoint rowtide_rows")
                 self._session.flush()
             except (psycopg.Error, ValueError):
-                self.forget_staging()
+                self._staging.forget()
                 self._session.execute("rollback to savepoint rowtide_rows")
                 raise
 
-    def write_together(self, parts: Parts, *, bounds: Mapping[int, RowFilter]) -> None:
-        """See `Node.write_together`; constraints are deferred."""
-        with self._refusing(parts[0][0].name):
+    def write_together(self, parts: Parts, *, bounds: Mapping[int, RowFilter] = MappingProxyType({})) -> None:
+        parts, bounds = self._node.places.fill(parts), self._node.places.fill(bounds)
+        self.defer_constraints()
+        with self._node.refusing(parts[0][0].name):
             staged = self._stage([(article, writes) for article, writes in parts if writes], bounds)
             for each in staged:
                 write(self._session, each, is_deferred=True)
@@ -123,18 +121,23 @@ class PostgresWriter:
         self,
         parts: Parts,
         *,
-        bounds: Mapping[int, RowFilter],
-        late: Collection[str] | None,
-        commits: bool,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+        late: Collection[str] | None = None,
+        commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
-        """See `Node.write_each`."""
+        parts, bounds = self._node.places.fill(parts), self._node.places.fill(bounds)
         unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
         left = [
             (article, [one for one in writes if one.rowguid not in without])
             for (article, writes), without in zip(parts, unsendable, strict=True)
         ]
         filled = [(article, writes) for article, writes in left if writes]
-        refused = dict(self._write_each(filled, bounds, late, commits=commits)) if filled else {}
+        refused: dict[int, dict[str, Refusal]] = {}
+        if filled:
+            commits = commits and not self._node.parts
+            with self._node.refusing(filled[0][0].name):
+                refused = self._write_each(filled, bounds, late, commits=commits)
+        self._node.meets_locks |= any(refusal.is_locked for each in refused.values() for refusal in each.values())
         return [
             without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
         ]
@@ -144,7 +147,7 @@ class PostgresWriter:
         found: dict[str, Refusal] = {}
         for one in () if are_sendable(article, writes) else writes:
             try:
-                with self._refusing(article.name):
+                with self._node.refusing(article.name):
                     require_sendable(article, one)
             except RowsRefused as error:
                 found[one.rowguid] = Refusal(error, None)
@@ -157,29 +160,29 @@ class PostgresWriter:
         late: Collection[str] | None,
         *,
         commits: bool,
-    ) -> Iterator[tuple[int, dict[str, Refusal]]]:
-        """Yield the rows of each article that are refused."""
-        with self._refusing(parts[0][0].name):
-            try:
-                staged, (listed, *holders) = self._write_staged(
-                    parts, bounds, late, is_tolerant=bool(late), commits=commits
-                )
-            except (psycopg.DataError, psycopg.IntegrityError):
-                # While it was staged: a type does not take a value.
-                self.forget_staging()
-                self._session.put("rollback to savepoint rowtide_stage")
-                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)
+    ) -> dict[int, dict[str, Refusal]]:
+        """Return the rows of each article that are refused."""
+        try:
+            staged, (listed, *holders) = self._write_staged(
+                parts, bounds, late, is_tolerant=bool(late), commits=commits
+            )
+        except (psycopg.DataError, psycopg.IntegrityError):
+            # While it was staged: a type does not take a value.
+            self._staging.forget()
+            self._session.put("rollback to savepoint rowtide_stage")
+            staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)
         holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
         said = {int(place): (state, message) for place, state, message in listed}
+        found: dict[int, dict[str, Refusal]] = {}
         for part in staged:
-            found: dict[str, Refusal] = {}
+            refused = found.setdefault(part.article.nickname, {})
             for place in sorted(set(said).intersection(range(part.first, part.first + len(part.writes)))):
                 state, message = said[place]
                 name = part.article.name
                 error = RowOutsidePartition.of(name) if state == OUTSIDE else RowsRefused(name, state, message)
                 rowguid = part.writes[place - part.first].rowguid
-                found[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
-            yield part.article.nickname, found
+                refused[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
+        return found
 
     def _write_staged(
         self,
@@ -204,21 +207,20 @@ class PostgresWriter:
 
     def _stage(self, parts: Parts, bounds: Mapping[int, RowFilter], *, is_tolerant: bool = False) -> list[Staged]:
         staged, first = [], 0
-        if self.stamp is None:
-            self.stamp = int(self._session.read(("select pg_current_xact_id()", []), texts=True)[0][0][0])
+        if self._staging.stamp is None:
+            self._staging.stamp = int(self._session.read(("select pg_current_xact_id()", []), texts=True)[0][0][0])
         for article, writes in parts:
-            if article not in self._tables:
-                self._tables.take(article, *self._session.read(*table_requests(article), texts=True))
-            execution = self._executions.of(article)
+            table = self._node.stored_table(article)
+            execution = self._node.executions.of(article)
             self.make_lists(execution)
-            if article.nickname not in self._prepared:
+            if article.nickname not in self._staging.prepared:
                 make_staging(self._session, article, execution)
-                self._prepared.add(article.nickname)
+                self._staging.prepared.add(article.nickname)
             bound = bounds.get(article.nickname)
-            staged.append(Staged(article, self._tables.of(article), writes, first, execution, bound, self.spared))
+            staged.append(Staged(article, table, writes, first, execution, bound, self._spared))
             if is_tolerant and not first:
                 self._session.put(f"delete from {INVALID}")
             received = None if is_tolerant else self._received.get(article.nickname)
-            stage(self._session, staged[-1], self.stamp, received, is_tolerant=is_tolerant)
+            stage(self._session, staged[-1], self._staging.stamp, received, is_tolerant=is_tolerant)
             first += len(writes)
         return staged

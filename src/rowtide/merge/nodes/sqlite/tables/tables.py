@@ -6,10 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-
-from sqlalchemy import Connection
+from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.formats import FormatUnnumbered
 from rowtide.databases.run_as import RunAs
@@ -21,13 +18,11 @@ from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.definitions import publications, replinfo
 from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
 from rowtide.merge.nodes.node_tables import (
     NOT_THERE,
     Examination,
-    MetadataFormat,
     Original,
     RewritingTrigger,
     TableDescription,
@@ -36,6 +31,8 @@ from rowtide.merge.nodes.node_tables import (
 )
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.completing import make_views
+from rowtide.merge.nodes.sqlite.rows import NO_FUNCTIONS
+from rowtide.merge.nodes.sqlite.session import SqliteSession
 from rowtide.merge.nodes.sqlite.tables.altering import SqliteTableAlteration
 from rowtide.merge.nodes.sqlite.tables.making import list_parts, load, make_table, read_statement
 from rowtide.merge.nodes.sqlite.tables.rebuilt import (
@@ -57,9 +54,6 @@ from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
 
-Transaction = Callable[[], AbstractContextManager[None]]
-
-NO_FUNCTIONS = "a SQLite file has no functions: a class of Python can decide, with python:module.Class"
 _SYSTEM = "__sys"
 """What the columns of change tracking begin with."""
 
@@ -67,11 +61,11 @@ _SYSTEM = "__sys"
 class SqliteTables:
     """See `NodeTables`."""
 
-    def __init__(self, connection: Connection, session: sqlite3.Connection, transaction: Transaction) -> None:
-        self.format = MetadataFormat(completing.FORMAT)
-        self._connection = connection
-        self._session = session
-        self._transaction = transaction
+    def __init__(self, node: SqliteSession) -> None:
+        self._format = node.format
+        self._connection = node.connection
+        self._session = node.session
+        self._transaction = node.transaction
 
     def prepare(self) -> None:
         if not completing.is_there(self._session):
@@ -79,7 +73,7 @@ class SqliteTables:
                 completing.create(self._connection, self._session)
             return
         self.accept()
-        self.format.require_writable()
+        self._format.require_writable()
 
     def accept(self) -> None:
         """Take metadata that are there for use: views and triggers of another build are replaced by this one's.
@@ -89,12 +83,12 @@ class SqliteTables:
         """
         path, stored = path_of(self._session), read_format(self._session, completing.FORMAT_VIEW)
         try:
-            self.format.accept(path, stored)
+            self._format.accept(path, stored)
         except FormatUnnumbered as error:
             if completing.has_unsent(self._session):
                 raise UnsentByOtherBuild(path) from error
             raise
-        if completing.is_complete(self._session) or not self.format.is_own:
+        if completing.is_complete(self._session) or not self._format.is_own:
             return
         if not os.access(path, os.W_OK):
             raise NodeOutdated(path, "the file may not be written")
@@ -117,9 +111,7 @@ class SqliteTables:
         self.track(article)
 
     def is_prepared(self) -> bool:
-        # One of them may have been dropped since: then a query of it says so.
-        found = "select 1 from main.sqlite_schema where type = 'table' and name in (?, ?)"
-        return self._session.execute(found, (replinfo.name, publications.name)).fetchone() is not None
+        return completing.is_prepared(self._session)
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None

@@ -1,0 +1,395 @@
+"""The connection to a PostgreSQL database that takes part in a merge.
+
+Its transactions, its log applied, its errors, and what the session knows of the log, of generations and of tables.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
+from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, session_of
+from rowtide.databases.postgres.connect import SCHEMAS_FOUND
+from rowtide.databases.postgres.encodings import lacks_characters
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.monitoring import map_schemas
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.received_texts import Parameters
+from rowtide.databases.postgres.silence import end_silent, ending_silent, limits_of_time, name_holders, report_ended
+from rowtide.databases.postgres.values import is_of_server
+from rowtide.merge.articles import Article, DeviceLimits, Subscription
+from rowtide.merge.catalogue import list_merged, read_nickname, select_articles
+from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
+from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
+from rowtide.merge.nodes.node_tables import MetadataFormat
+from rowtide.merge.nodes.postgres.array_texts import compile_query
+from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, Executions
+from rowtide.merge.nodes.postgres.failures import failure, require_session
+from rowtide.merge.nodes.postgres.metadata import completing
+from rowtide.merge.nodes.postgres.metadata.generations import (
+    SELECT_CLOSED,
+    Generations,
+    numbers_request,
+    take_generations,
+)
+from rowtide.merge.nodes.postgres.metadata.row_metadata import apply_statements, emptying, stamps_of, tidy
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
+from rowtide.merge.nodes.postgres.places import TableSchemas
+from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
+from rowtide.merge.nodes.untyped_values import server_type
+from rowtide.merge.progress import SELECT_NODE
+
+BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
+MANY_LINES = 1000
+"""Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
+APPLYING = int.from_bytes(b"rtmerge")
+"""Key of the advisory lock held while the log is applied."""
+_NOT_DURABLE = "set local synchronous_commit = off"
+_LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
+_MERGED = select_articles(true())
+
+
+@dataclass(slots=True)
+class Staging:
+    """What a session writes by: the number of its transaction once it is known, and the articles with staging tables.
+
+    0 stands for the tables that all share, a negative number for an owner who may use these.
+    """
+
+    stamp: int | None = None
+    prepared: set[int] = field(default_factory=set)
+
+    def forget(self) -> None:
+        """Note that there may be no staging tables: what made them was rolled back, or they were discarded."""
+        self.prepared.clear()
+
+
+class PostgresSession(ABC):
+    """A node's connection, which its parts share."""
+
+    def __init__(self, engine: Engine, limits: DeviceLimits | None = None) -> None:
+        self.engine = engine
+        self.limits = limits
+        with translated():
+            self.connection = map_connection(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
+        self.session = session_of(self.connection)
+        self.name = f"{self.session.info.host}/{self.session.info.dbname}"
+        """The database's name in errors, also once the connection is closed."""
+        self.connection.info[LACKS_CHARACTERS] = lacks_characters(self.session)
+        self.format = MetadataFormat(completing.FORMAT)
+        self.alterations: Alterations = Committing(engine)
+        self.generations = Generations()
+        self.own = 0
+        """The node's nickname, once it was read."""
+        self.is_ahead = False
+        """Whether what an exchange needs to know was read, and not used yet."""
+        self._is_complete = False
+        """Whether the metadata are known to have a format that this build reads, and its form."""
+        self._is_log_known = False
+        """Whether the log has no other entries than those of `logged`, as far as is known."""
+        self.logged: tuple[Article, ...] = ()
+        self.stored = StoredTables()
+        self.staging = Staging()
+        schemas = self.connection.info[SCHEMAS_FOUND]
+        self.places = TableSchemas(self.session, schemas)
+        self.executions = Executions(engine, self.session, schemas)
+        self.meets_locks = False
+        """Whether rows were found locked in the transaction: who holds them may be silent."""
+        self._limits_of_time = limits_of_time(self.session)
+        self.parts = 0
+        """How many transactions are open as parts of another."""
+
+    @abstractmethod
+    def accept(self, form: str | None, place: str, definition: str | None) -> None:
+        """Take metadata that are there for use; see `PostgresTables.accept`."""
+
+    def is_prepared(self) -> bool:
+        """See `NodeTables.is_prepared`."""
+        is_there, *written = self.connection.execute(text(completing.STATE)).one()
+        if is_there:
+            self.accept(*written)
+        return bool(is_there)
+
+    def close(self) -> None:
+        """Close the connection; an uncommitted transaction is rolled back."""
+        if self.session.closed:
+            # The server has undone it.
+            self.connection.invalidate()
+        self.connection.close()
+
+    def forget_log(self) -> None:
+        """Ask again what the log has."""
+        self._is_log_known = self.is_ahead = False
+
+    def failing(self) -> AbstractContextManager[None]:
+        return translated()
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        return self.session.working(step)
+
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        queries = [compile_query(self.connection.dialect, each) for each in statements]
+        requests: list[tuple[str, Parameters]] = [each.request(values) for each in queries]
+        if not self._is_complete:
+            requests += [(completing.FORM, None), ending_silent(self.session.silence_s)]
+        try:
+            answers = self.session.read(*requests)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+            if self._is_complete or not self.is_prepared():
+                return [[] for _ in statements]
+            self._is_complete = True
+            return self.read_together(*statements, values=values)
+        if not self._is_complete:
+            (written,), ended = answers[len(statements) :]
+            self._is_complete = True
+            report_ended(ended)
+            self.accept(*written)
+        return [
+            [dict(zip(query.columns, row, strict=True)) for row in rows]
+            for query, rows in zip(queries, answers, strict=False)
+        ]
+
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        *answers, (node,), listed, lines, closed = self.read_together(
+            *statements,
+            SELECT_NODE,
+            _MERGED,
+            _LOGGED,
+            SELECT_CLOSED,
+            values={"since_generation": 0, **values, "known_generation": self.generations.last},
+        )
+        self.own = int(node["nickname"])
+        found = self.places.fill([Article.decode(row["definition"]) for row in listed])
+        self.stored.merged = tuple({article.nickname: article for article in found}.values())
+        nicknames = {row["tablenick"] for row in lines}
+        if not self.generations.last:
+            self.generations.is_tail = bool(values.get("since_generation"))
+        self._is_log_known = True
+        self.logged = tuple(article for article in self.stored.merged if article.nickname in nicknames)
+        take_generations(
+            self.generations,
+            self.own,
+            ((row["nickname"], row["generation"], row["snapshot"]) for row in closed),
+        )
+        self.is_ahead = True
+        return answers
+
+    def require_session(self, subscription: Subscription) -> None:
+        self.session.put(require_session(subscription))
+
+    @contextmanager
+    def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> Iterator[None]:
+        with self.failing_at("the transaction"):
+            self.require_writable()
+            if self.session.is_in_transaction:
+                # A part of it.
+                with self.session.transaction(), self._as_part():
+                    self.session.execute(sql.SQL(BEGIN[1]))
+                    yield
+                return
+            self.staging.stamp = None
+            try:
+                opening = (*BEGIN, *self._limits_of_time, *(() if is_durable else (_NOT_DURABLE,)))
+                self.session.begin(*opening, is_repeatable=is_repeatable)
+                yield
+                if self.session.is_open:
+                    failpoint("postgres_merge_commit.before")
+                    self.session.commit_open()
+            except NotReceived as missing:
+                self.staging.forget()
+                self.session.roll_back()
+                # What no server takes is refused when it is sent within the transaction.
+                with suppress(psycopg.DataError):
+                    self.session.receive(missing.texts, is_more=True)
+                raise ToRepeat from missing
+            except BaseException:
+                self.staging.forget()
+                self.session.roll_back()
+                raise
+            finally:
+                if self.meets_locks and not self.session.closed:
+                    self.meets_locks = False
+                    end_silent(self.session, self.session.silence_s)
+        failpoint("postgres_merge_commit.after")
+
+    def require_writable(self) -> None:
+        """Raise `FormatNewer` and the like unless the metadata, if there are any, may be written."""
+        if not self.format.is_known:
+            self.is_prepared()
+        self.format.require_writable()
+
+    @contextmanager
+    def _as_part(self) -> Iterator[None]:
+        self.parts += 1
+        try:
+            yield
+        finally:
+            self.parts -= 1
+
+    @contextmanager
+    def rehearsing(self, statements: list[str]) -> Iterator[None]:
+        with self.failing_at("the rehearsal"), self.session.transaction(force_rollback=True):
+            self.session.execute("set transaction isolation level repeatable read")
+            with rehearsing_on(self.connection, statements) as alterations:
+                committing, self.alterations = self.alterations, alterations
+                try:
+                    yield
+                finally:
+                    self.alterations = committing
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        with self.failing_at("the rehearsal"):
+            self.require_writable()
+            self.staging.stamp = None
+            self.session.begin(*BEGIN)
+            try:
+                self.apply()
+                yield
+            finally:
+                self.staging.forget()
+                self.session.roll_back()
+                self.forget_log()
+
+    def apply_log(self) -> None:
+        if self.session.is_in_transaction:
+            # It was applied as that began.
+            return
+        if not self._is_log_known:
+            self.read_ahead()
+        for left in reversed(range(MOST_TRIES)) if self.logged else ():
+            try:
+                lines = self._apply_ahead()
+            except NodeBusy:
+                if not left:
+                    raise
+                continue
+            self.logged = ()
+            if lines >= MANY_LINES:
+                tidy(self.session)
+            break
+
+    def _apply_ahead(self) -> int:
+        """Apply the log in a transaction of its own, in one round trip; return the number of entries."""
+        lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
+        before = ("begin", lock, "commit", *BEGIN, *apply_statements(self.logged))
+        failpoint("postgres_merge_commit.before")
+        with self.failing_at(self.name):
+            try:
+                with self.session.sending(always=True):
+                    for each in before:
+                        psycopg.Cursor(self.session).execute(sql.SQL(each))
+                    emptied = psycopg.Cursor(self.session).execute(sql.SQL(emptying(self.logged)))
+                    for each in ("commit", unlock):
+                        psycopg.Cursor(self.session).execute(sql.SQL(each))
+            except BaseException:
+                unlock_all(self.session)
+                raise
+        failpoint("postgres_merge_commit.after")
+        return emptied.rowcount
+
+    def apply(self) -> None:
+        merged = self.places.fill(list_merged(self.connection))
+        for statement in (*apply_statements(merged), emptying(merged)):
+            self.session.put(statement)
+
+    def altering(self) -> AbstractContextManager[None]:
+        return self.transaction()
+
+    def forget_tables(self) -> None:
+        self.session.execute("discard temp")
+        self.session.discard_received()
+        self.stored.forget()
+        self.executions.forget()
+        self.places.forget()
+        self.staging.forget()
+        self.is_ahead = self._is_log_known = False
+
+    def defer_constraints(self) -> None:
+        self.session.put("set constraints all deferred")
+
+    @contextmanager
+    def refusing(self, subject: str) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, UnicodeError, ValueError) as error:
+            raise self._failure(error, subject) from error
+
+    def equal_of(self, article: Article) -> Callable[[str], str]:
+        """Return the operators by which columns of an article are compared; what is not the server's own is read."""
+        if all(is_of_server(server_type(column)) for column in article.columns):
+            return lambda _name: EQUALS
+        known = {column.name: column.equal for column in self.stored_table(article).columns}
+        return lambda name: known.get(name, EQUALS)
+
+    def know_generation(self, generation: int) -> None:
+        """Read all generations if it is not among those that are known."""
+        if not self.generations.has(generation):
+            self.generations.refresh(self.connection, self.own)
+
+    def look_up(self, metadata: Iterable[Sequence[str | None]]) -> None:
+        """Ask for the generations of rows' metadata that are not known."""
+        unknown = self.generations.unknown(stamp for each in metadata for stamp in stamps_of(each))
+        if unknown:
+            self.generations.learn(self.session.read(numbers_request(self.own, unknown))[0])
+
+    def snapshot_of(self, generation: int) -> str:
+        self.generations.refresh(self.connection, read_nickname(self.connection))
+        snapshot = self.generations.snapshot_of(generation)
+        assert snapshot is not None
+        return snapshot
+
+    @contextmanager
+    def failing_at(self, subject: str) -> Iterator[None]:
+        """Raise our errors for the server's."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._failure(error, subject) from error
+        except DBAPIError as error:
+            if not isinstance(error.orig, psycopg.Error):
+                raise
+            raise self._failure(error.orig, subject) from error
+
+    def _failure(self, error: Exception, subject: str) -> Exception:
+        """Return our error for one of the server's."""
+        found = failure(error, subject, self.name)
+        if isinstance(found, NodeBusy):
+            self._is_log_known, self.meets_locks = False, True
+            if isinstance(error, psycopg.errors.LockNotAvailable):
+                return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self.session)}")
+        return found
+
+    def stored_table(self, article: Article) -> StoredTable:
+        """Return an article's table as the server has it, which is read once."""
+        if article not in self.stored:
+            self.stored.take(article, *self.session.read(*table_requests(article), texts=True))
+        return self.stored.of(article)
+
+
+def map_connection(connection: Connection) -> Connection:
+    """Return a connection whose tables of `definitions` are in the schema of the metadata."""
+    return connection.execution_options(schema_translate_map=map_schemas(connection, {None: SCHEMA}))
+
+
+def unlock_all(session: BatchingConnection) -> None:
+    """Undo the transaction and release the locks of a session, unless it is closed."""
+    if not session.closed:
+        session.roll_back()
+        session.execute("select pg_advisory_unlock_all()")
