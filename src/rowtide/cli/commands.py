@@ -123,6 +123,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tracking": {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
     },
+    "conflicts": {
+        "conflicts": ("list", "causes", "decide"),
+    },
     "monitor": {
         "monitor": ("serve", "alerts", "dashboard"),
     },

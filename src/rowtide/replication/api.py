@@ -369,9 +369,10 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         from rowtide.replication import resolving
         from rowtide.replication.targets.subscriber_kind import ConflictDecision
 
+        chosen = member_of(ConflictWinner, winner, "winner")
         decision = ConflictDecision(
             int(conflict_id),
-            member_of(ConflictWinner, winner, "winner"),
+            chosen,
             decided_by,
             over_later_changes=over_later_changes,
             again=again,

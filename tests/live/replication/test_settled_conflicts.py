@@ -148,7 +148,7 @@ def test_a_stopped_subscription_follows_the_decision(two: tuple[Peer, Peer], win
     first.subscribe(second, settings=SubscriptionSettings(conflicts=Resolver.STOP))
     first.execute("update items set n = 1 where id = 1", "update items set n = 7 where id = 2")
     second.execute("update items set n = 2 where id = 1")
-    with pytest.raises(ConflictFound):
+    with pytest.raises(ConflictFound, match="update_origin_differs"):
         first.deliver()
     (conflict,) = list_conflicts(first).values()
     assert (conflict.state, conflict.resolution) == ("open", "stopped")
