@@ -16,6 +16,7 @@ from rowtide.cdc.errors.jobs import *
 from rowtide.cdc.errors.querying import *
 from rowtide.cdc.spark_source.errors import *
 from rowtide.configuration.errors import *
+from rowtide.conflicts.errors import *
 from rowtide.copying.errors import *
 from rowtide.core.anchors import *
 from rowtide.core.errors import *

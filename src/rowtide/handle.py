@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.pace import CaptureOptions
+    from rowtide.conflicts.handle import ConflictInbox
     from rowtide.diagnosis import CheckResult
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation.copying import Copied, CopyProgress
@@ -92,6 +93,13 @@ class Database:
         from rowtide.merge.api import MergeReplication
 
         return MergeReplication(self.url)
+
+    @cached_property
+    def conflicts(self) -> ConflictInbox:
+        """Conflicts of merge and of delivery, to be decided. Raises `ExtraMissing` if a driver is not installed."""
+        with naming_extras():
+            from rowtide.conflicts.handle import ConflictInbox
+        return ConflictInbox(self.url)
 
     def run_agent(
         self,

@@ -14,6 +14,7 @@ _FEATURES = {
     "config": "The configuration file.",
     "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
     "tracking": "Change tracking: what changed since the last synchronisation.",
+    "conflicts": "Conflicts of merge and of delivery in one list, and decisions about them.",
     "monitor": "Metrics of databases for Prometheus.",
 }
 

@@ -66,13 +66,13 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "history",
             "errors",
             "browse-commands",
-            "conflicts",
             "post-tracer-token",
             "tracer-tokens",
             "publications",
             "articles",
             "subscriptions",
         ),
+        "replication.conflicts": ("conflicts", "resolve"),
         "replication.subscribing": (
             "add-subscription",
             "change-subscription",
@@ -122,6 +122,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "tracking": {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
+    },
+    "conflicts": {
+        "conflicts": ("list", "causes", "decide"),
     },
     "monitor": {
         "monitor": ("serve", "alerts", "dashboard"),

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
+    from rowtide.replication.resolving import KeptConflicts, UnreadSubscriber
     from rowtide.replication.running.custom_scripting import ScriptedChange
+    from rowtide.replication.settling import ConflictState, ConflictWinner, SettledRow
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
@@ -58,7 +60,12 @@ if TYPE_CHECKING:
         SubscriptionSettings,
         SyncType,
     )
-    from rowtide.replication.targets.subscriber_kind import KeptConflict, RecoveredTransaction, SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import (
+        ConflictOutcome,
+        KeptConflict,
+        RecoveredTransaction,
+        SyncedSequence,
+    )
 
 __all__ = [
     "AddedArticle",
@@ -72,6 +79,9 @@ __all__ = [
     "Command",
     "CommandRange",
     "CompareOptions",
+    "ConflictOutcome",
+    "ConflictState",
+    "ConflictWinner",
     "Constraints",
     "DeliveredBacklog",
     "DeliveredElsewhere",
@@ -82,6 +92,7 @@ __all__ = [
     "HistoricState",
     "IfExists",
     "KeptConflict",
+    "KeptConflicts",
     "KeyUpdates",
     "ListedArticle",
     "ListedPublication",
@@ -106,6 +117,7 @@ __all__ = [
     "RunAs",
     "ScriptedChange",
     "SettingsChanges",
+    "SettledRow",
     "SkippedCommand",
     "SnapshotReport",
     "SourceDefinition",
@@ -121,6 +133,7 @@ __all__ = [
     "TransactionalReplication",
     "Triggers",
     "Trouble",
+    "UnreadSubscriber",
     "Watchers",
     "recover",
 ]
@@ -137,6 +150,9 @@ _HOMES = {
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
+    "ConflictOutcome": "rowtide.replication.targets.subscriber_kind",
+    "ConflictState": "rowtide.replication.settling",
+    "ConflictWinner": "rowtide.replication.settling",
     "Constraints": "rowtide.replication.subscription_settings",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
     "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
@@ -147,6 +163,7 @@ _HOMES = {
     "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.subscription_settings",
     "KeptConflict": "rowtide.replication.targets.subscriber_kind",
+    "KeptConflicts": "rowtide.replication.resolving",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
@@ -171,6 +188,7 @@ _HOMES = {
     "RunAs": "rowtide.databases.run_as",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
+    "SettledRow": "rowtide.replication.settling",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
@@ -186,6 +204,7 @@ _HOMES = {
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",
+    "UnreadSubscriber": "rowtide.replication.resolving",
     "Watchers": "rowtide.replication.distribution.watchers",
     "recover": "rowtide.replication.subscribing.readers",
 }

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.core.row_values import hiding
-from rowtide.core.words import member_or_none
+from rowtide.core.words import member_of, member_or_none
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -33,6 +33,7 @@ from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
+from rowtide.replication.settling import ConflictWinner
 from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
+    from rowtide.replication.resolving import KeptConflicts
     from rowtide.replication.spark.backlogs import DeliveredBacklog
-    from rowtide.replication.targets.subscriber_kind import SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict, SyncedSequence
 
 _MOST_KEPT_CONNECTIONS = 2
 """What agents ask and record takes less time than opening a connection for it."""
@@ -323,6 +325,60 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         wanted = comparing.find_wanted(self._engine, self._url, options)
         return repairing.repair(self._engine, self._url, wanted, options)
+
+    def list_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> Sequence[KeptConflict]:
+        """Return the conflicts that subscribers have kept, newest first for each subscription.
+
+        Raises `PublicationUnknown`, `SubscriptionUnknown`, `ConflictsUnknown` if a subscriber cannot be read.
+        """
+        from rowtide.replication import resolving
+
+        found = self.read_conflicts(publication, subscriber)
+        resolving.require_read(found.unread)
+        return found.conflicts
+
+    def read_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> KeptConflicts:
+        """Return the conflicts of subscribers as `list_conflicts`, and the subscribers that cannot be read.
+
+        Raises `PublicationUnknown`, `SubscriptionUnknown`.
+        """
+        from rowtide.replication import resolving
+
+        return resolving.read_conflicts(self._engine, self._url, publication, subscriber)
+
+    def resolve(
+        self,
+        conflict_id: int | str,
+        subscriber: str,
+        winner: ConflictWinner | str,
+        *,
+        publication: str | None = None,
+        over_later_changes: bool = False,
+        again: bool = False,
+        preview: bool = False,
+        decided_by: str | None = None,
+    ) -> ConflictOutcome:
+        """Choose the side of a conflict whose rows are to be at the subscriber: its own change, which others get.
+
+        Of a conflict that has stopped delivery only the decision is recorded; delivery follows it when it continues.
+        With `preview` nothing is written. `decided_by` is the role of the connection by default. A repeat changes
+        nothing. Raises `DeliveryConflictUnknown`; `ConflictSettled` if another decision was made, unless `again`;
+        `ConflictRowsChanged` if later changes would be lost, unless `over_later_changes`; `ConflictOutdated`,
+        `SettlingRefused`, `SubscriptionUnknown`, and what connecting to the subscriber raises.
+        """
+        from rowtide.replication import resolving
+        from rowtide.replication.targets.subscriber_kind import ConflictDecision
+
+        chosen = member_of(ConflictWinner, winner, "winner")
+        decision = ConflictDecision(
+            int(conflict_id),
+            chosen,
+            decided_by,
+            over_later_changes=over_later_changes,
+            again=again,
+            is_preview=preview,
+        )
+        return resolving.resolve(self._engine, self._url, publication, subscriber, decision)
 
     def deliver_backlogs(
         self,

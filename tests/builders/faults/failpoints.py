@@ -81,6 +81,7 @@ JOINING_FAILPOINTS = tuple(
 REPAIR_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("repair_commit", "repair_record", "repair_forget") for side in ("before", "after")
 )
+SETTLING_FAILPOINTS = ("conflict_settling.before", "conflict_settling.after")
 DISTRIBUTOR_FAILPOINTS = (
     "distributor_record.after",
     "distributor_commit.before",

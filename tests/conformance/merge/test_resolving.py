@@ -9,6 +9,8 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.conflicts import InboxState
+from rowtide.handle import connect
 from rowtide.merge.conflicts.records import ConflictType, KeptConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.rows import ChangedSince, StillReferenced
@@ -227,3 +229,21 @@ def test_children_return_and_go_with_their_parent(merged: Merge) -> None:
     merged.hub.execute("insert into line (id, item_id, name) select 9, max(id), 'later' from item")
     with pytest.raises(StillReferenced, match="line"):
         resolve(merged, Winner.PUBLISHER, kept["item"])
+
+
+def test_the_inbox_decides_once_unless_told_again(merged: Merge) -> None:
+    begin(merged)
+    conflict = of_names(merged)
+    inbox = connect(merged.merge.url).conflicts
+    (listed,) = inbox.list_conflicts(state=InboxState.OPEN).conflicts
+    assert (listed.conflict_id, listed.won, listed.differing_columns) == (conflict.conflict_id, "publisher", "name")
+    assert json.loads(listed.publisher_row or "")["name"] == "hub"
+
+    (done,) = inbox.decide(listed.cause, "otherwise")
+    assert done.is_written
+    assert [row[1] for row in everywhere(merged)] == ["dev"]
+    (refused,) = inbox.decide(listed.conflict_id, "keep")
+    assert "RT-1197" in (refused.failure or "")
+    (back,) = inbox.decide(listed.conflict_id, "keep", again=True)
+    assert back.failure is None
+    assert [row[1] for row in everywhere(merged)] == ["hub"]

@@ -23,6 +23,7 @@ from rowtide.tracking.api import ChangeTracking
 FEATURES = (
     "rowtide.catalogs",
     "rowtide.cdc",
+    "rowtide.conflicts",
     "rowtide.merge",
     "rowtide.replication",
     "rowtide.rights",

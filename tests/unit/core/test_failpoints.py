@@ -42,6 +42,7 @@ from builders.faults.failpoints import (
     REPAIR_FAILPOINTS,
     RETYPING_FAILPOINTS,
     ROLLING_FAILPOINTS,
+    SETTLING_FAILPOINTS,
     SKIP_FAILPOINTS,
     SNAPSHOT_FAILPOINTS,
     SOURCE_FAILPOINTS,
@@ -149,6 +150,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + JOINING_FAILPOINTS
         + LEAVING_FAILPOINTS
         + REPAIR_FAILPOINTS
+        + SETTLING_FAILPOINTS
         + DEACTIVATION_FAILPOINTS
         + SQLITE_FAILPOINTS
         + SQLITE_DELIVERY_FAILPOINTS

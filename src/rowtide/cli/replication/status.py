@@ -9,7 +9,7 @@ from rowtide.cli.options import Db, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CommandRange
-from rowtide.replication.subscription_settings import PublicationName, SomeSubscriber
+from rowtide.replication.subscription_settings import PublicationName
 
 app = CommandTable()
 
@@ -90,22 +90,6 @@ def browse_commands(db: Db, wanted: CommandRange) -> Listed:
     from rowtide.replication.inspection.browsing import BrowsedCommand
 
     return BrowsedCommand, connect(db).replication.browse_commands(wanted)
-
-
-@listing(
-    app,
-    epilog="Example: rowtide replication conflicts shop --format jsonl --db postgresql://localhost/shop",
-    columns="logged_at as time, article, kind, resolution, new_row as delivered, present_rows as present",
-    json_texts=("old_row", "new_row", "present_rows", "present_times"),
-)
-def conflicts(db: Db, publication: SomePublication = None, subscriber: SomeSubscriber = None) -> Listed:
-    """List the conflicts of the last 14 days, newest first: what was delivered, and what it met at the subscriber.
-
-    (SQL Server: conflict_<schema>_<table>.) Connects to the subscribers.
-    """
-    from rowtide.replication.targets.subscriber_kind import KeptConflict
-
-    return KeptConflict, connect(db).replication.list_conflicts(publication, subscriber)
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")

@@ -6,7 +6,7 @@ Rows are written sparingly: they grow the publisher's log, which the agents read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -206,6 +206,16 @@ def list_last(connection: Connection) -> dict[int, HistoricState]:
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), None)
     rows = distributor(connection).execute(query.where(distribution_history.c.id.in_(newest)))
     return {row.agent_id: _state(row) for row in rows}
+
+
+def list_last_reached(connection: Connection) -> dict[int, datetime]:
+    """Return when each agent, by its id, last recorded that it had delivered, within the history's retention."""
+    if not definitions.is_made(connection):
+        return {}
+    columns = distribution_history.c
+    reached = columns.runstatus.in_([RunStatus.SUCCEED, RunStatus.IN_PROGRESS])
+    query = select(columns.agent_id, func.max(columns.time)).where(reached).group_by(columns.agent_id)
+    return {agent_id: time.astimezone(UTC) for agent_id, time in distributor(connection).execute(query)}
 
 
 def list_errors(connection: Connection, publication: str | None = None) -> Sequence[HistoricError]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, Retryable, RowtideError
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.row_values import RowKey
+from rowtide.core.row_values import RowKey, Said
 
 
 class TableDeliveredAlready(AlreadyExists, number=7162):
@@ -158,6 +158,68 @@ class IndexOfOther(Invalid, number=7193):
     table: str
     index: str
     owner: str
+
+
+class DeliveryConflictUnknown(NotFound, number=7203):
+    """No conflict with this number is kept at the subscriber."""
+
+    fact = "{subscriber} keeps no conflict {conflict_id} of this subscription"
+    hint = "Conflicts are kept for 14 days; their list has the numbers of those that are there."
+    subscriber: str
+    conflict_id: int
+
+
+class ConflictRowsChanged(Invalid, number=7204):
+    """Rows of a conflict have changed since it was decided: a decision would replace later changes."""
+
+    fact = "conflict {conflict_id} at {subscriber}: in {table} the row with key {key} has changed since"
+    hint = "Look at the row first; with --over-later-changes it is replaced."
+    subscriber: str
+    conflict_id: int
+    table: str
+    key: RowKey
+
+
+class ConflictSettled(AlreadyExists, number=7205):
+    """Somebody has decided about a conflict already, and otherwise."""
+
+    fact = "conflict {conflict_id} at {subscriber} is settled: {settled_by} chose {winner}"
+    hint = "With --again the decision is changed."
+    subscriber: str
+    conflict_id: int
+    settled_by: str
+    winner: str
+
+
+class ConflictOutdated(Invalid, number=7206):
+    """The rows of a conflict do not fit the subscriber's table any more, or were kept without their values."""
+
+    fact = "the rows of conflict {conflict_id} at {subscriber} cannot be written to {table}: {reason}"
+    hint = "Change the row itself at the subscriber."
+    subscriber: str
+    conflict_id: int
+    table: str
+    reason: str
+
+
+class SettlingRefused(RowtideError, number=7207):
+    """The subscriber refuses a row that a decision about a conflict would write."""
+
+    fact = "conflict {conflict_id}: {subscriber} refuses the row with key {key} of {table}: {reason}"
+    hint = "Change what refuses it, or choose the other side."
+    subscriber: str
+    conflict_id: int
+    table: str
+    key: RowKey
+    reason: Said
+
+
+class ConflictsUnknown(Retryable, number=7208):
+    """The conflicts that some subscribers keep could not be read: they are unknown since a time."""
+
+    fact = "conflicts are unknown at {subscribers}"
+    hint = "The others are listed. Repeat it once these can be reached."
+    subscribers: str
 
 
 class ValidationFailed(RowtideError, number=20574):

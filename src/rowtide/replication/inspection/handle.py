@@ -30,20 +30,10 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.row_places import RowPlace
-    from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 
 class ReplicationInspection(ReplicationHandle):
     """Lists, progress, history, and comparisons of subscribers with what is published."""
-
-    def list_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> Sequence[KeptConflict]:
-        """Return the conflicts that subscribers have kept, newest first for each subscription.
-
-        Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to the subscribers raises.
-        """
-        from rowtide.replication.inspection import listings
-
-        return listings.list_conflicts(self._engine, self._url, publication, subscriber)
 
     def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
         """Return the statements that prepare a subscriber; without a subscriber, those for PostgreSQL.

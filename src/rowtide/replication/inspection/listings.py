@@ -1,7 +1,4 @@
-"""Lists of publications, articles and subscriptions (SQL Server: sp_helppublication, sp_helparticle).
-
-Lists of the conflicts that subscribers have kept.
-"""
+"""Lists of publications, articles and subscriptions (SQL Server: sp_helppublication, sp_helparticle)."""
 
 from __future__ import annotations
 
@@ -15,15 +12,12 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import ArticleType, decode_article
-from rowtide.replication.distributor import definitions, publication_records, schema_articles, subscription_records
+from rowtide.replication.distributor import definitions, publication_records, schema_articles
 from rowtide.replication.distributor.custom_scripts import list_scripts
 from rowtide.replication.distributor.definitions import agents, articles, publications, subscriptions
 from rowtide.replication.distributor.location import distributor
-from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.publisher import read_source
 from rowtide.replication.status import read_status
-from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 
 @frozen
@@ -207,20 +201,3 @@ def _list_schema_articles(connection: Connection, publication: str | None) -> It
 def _command(text: str, generated: str) -> str:
     """Return a command with the procedure that it calls, including a generated one."""
     return f"{text} {generated}" if text.endswith("CALL") else text
-
-
-def list_conflicts(engine: Engine, url: str, publication: str | None, subscriber: str | None) -> Sequence[KeptConflict]:
-    """Return the conflicts of all subscriptions, or of a publication's or a subscriber's.
-
-    Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting raises.
-    """
-    wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
-    with translated(), engine.connect() as connection:
-        read_source(connection, url, StoreFormat.require_readable)
-        if publication is not None:
-            publication_records.get_publication(connection, publication)
-        known = subscription_records.list_subscriptions(connection, publication)
-    chosen = [found for found in known if wanted in (None, found.subscriber)]
-    if wanted is not None and not chosen:
-        raise SubscriptionUnknown(publication or "any", wanted)
-    return [conflict for found in chosen for conflict in kind_of(found.subscriber).list_conflicts(found)]

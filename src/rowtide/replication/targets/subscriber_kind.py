@@ -21,6 +21,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.settling import ConflictWinner, SettledRow
 from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget, TableDetails
@@ -183,9 +184,11 @@ class KeptConflict:
     """A conflict at a subscriber: rows as JSON objects of texts, null for none.
 
     `present_rows` are those that the change met, `present_times` when and where each was written last, where that is
-    known.
+    known. `winner` is what a person chose, None if nobody did: a stopped one is settled, too, once the change was
+    delivered after all.
     """
 
+    conflict_id: str
     logged_at: datetime
     publication: str
     subscriber: str
@@ -200,6 +203,45 @@ class KeptConflict:
     present_rows: str
     commit_time: datetime | None
     present_times: str
+    state: str
+    winner: str | None
+    settled_by: str | None
+    settled_at: datetime | None
+
+
+@frozen
+class ConflictDecision:
+    """What a person decides about a conflict that a subscriber keeps; with `is_preview` nothing is written.
+
+    `over_later_changes`: rows that have changed since are replaced. `again`: an earlier decision is changed.
+    """
+
+    conflict_id: int
+    winner: ConflictWinner
+    decided_by: str | None = None
+    over_later_changes: bool = False
+    again: bool = False
+    is_preview: bool = False
+
+
+@frozen
+class ConflictOutcome:
+    """What a decision about a conflict writes at the subscriber, as the subscriber's own change.
+
+    `changed_since` are the rows that are not as the conflict left them: what the decision would replace. `sent_to` are
+    the databases that the subscriber delivers the table to. `waits`: delivery, which the conflict has stopped, makes or
+    skips the change when it continues. `is_settled`: the same was decided before.
+    """
+
+    conflict_id: str
+    subscriber: str
+    table: str
+    winner: ConflictWinner
+    rows: tuple[SettledRow, ...]
+    changed_since: tuple[SettledRow, ...] = ()
+    sent_to: tuple[str, ...] = ()
+    waits: bool = False
+    is_settled: bool = False
 
 
 @frozen
@@ -316,5 +358,7 @@ class SubscriberKind:
     """Open what repairs have recorded at the subscriber."""
     list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
     """Return the conflicts that the subscriber has kept, newest first."""
+    settle_conflict: Callable[[Subscription, Sequence[Article], ConflictDecision], ConflictOutcome]
+    """Decide about a conflict, in one transaction with what that writes."""
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
     """Move sequences to where the publisher's are, none of them back; return those that were moved."""

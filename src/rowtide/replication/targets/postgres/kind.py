@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.replication.targets.postgres import identity, snapshot_target, subscriber
-from rowtide.replication.targets.postgres.comparison import repairs, rows
+from rowtide.replication.targets.postgres.comparison import repairs, rows, settlements
 from rowtide.replication.targets.postgres.conflicts import versions
 from rowtide.replication.targets.postgres.delivery import opening
 from rowtide.replication.targets.postgres.delivery.streams import group
@@ -29,5 +29,6 @@ KIND = SubscriberKind(
     open_repair=repairs.open_repair,
     open_outbox=repairs.open_outbox,
     list_conflicts=versions.list_kept,
+    settle_conflict=settlements.settle_conflict,
     move_sequences=tables.move,
 )

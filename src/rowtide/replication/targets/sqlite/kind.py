@@ -7,10 +7,18 @@ from contextlib import closing
 
 from rowtide.core.failpoints import failpoint
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.errors.conflicts import DeliveryConflictUnknown
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import comparison, delivery, progress, snapshot_target, subscriber
 from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
-from rowtide.replication.targets.subscriber_kind import UNKNOWN_ORIGINS, DatabaseIdentity, SubscriberKind
+from rowtide.replication.targets.subscriber_kind import (
+    UNKNOWN_ORIGINS,
+    ConflictDecision,
+    ConflictOutcome,
+    DatabaseIdentity,
+    SubscriberKind,
+)
 
 
 def identify(url: str) -> DatabaseIdentity:
@@ -50,6 +58,13 @@ def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
         failpoint("article_detachment.after")
 
 
+def settle_conflict(
+    subscription: Subscription, _articles: Sequence[Article], decision: ConflictDecision
+) -> ConflictOutcome:
+    """Raise `DeliveryConflictUnknown`: nobody else's changes are looked for in a file."""
+    raise DeliveryConflictUnknown(subscription.subscriber, decision.conflict_id)
+
+
 KIND = SubscriberKind(
     address=subscriber.address,
     identify=identify,
@@ -73,6 +88,7 @@ KIND = SubscriberKind(
     open_outbox=comparison.open_outbox,
     # Others do not write to a file's tables.
     list_conflicts=lambda _subscription: (),
+    settle_conflict=settle_conflict,
     # A file numbers its rows behind those that it has.
     move_sequences=lambda _url, _published: (),
 )

@@ -128,7 +128,7 @@ class PostgresRepair:
         self.connection.execute(sql.SQL(f"set constraints all {when}"))
 
     def _run(self, change: RowCorrection) -> None:
-        if self.written.run(change.article, *_statement(change, self.written.of(change.article))) != 1:
+        if self.written.run(change.article, *statement_of(change, self.written.of(change.article))) != 1:
             raise _NoRowChanged
 
     def _check(self) -> None:
@@ -219,7 +219,7 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _statement(change: RowCorrection, written: WrittenTable) -> tuple[str, list[str | None]]:
+def statement_of(change: RowCorrection, written: WrittenTable) -> tuple[str, list[str | None]]:
     """Return the statement that makes a change, and its values. Pure."""
     article = change.article
     table = quote_qualified(article.schema, article.table)
@@ -280,6 +280,11 @@ def _reason(error: psycopg.Error | _NoRowChanged) -> str:
     """Return why a row was refused. Raises errors that are about something else."""
     if isinstance(error, _NoRowChanged):
         return _NO_ROW
+    return reason_of(error)
+
+
+def reason_of(error: psycopg.Error) -> str:
+    """Return why a row was refused. Raises errors that are about something else."""
     if (error.sqlstate or "")[:2] not in _REFUSALS:
         raise translate(error) from error
     return " ".join((error.diag.message_primary or str(error)).split())

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.row_values import shown_key
@@ -24,6 +25,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution, Version
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
+from rowtide.replication.settling import DECIDED, ConflictState, ConflictWinner
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values, statements
@@ -188,6 +190,11 @@ create table if not exists {SCHEMA}."MSconflicts" (
 create unique index if not exists "MSconflicts_place"
 on {SCHEMA}."MSconflicts" (subscription_guid, xact_seqno, command_id, resolution)
 """,
+    f"""
+alter table {SCHEMA}."MSconflicts"
+    add column if not exists winner text, add column if not exists settled_at timestamptz,
+    add column if not exists settled_by text, add column if not exists left_rows jsonb
+""",
 )
 """The statements that create the table of conflicts."""
 
@@ -245,11 +252,46 @@ def list_kept(subscription: Subscription) -> Sequence[KeptConflict]:
     with connect(url, application_name="rowtide subscription") as connection, translated():
         if connection.execute(_IS_MADE).fetchone() != (True,):
             return ()
-        rows: list[tuple[Any, ...]] = connection.execute(_LIST, (subscription.guid,)).fetchall()
-    return [
-        KeptConflict(logged_at, publication, redact(url), article, kind, done, operation, str(CommitLsn(lsn)), *others)
-        for logged_at, article, kind, done, operation, lsn, *others in rows
-    ]
+        cursor = connection.cursor(row_factory=dict_row)
+        rows = cursor.execute(_LIST, (subscription.guid,)).fetchall()
+    return [_as_kept(row, publication, redact(url)) for row in rows]
+
+
+def _as_kept(row: Mapping[str, Any], publication: str, subscriber: str) -> KeptConflict:
+    return KeptConflict(
+        publication=publication,
+        subscriber=subscriber,
+        conflict_id=str(row["id"]),
+        article=row["table_name"],
+        xact_seqno=str(CommitLsn(row["xact_seqno"])),
+        state=ConflictState.SETTLED if row["is_settled"] else ConflictState.OPEN,
+        **{name: row[name] for name in _AS_KEPT},
+    )
+
+
+_AS_KEPT = (
+    "logged_at",
+    "kind",
+    "resolution",
+    "operation",
+    "command_id",
+    "old_row",
+    "new_row",
+    "present_rows",
+    "commit_time",
+    "present_times",
+    "winner",
+    "settled_by",
+    "settled_at",
+)
+"""Fields of a conflict that are columns of the same names."""
+
+
+def find_decision(connection: psycopg.Connection, guid: str, lsn: int, command_id: int) -> Resolution | None:
+    """Return what a person decided about a change that has stopped the subscription; None if nobody did."""
+    with translated():
+        row = connection.execute(_FIND_DECISION, (guid, lsn, command_id)).fetchone()
+    return None if row is None else DECIDED[ConflictWinner(row[0])]
 
 
 def _json(row: Row | None) -> str | None:
@@ -270,7 +312,20 @@ on conflict do nothing
 _FORGET = sql.SQL(f'delete from {SCHEMA}."MSconflicts" where logged_at < now() - make_interval(days => %s)')
 _IS_MADE = f"select to_regclass('{SCHEMA}.\"MSconflicts\"') is not null"
 _LIST = sql.SQL(f"""
-select logged_at, table_name, kind, resolution, operation, xact_seqno, command_id, old_row::text, new_row::text,
-       present_rows::text, commit_time, present_times::text
-from {SCHEMA}."MSconflicts" where subscription_guid = %s order by id desc
+select c.id, c.logged_at, c.table_name, c.kind, c.resolution, c.operation, c.xact_seqno, c.command_id,
+       c.old_row::text as old_row, c.new_row::text as new_row, c.present_rows::text as present_rows, c.commit_time,
+       c.present_times::text as present_times,
+       settled.winner is not null or c.resolution = 'stopped' and exists (
+           select from {SCHEMA}."MSconflicts" o
+           where o.subscription_guid = c.subscription_guid and o.xact_seqno = c.xact_seqno
+               and o.command_id = c.command_id and o.resolution <> 'stopped') as is_settled,
+       settled.winner, settled.settled_by, settled.settled_at
+from {SCHEMA}."MSconflicts" c
+-- A subscriber that no agent of this build has opened lacks these columns.
+cross join lateral jsonb_to_record(to_jsonb(c)) settled (winner text, settled_by text, settled_at timestamptz)
+where c.subscription_guid = %s order by c.id desc
+""")
+_FIND_DECISION = sql.SQL(f"""
+select winner from {SCHEMA}."MSconflicts"
+where subscription_guid = %s and xact_seqno = %s and command_id = %s and resolution = 'stopped' and winner is not null
 """)

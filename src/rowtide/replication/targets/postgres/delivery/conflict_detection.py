@@ -176,10 +176,15 @@ class ConflictDelivery:
         decision = decide(self._resolver, operation, found, self._incoming)
         if decision.kind is not None:
             conflict = _describe(call, decision.kind, decision.resolution, found, self._committed_us)
-            if decision.resolution is Resolution.STOPPED:
-                self._stop(call, conflict)
             self._pin()
-            versions.keep(self._connection, self._subscription.guid, conflict)
+            guid = self._subscription.guid
+            decided = versions.find_decision(self._connection, guid, call.lsn, call.seqval)
+            if decided is not None:
+                decision = replace(decision, resolution=decided)
+            elif decision.resolution is Resolution.STOPPED:
+                self._stop(call, conflict)
+            else:
+                versions.keep(self._connection, guid, conflict)
         self._displace(article, decision.displaced)
         if decision.resolution is Resolution.APPLIED:
             self._apply(article, operation, texts, found)

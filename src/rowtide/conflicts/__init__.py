@@ -1,0 +1,45 @@
+"""The conflicts of merge and of delivery in one list, to be decided by people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.conflicts.handle import ConflictInbox, DecisionResult, Inbox
+    from rowtide.conflicts.inbox import (
+        Choice,
+        ConflictFilter,
+        ConflictGroup,
+        ConflictSource,
+        InboxConflict,
+        InboxState,
+    )
+
+__all__ = [
+    "Choice",
+    "ConflictFilter",
+    "ConflictGroup",
+    "ConflictInbox",
+    "ConflictSource",
+    "DecisionResult",
+    "Inbox",
+    "InboxConflict",
+    "InboxState",
+]
+
+_HOMES = {
+    "Choice": "rowtide.conflicts.inbox",
+    "ConflictFilter": "rowtide.conflicts.inbox",
+    "ConflictGroup": "rowtide.conflicts.inbox",
+    "ConflictInbox": "rowtide.conflicts.handle",
+    "ConflictSource": "rowtide.conflicts.inbox",
+    "DecisionResult": "rowtide.conflicts.handle",
+    "Inbox": "rowtide.conflicts.handle",
+    "InboxConflict": "rowtide.conflicts.inbox",
+    "InboxState": "rowtide.conflicts.inbox",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

@@ -1,0 +1,39 @@
+"""Errors of the list of conflicts."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, RowtideError
+
+
+class InboxConflictUnknown(NotFound, number=1196):
+    """No conflict, and no cause of conflicts, has this name."""
+
+    fact = "no conflict and no cause of conflicts is named {name}"
+    hint = "The lists of conflicts and of causes have their names; conflicts are kept for 14 days."
+    name: str
+
+
+class InboxConflictSettled(AlreadyExists, number=1197):
+    """A person has decided about a conflict of merge already."""
+
+    fact = "conflict {conflict_id} was settled at {settled_at}"
+    hint = "With --again the decision is changed."
+    conflict_id: str
+    settled_at: str
+
+
+class NothingDecided(Invalid, number=1198):
+    """Neither side of a conflict has won yet: it can be neither kept nor decided otherwise."""
+
+    fact = "conflict {conflict_id} has stopped delivery: neither side has won"
+    hint = "Choose publisher or subscriber."
+    conflict_id: str
+
+
+class DecisionsFailed(RowtideError, number=1199):
+    """Some decisions about conflicts were refused; the reasons are listed, and the others are made."""
+
+    fact = "{failed} of {count} decisions were refused"
+    hint = "The reasons are listed. A repeat decides about those that are left."
+    failed: int
+    count: int
