@@ -14,7 +14,7 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import Delivery, DeliveryProgress, JoiningArticle
 from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.distributor import subscription_records
@@ -44,11 +44,8 @@ class Recording:
     def begin_early(self) -> None:
         """Never."""
 
-    def run(self, call: ProcedureCall) -> None:
-        self.batches[-1].append(call)
-
-    def run_block(self, block: Block) -> None:
-        self.batches[-1] += block.calls()
+    def run(self, calls: OrderedCalls) -> None:
+        self.batches[-1] += calls
 
     def alter(self, followed: Followed) -> None:
         raise CallRefused(f"{followed.before.table} was altered, which is not measured")

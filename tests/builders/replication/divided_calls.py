@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import ProcedureCall
-from rowtide.replication.distribution.calls.encoding import bitmap_length
+from rowtide.replication.distribution.calls.bitmaps import bitmap_length
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 
 TABLE = source_table([("id", "integer"), ("code", "text"), ("parent", "integer")], name="orders")
 ORDERS = article(TABLE)
@@ -57,6 +59,14 @@ def histories(draw: st.DrawFn) -> list[ProcedureCall]:
                 calls.append(insert(made, new))
             rows[key] = new
     return calls
+
+
+def shares_of(calls: Sequence[ProcedureCall], numbers: Sequence[int]) -> list[list[ProcedureCall]]:
+    """Return the calls of each stream that has one, of calls with the numbers of their streams."""
+    assert len(numbers) == len(calls)
+    return [
+        [call for call, of in zip(calls, numbers, strict=True) if of == number] for number in range(max(numbers) + 1)
+    ]
 
 
 def row_after(call: ProcedureCall, code_before: bytes | None) -> tuple[bytes | None, bytes | None]:

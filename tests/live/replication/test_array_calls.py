@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
-from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
-from rowtide.replication.targets.postgres.delivery import delivery
+from rowtide.replication.targets.postgres.delivery import sender
 
 LOOSE = "create table loose (id int primary key, v int)"
 ODD_TEXTS = ("", "NULL", "null", '"', "\\", '\\"', "{}", "{1,2}", ",", " a ", "\n", "ä€😀", "'", "$1", None)
@@ -108,8 +107,7 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
 @pytest.fixture
 def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inserts of a few rows by COPY."""
-    monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
-    monkeypatch.setattr(delivery, "FEWEST_AS_COPY", 2)
+    monkeypatch.setattr(sender, "FEWEST_AS_COPY", 2)
 
 
 @pytest.mark.usefixtures("small_copies")

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from builders.replication.articles import commands
+from builders.replication.ordered_calls import in_order
 from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.calls.batches import BatchLimits, ProcedureCall
+from rowtide.replication.distribution.calls.batches import BatchLimits
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
@@ -282,7 +284,7 @@ def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: Replic
     with closing(SqliteDelivery.open(subscription)) as delivery:
         delivery.begin()
         with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
-            delivery.run(ProcedureCall(0, 1, article, Operation.INSERT, [b"1", b"caf\xe9"]))
+            delivery.run(in_order([ProcedureCall(0, 1, article, Operation.INSERT, [b"1", b"caf\xe9"])]))
 
 
 def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: ReplicatedFile) -> None:

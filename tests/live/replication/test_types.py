@@ -11,10 +11,9 @@ from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, rea
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.types.widening import SAME_IN_BINARY
 from rowtide.replication.articles.call_formats import CallFormat, Command, parse_command
-from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.subscription_settings import SyncType
-from rowtide.replication.targets.postgres.delivery import delivery
+from rowtide.replication.targets.postgres.delivery import sender
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -56,8 +55,7 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
 def test_rows_written_many_at_a_time_are_the_same_to_the_byte(
     replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch, listed: Sequence[str]
 ) -> None:
-    monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
-    monkeypatch.setattr(delivery, "FEWEST_AS_COPY", 2)
+    monkeypatch.setattr(sender, "FEWEST_AS_COPY", 2)
     for side in (replicated.publisher, replicated.subscriber):
         create_typed_table(side.session)
     replicated.begin(**{TABLE: {"columns": ("id", *listed), "commands": CALLED}})

@@ -26,8 +26,9 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Cutter, ProcedureCall
 from rowtide.replication.distribution.delivered_history import require_same_history
+from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -176,8 +177,8 @@ class DistributionAgent:
         versions, calls = find_versions(state, (joining.article,)), self._open_calls()
         self._early.undo()
         self._delivery.begin(one_by_one=True)
-        for call in calls.read(joining.since, self._position, versions, self._delivery.flush):
-            self._run(call)
+        for found in calls.read(joining.since, self._position, versions, self._delivery.flush):
+            self._run(found, 0, len(found))
         self._delivery.join(joining)
         self._delivery.end(self._position)
 
@@ -337,27 +338,29 @@ class DistributionAgent:
 
         So what precedes a refused command is committed, but for a little.
         """
-        calls, batch = self._open_calls(), None
+        log, batch = self._open_calls(), None
         versions = find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
-        for call in calls.read(self._position, end, versions, self._delivery.flush):
-            commands = _count(call)
-            whole = reached = cutter.ends_before(call.lsn, commands)
-            if one_by_one:
-                part = smaller.ends_before(call.lsn, commands)
-                reached, one_by_one = part if whole is None else whole, whole is None
-            if batch is not None and reached is not None:
-                self._end(batch, reached, calls)
-                batch = None
-            if batch is None:
-                self._delivery.begin(one_by_one=one_by_one, committed_us=calls.times.find(call.lsn))
-                batch = BatchCounts()
-            batch.count(call.lsn, commands)
-            self._run(call)
-            del call  # up to a gigabyte, while the next one is read
+        for calls in log.read(self._position, end, versions, self._delivery.flush):
+            begun = 0
+            for lsn, start, stop in calls.transactions():
+                whole = reached = cutter.ends_before(lsn, stop - start)
+                if one_by_one:
+                    part = smaller.ends_before(lsn, stop - start)
+                    reached, one_by_one = part if whole is None else whole, whole is None
+                if batch is not None and reached is not None:
+                    self._run(calls, begun, start)
+                    self._end(batch, reached, log)
+                    batch, begun = None, start
+                if batch is None:
+                    self._delivery.begin(one_by_one=one_by_one, committed_us=log.times.find(lsn))
+                    batch = BatchCounts()
+                batch.count(lsn, stop - start)
+            self._run(calls, begun, len(calls))
+            del calls  # up to a gigabyte, while the next ones are read
         if batch is not None:
-            self._end(batch, end, calls)
+            self._end(batch, end, log)
         return batch is not None
 
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
@@ -414,18 +417,22 @@ class DistributionAgent:
         end = Position(transaction.lsn.value + 1)
         stages = [Stage(since, find_versions(state, articles)) for since, articles in transaction.stages()]
         read = self._open_calls()
-        calls = read.read_stages(self._position, end, stages, self._delivery.flush)
+        stretches = read.read_stages(self._position, end, stages, self._delivery.flush)
         # With the first one its transaction's commit time is known.
-        first = list(islice(calls, 1))
+        first = list(islice(stretches, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
         batch = BatchCounts()
-        batch.count(transaction.lsn.value)
+        batch.count(transaction.lsn.value, 1)
         steps = deque(transaction.steps)
-        for call in chain(first, calls):
-            while steps and steps[0].seqval <= _number(call):
+        for calls in chain(first, stretches):
+            begun = 0
+            while steps and len(calls) and steps[0].seqval <= calls.seqvals[-1]:
+                place = calls.find(steps[0].seqval)
+                self._run(calls, begun, place)
                 self._make(steps.popleft().followed, transaction.lsn)
-            batch.commands += _count(call)
-            self._run(call)
+                begun = place
+            batch.commands += len(calls)
+            self._run(calls, begun, len(calls))
         for step in steps:
             self._make(step.followed, transaction.lsn)
         self._end(batch, end, read)
@@ -445,11 +452,9 @@ class DistributionAgent:
             self._delivery.end(end)
         record_arrival(self._context.engine, self._subscription.agent_id, token)
 
-    def _run(self, call: ProcedureCall | Block) -> None:
-        if isinstance(call, Block):
-            self._delivery.run_block(call)
-        else:
-            self._delivery.run(call)
+    def _run(self, calls: OrderedCalls, start: int, end: int) -> None:
+        if start < end:
+            self._delivery.run(calls.between(start, end))
 
     def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
         skipped = self._delivery.end(reached)
@@ -469,11 +474,3 @@ class DistributionAgent:
     def _open_calls(self) -> LogCalls:
         copies = None if self._hand_over is None else self._hand_over.copies
         return LogCalls(self._manifest, self._subscription, copies)
-
-
-def _count(call: ProcedureCall | Block) -> int:
-    return len(call.rows) if isinstance(call, Block) else 1
-
-
-def _number(call: ProcedureCall | Block) -> int:
-    return int(call.seqvals[0]) if isinstance(call, Block) else call.seqval

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rowtide.log.store.state import Reader
     from rowtide.replication.articles.articles import Article
     from rowtide.replication.articles.schema_changes import Followed, SchemaChange
-    from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
+    from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
     from rowtide.replication.snapshot.target import TableDetails
 
 
@@ -108,11 +108,8 @@ class Delivery(Protocol):
         raises `BatchUndone`.
         """
 
-    def run(self, call: ProcedureCall) -> None:
-        """Run one call of the batch, at once or before `end` returns."""
-
-    def run_block(self, block: Block) -> None:
-        """As `run` with each of the block's calls."""
+    def run(self, calls: OrderedCalls) -> None:
+        """Run calls of the batch, at once or before `end` returns."""
 
     def alter(self, followed: Followed) -> None:
         """Bring the article's table and procedures through a schema change, within a batch that is sent `one_by_one`.

@@ -18,7 +18,6 @@ from rowtide.log.store.entries import Segment
 from rowtide.log.store.state import ManifestState, events_between, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
-from rowtide.replication.distribution.calls.batches import Block
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, Delivery
 from rowtide.replication.distribution.log_calls import LogCalls, find_versions
 from rowtide.replication.distribution.watchers import BatchCounts
@@ -112,18 +111,16 @@ class EarlyDelivery:
 
     def _deliver(self, begun: _Begun, part: Segment, state: ManifestState, position: Position) -> None:
         begun.parts.append(part)
-        for call in begun.calls.read_segment(part, position, begun.end, find_versions(state, self._articles)):
+        for calls in begun.calls.read_segment(part, position, begun.end, find_versions(state, self._articles)):
+            if not len(calls):
+                continue
             if begun.undo is None:
                 begun.undo = self._delivery.begin_early()
                 if begun.undo is None:
                     self._pass_over()
                     return
-            if isinstance(call, Block):
-                begun.counts.count(call.lsn, len(call.rows))
-                self._delivery.run_block(call)
-            else:
-                begun.counts.count(call.lsn)
-                self._delivery.run(call)
+            begun.counts.count(begun.lsn.value, len(calls))
+            self._delivery.run(calls)
         if begun.undo is not None:
             # Now, while the next part is read: not when it is there.
             self._delivery.flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,8 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import Block, ProcedureCall, in_blocks
-from rowtide.replication.distribution.calls.encoding import Calls, encode, filtered
+from rowtide.replication.distribution.calls.encoding import encode, filtered
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.agent import ArticleCopy
 
@@ -125,14 +125,14 @@ class LogCalls:
 
     def read(
         self, begin: Position, end: Position, versions: ArticleVersions, relieve: Callable[[], None]
-    ) -> Iterator[ProcedureCall | Block]:
-        """Yield the calls in [begin, end), in log order; `relieve` is called where those so far take much memory."""
+    ) -> Iterator[OrderedCalls]:
+        """Yield the calls in [begin, end), those of each segment; `relieve` is called where they take much memory."""
         return self.read_stages(begin, end, (Stage(0, versions),), relieve)
 
     def read_stages(
         self, begin: Position, end: Position, stages: Sequence[Stage], relieve: Callable[[], None]
-    ) -> Iterator[ProcedureCall | Block]:
-        """As `read`, of a transaction in which articles change; no block has rows of two stages."""
+    ) -> Iterator[OrderedCalls]:
+        """As `read`, of a transaction in which articles change: stage by stage within a segment."""
         held_bytes = 0
         versions = stages[0].versions
         for segment in segments_between(self.manifest.state, begin, end):
@@ -145,7 +145,7 @@ class LogCalls:
 
     def read_segment(
         self, segment: Segment, begin: Position, end: Position, versions: ArticleVersions
-    ) -> Iterator[ProcedureCall | Block]:
+    ) -> Iterator[OrderedCalls]:
         """Yield the calls of one segment in [begin, end), in log order. Raises what `read_segment` of the log raises,
         and `ColumnNotLogged`.
         """
@@ -153,12 +153,12 @@ class LogCalls:
 
     def _read_segment(
         self, segment: Segment, begin: Position, end: Position, stages: Sequence[Stage]
-    ) -> Iterator[ProcedureCall | Block]:
+    ) -> Iterator[OrderedCalls]:
         present = [Stage(stage.since, _of_segment(segment, stage.versions)) for stage in stages]
         if not present[0].versions:
             return iter(())
         # The records end before the first call is run.
-        return chain.from_iterable(map(in_blocks, self._read_present(segment, begin, end, present)))
+        return map(OrderedCalls.of, self._read_present(segment, begin, end, present))
 
     def _read_present(
         self, segment: Segment, begin: Position, end: Position, stages: Sequence[Stage]

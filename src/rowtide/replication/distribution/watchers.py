@@ -92,7 +92,7 @@ class BatchCounts:
         self.commands = 0
         self.last_lsn = -1
 
-    def count(self, lsn: int, commands: int = 1) -> None:
+    def count(self, lsn: int, commands: int) -> None:
         """Count calls of a transaction."""
         self.commands += commands
         if lsn != self.last_lsn:

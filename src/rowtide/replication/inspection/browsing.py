@@ -23,8 +23,9 @@ from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, parts_of
-from rowtide.replication.distribution.calls.batches import in_order
-from rowtide.replication.distribution.calls.encoding import Arguments, Calls, encode
+from rowtide.replication.distribution.calls.arguments import Arguments
+from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
 from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publisher import read_source
@@ -92,7 +93,7 @@ def _browse(
         present = [found for found in versions if found[1].table_id in segment.tables]
         if not present:
             continue
-        for call in in_order(_encode(read_segment(store, segment.path), present, end)):
+        for call in OrderedCalls.of(_encode(read_segment(store, segment.path), present, end)):
             lsn, command_id, article, operation, arguments = call
             text = command_text(article, operation, arguments)
             name = operation.name.lower()

@@ -29,7 +29,8 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.calls.encoding import Calls, encode
+from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.ordered import Calls
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.distribution.log_calls import are_local
 from rowtide.replication.distribution.reader_entry import read_log
@@ -128,7 +129,7 @@ def _require_movable(changes: pa.Table, *, with_values: bool) -> None:
 def _list_rows(groups: Iterable[Calls], sign: int) -> Iterator[tuple[Row, int]]:
     for calls in groups:
         width = len(calls.article.columns)
-        for arguments in calls.arguments:
+        for arguments in calls.arguments.rows:
             if calls.operation is not Operation.INSERT:
                 yield tuple(arguments[:width]), -sign
             if calls.operation is not Operation.DELETE:

@@ -20,8 +20,8 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.distribution.calls.batches import in_order
-from rowtide.replication.distribution.calls.encoding import Calls, encode
+from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
 from rowtide.replication.distribution.log_calls import are_local
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -210,7 +210,7 @@ def list_commands(manifest: Manifest, article: Article, key: Row, *, forwards: b
 
 def _of_key(groups: Sequence[Calls], article: Article, key: Row, times: dict[int, datetime]) -> Iterator[RowCommand]:
     width = len(article.columns)
-    for call in in_order(groups):
+    for call in OrderedCalls.of(groups):
         rows = {tuple(call.arguments[:width]), tuple(call.arguments[-width:])} if call.arguments else set()
         if call.operation is Operation.TRUNCATE or any(key_of(article, row) == key for row in rows):
             yield RowCommand(CommitLsn(call.lsn), call.seqval, call.operation, times[call.lsn])

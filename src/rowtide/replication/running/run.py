@@ -6,37 +6,27 @@ Which subscriptions a run delivers.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, text
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.runs import report_retry, run_agent
+from rowtide.agents.runs import RunOutcome, report_retry, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
-from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext
-from rowtide.replication.distributor import (
-    definitions,
-    history,
-    publication_records,
-    subscription_records,
-    tracers,
-)
+from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext, Trouble
+from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
-from rowtide.replication.distributor.retention import deactivate_expired
 from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
 from rowtide.replication.errors.delivery import (
     DistributionMissing,
@@ -46,10 +36,9 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.publisher import read_source
-from rowtide.replication.publishing.restarting import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
-from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
-from rowtide.replication.subscribing.readers import remove_lost_readers
+from rowtide.replication.running.subscription_runs import SubscriptionRun
+from rowtide.replication.running.upkeep import Upkeep
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.storage.object_urls import is_object_url
 
@@ -88,11 +77,11 @@ _DECODED_AGAIN_BYTES = 32 * 1024 * 1024
 """The walsender decodes them in about 0.13 s; another mark is read in 0.03 s."""
 _LEAVING_PATIENCE_S = 1.0
 _LEAVING_POLL_S = 0.005
-_CLEANUP_S = 600.0
-_EXPIRY_S = 60.0
-_READERS_S = 10.0
 _DISTRIBUTOR_PAUSE_S = 5.0
-_ROWS_FORGOTTEN = 1000
+_IDLE_S = 0.03
+_IDLE_AT_BUCKET_S = 0.1
+"""Each look at a log store in a bucket is a request that is paid for."""
+_STOP_PATIENCE_S = 5.0
 
 
 def run_replication(context: DeliveryContext, scope: RunScope = EVERYTHING, *, once: bool = False) -> None:
@@ -118,22 +107,23 @@ class ReplicationAgent:
     _connection: Connection
     _reader: LogReaderProcess
     _claims: SubscriptionClaims | None
+    _manifest: Manifest
 
     def __init__(self, context: DeliveryContext, scope: RunScope, *, is_once: bool) -> None:
         self._context = context
         self._scope = scope
         self._is_once = is_once
         self._target: int | None = None
+        self._idle_s = _IDLE_S
         self._elsewhere: dict[int, str] = {}
         self._reading_errors = LogReaderErrors(context.engine)
-        self._runs: SubscriptionRuns | None = None
+        self._upkeep: Upkeep | None = None
         self._first: frozenset[int] = frozenset()
-        self._next_cleanup = 0.0
-        self._next_expiry = 0.0
-        self._next_readers = 0.0
         self._next_follow = 0.0
-        self._began = time.monotonic()
-        self._manifest: Manifest | None = None
+        self._runs: dict[int, SubscriptionRun] = {}
+        self._rejected: list[tuple[Subscription, RowtideError]] = []
+        self._present: Sequence[Subscription] = ()
+        self._awaiting: frozenset[int] = frozenset()
 
     @contextmanager
     def open(self) -> Iterator[ReplicationAgent]:
@@ -142,14 +132,14 @@ class ReplicationAgent:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
             self._claims = None
             # First: it opens the log while this process reads the subscriptions.
-            with LogReaderProcess(self._context.url, self._retry_reading, has_run=self._runs is not None) as reader:
-                self._reader = reader
-                self._runs = self._runs or self._begin(self._connection)
+            has_run = self._upkeep is not None
+            with LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run) as self._reader:
+                self._upkeep = self._upkeep or self._begin(self._connection)
                 yield self
 
     def step(self) -> bool:
         """Keep the log reader running, then follow the subscriptions."""
-        assert self._runs is not None
+        assert self._upkeep is not None
         try:
             self._reader.keep_running()
         except RowtideError as error:
@@ -159,7 +149,7 @@ class ReplicationAgent:
             return False
         try:
             with translated():
-                return self._follow(self._connection, self._runs)
+                return self._follow(self._connection, self._upkeep)
         except (ConnectionFailed, DistributionMissing, DistributorUnreachable) as error:
             self._wait_for_distributor(error)
             return False
@@ -169,6 +159,20 @@ class ReplicationAgent:
                 if not follow_move(self._connection):
                     raise
             return True
+
+    @property
+    def present(self) -> Sequence[Subscription]:
+        return self._present
+
+    def has_failed(self, subscription: Subscription) -> bool:
+        run = self._runs.get(subscription.agent_id)
+        return run is not None and run.outcome is RunOutcome.FAILED
+
+    def awaits_joining(self, agent_id: int) -> bool:
+        return agent_id in self._awaiting
+
+    def note_rejected(self, subscription: Subscription, error: RowtideError) -> None:
+        self._rejected.append((subscription, error))
 
     def _wait_for_distributor(self, error: ConnectionFailed | DistributionMissing | DistributorUnreachable) -> None:
         """Go on reading the log and delivering without the distribution database. Raises the error if it is not that,
@@ -185,42 +189,117 @@ class ReplicationAgent:
         report_retry(error, _DISTRIBUTOR_PAUSE_S, self._context.watchers.on_retry)
 
     def end(self) -> None:
-        """Stop the agents."""
-        if self._runs is not None:
-            self._runs.end()
+        """Stop all runs and wait briefly; a thread that waits for a lock is left, and its batch rolls back."""
+        for run in self._runs.values():
+            run.request_stop()
+        self._wait(_STOP_PATIENCE_S)
 
     def raise_failures(self) -> None:
         """Raise if all subscriptions have failed; with `once`, if any has."""
-        if self._runs is None or not (self._is_once or self._runs.have_all_failed):
+        if not (self._is_once or self._have_all_failed):
             return
-        failures = self._runs.failures
+        failures = self._failures
         if len(failures) == 1:
             raise failures[0][1]
         if failures:
             named = "; ".join(_name_failure(failed, error) for failed, error in failures)
             raise SubscriptionsFailed(len(failures), named)
 
-    def _follow(self, connection: Connection, runs: SubscriptionRuns) -> bool:
-        """Start and stop threads as subscriptions change; end the run when all have ended.
+    def _follow(self, connection: Connection, upkeep: Upkeep) -> bool:
+        """Start and stop runs as subscriptions change; end this one when all have ended.
 
         Return whether to be called again at once: with `once`, after waiting for the subscriptions to end.
         """
         present = subscription_records.list_subscriptions(connection, self._scope.publication)
-        elsewhere = self._assign(connection, runs, list(self._wanted(present)), present)
-        has_ended = self._is_once and runs.have_ended and self._is_read()
-        is_over = not elsewhere and (runs.have_all_failed or has_ended)
-        if present and (is_over or time.monotonic() >= self._next_expiry):
-            self._deactivate_expired(connection, runs, present)
-        self._forget_old_history(connection)
-        self._keep_log_store_small(connection)
+        wanted = list(self._wanted(present))
+        claimed = self._claim(connection, wanted)
+        self._start_and_stop({found.agent_id: found for found in wanted if found.agent_id in claimed}, present)
+        assert self._claims is not None
+        self._claims.keep(frozenset(agent_id for agent_id, run in self._runs.items() if not run.has_ended))
+        elsewhere = self._find_elsewhere(connection, [found for found in wanted if found.agent_id not in claimed])
+        has_ended = self._is_once and self._have_ended and self._is_read()
+        is_over = not elsewhere and (self._have_all_failed or has_ended)
+        if present:
+            failed = {subscription.agent_id for subscription, _ in self._failures}
+            for expired in upkeep.deactivate_expired(connection, present, failed, is_last=is_over):
+                self._report_expired(expired)
+        upkeep.forget_old(connection)
         if is_over:
             self._leave_log(connection)
             self._context.stop.set()
-        elif self._is_once and runs.have_ended:
+        elif self._is_once and self._have_ended:
             self._context.stop.wait(_READ_POLL_S)
         elif self._is_once:
-            runs.wait(_POLL_S)
+            self._wait(_POLL_S)
         return self._is_once
+
+    def _claim(self, connection: Connection, wanted: Sequence[Subscription]) -> frozenset[int]:
+        """Return the agents that no other process runs, and those that have nothing more to do."""
+        over = {found.agent_id for found in wanted if self._is_over(found)}
+        if self._claims is None or not self._claims.are_at(connection):
+            self._claims = SubscriptionClaims(connection)
+        return frozenset(over | self._claims.take({found.agent_id for found in wanted} - over))
+
+    def _start_and_stop(self, wanted: Mapping[int, Subscription], present: Sequence[Subscription]) -> None:
+        """Start what is wanted of all that is present and was not, stop what no longer is, report what has failed.
+
+        What has other settings now is stopped and started. What has failed stays so until it is resumed.
+        """
+        self._present = present
+        self._awaiting = frozenset(self._find_awaiting(wanted))
+        for agent_id, run in list(self._runs.items()):
+            now = wanted.get(agent_id)
+            if now is None or now.settings != run.subscription.settings:
+                run.request_stop()
+            if run.has_ended and (now is None or run.is_followed(now)):
+                if now is not None:
+                    run.report_replaced(now)
+                del self._runs[agent_id]
+        for agent_id, subscription in wanted.items():
+            if agent_id not in self._runs:
+                self._runs[agent_id] = SubscriptionRun(
+                    self._context, subscription, self, target=self._target, idle_s=self._idle_s
+                )
+        for run in self._runs.values():
+            run.report_failure()
+
+    def _find_awaiting(self, wanted: Mapping[int, Subscription]) -> Iterator[int]:
+        """Yield the subscriptions that articles are about to join."""
+        for one in self._present:
+            is_worked_on = one.agent_id in wanted and not self.has_failed(one)
+            if one.joins is not None and (is_worked_on or one.state is SubscriptionState.READY):
+                yield one.joins
+
+    def _is_over(self, subscription: Subscription) -> bool:
+        """Whether its run has delivered what was wanted, or failed and was not resumed."""
+        run = self._runs.get(subscription.agent_id)
+        return run is not None and run.has_ended and not run.is_followed(subscription)
+
+    @property
+    def _failed(self) -> Sequence[tuple[Subscription, Exception]]:
+        runs = self._runs.values()
+        return [(run.subscription, run.error) for run in runs if run.has_ended and run.error is not None]
+
+    @property
+    def _failures(self) -> Sequence[tuple[Subscription, Exception]]:
+        """What has stopped with an error, each with its last."""
+        return list({failed.agent_id: (failed, error) for failed, error in (*self._failed, *self._rejected)}.values())
+
+    @property
+    def _have_ended(self) -> bool:
+        """All have delivered what was wanted, or failed."""
+        return all(run.has_ended for run in self._runs.values())
+
+    @property
+    def _have_all_failed(self) -> bool:
+        """There are some, and each has failed."""
+        return bool(self._failures) and len(self._failed) == len(self._runs)
+
+    def _wait(self, patience_s: float) -> None:
+        """Wait until all runs have ended, or for a timeout."""
+        deadline = time.monotonic() + patience_s
+        for run in self._runs.values():
+            run.wait(max(0.0, deadline - time.monotonic()))
 
     def _leave_log(self, connection: Connection) -> None:
         """With `once`, let the next run begin to decode behind what was written meanwhile, if that is much: to a
@@ -235,26 +314,12 @@ class ReplicationAgent:
 
     def _is_read(self) -> bool:
         """Whether the log store has the target."""
-        target, manifest = self._target, self._manifest
-        return target is None or manifest is None or manifest.refresh().position.log > target
+        return self._target is None or self._manifest.refresh().position.log > self._target
 
-    def _assign(
-        self,
-        connection: Connection,
-        runs: SubscriptionRuns,
-        wanted: Sequence[Subscription],
-        present: Sequence[Subscription],
-    ) -> list[Subscription]:
-        """Run the agents that no other process runs; return the subscriptions that are left to others."""
-        over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
-        if self._claims is None or not self._claims.are_at(connection):
-            self._claims = SubscriptionClaims(connection)
         # Before each use of the claims: an upgrade may have migrated the distribution database meanwhile.
         definitions.require_writable(connection)
-        claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
-        runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
-        self._claims.keep(runs.at_work)
-        left = [found for found in wanted if found.agent_id not in over | claimed]
+    def _find_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> Sequence[Subscription]:
+        """Report what is left to other processes; return what these have not delivered yet."""
         self._report_elsewhere(connection, left)
         return [found for found in left if not self._is_delivered(found)]
 
@@ -269,7 +334,7 @@ class ReplicationAgent:
 
     def _is_delivered(self, subscription: Subscription) -> bool:
         """Whether another process has delivered the target, as far as it has recorded."""
-        if self._target is None or self._manifest is None:
+        if self._target is None:
             return False
         reader = self._manifest.refresh().readers.get(subscription.reader)
         return reader is None or reader.position.log > self._target
@@ -278,7 +343,7 @@ class ReplicationAgent:
         self._reading_errors.retry(error)
         self._context.watchers.on_retry(error, pause_s)
 
-    def _begin(self, connection: Connection) -> SubscriptionRuns:
+    def _begin(self, connection: Connection) -> Upkeep:
         source = read_source(connection, self._context.url)
         self._manifest = open_own_manifest(source)
         verify_provenance(connection, self._manifest)
@@ -288,45 +353,16 @@ class ReplicationAgent:
         self._scope.require_known(present)
         self._first = frozenset(subscription.agent_id for subscription in present)
         self._target = mark_target(connection) if self._is_once else None
-        idle_s = IDLE_AT_BUCKET_S if is_object_url(source.log_store) else IDLE_S
-        return SubscriptionRuns(self._context, self._target, idle_s=idle_s)
+        self._idle_s = _IDLE_AT_BUCKET_S if is_object_url(source.log_store) else _IDLE_S
+        return Upkeep(self._context.engine, self._manifest)
 
-    def _deactivate_expired(
-        self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
-    ) -> None:
-        """Deactivate expired subscriptions; after a pause of all, deliverable ones first get time to catch up."""
-        assert self._manifest is not None
-        failed = {subscription.agent_id for subscription, _ in runs.failures}
-        is_early = time.monotonic() < self._began + _EXPIRY_S
-        expirable = [
-            subscription
-            for subscription in present
-            if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
-        ]
-        for expired in deactivate_expired(connection, self._manifest, expirable, read_server_time(connection)):
-            error = SubscriptionDeactivated(expired.publication, expired.subscriber)
-            if self._scope.includes(expired):
-                runs.report_stopped(expired, error)
-            else:
-                AgentHistory(self._context.engine, expired).fail(error)
-        self._next_expiry = time.monotonic() + _EXPIRY_S
-
-    def _keep_log_store_small(self, connection: Connection) -> None:
-        """Remove lost readers and advance the placeholder, at intervals: each may be a manifest entry."""
-        if time.monotonic() < self._next_readers or self._manifest is None:
-            return
-        self._next_readers = time.monotonic() + _READERS_S
-        remove_lost_readers(connection, self._manifest)
-        # The source is being made or removed: the next step tries again.
-        with suppress(LeaseHeld):
-            advance_placeholder(self._context.engine, self._manifest)
-
-    def _forget_old_history(self, connection: Connection) -> None:
-        """Delete in portions: after a long pause there may be many rows."""
-        if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
-            now = datetime.now(UTC)
-            has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
-            self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)
+    def _report_expired(self, expired: Subscription) -> None:
+        """Report a subscription that stays stopped because it was deactivated."""
+        error = SubscriptionDeactivated(expired.publication, expired.subscriber)
+        AgentHistory(self._context.engine, expired).fail(error)
+        if self._scope.includes(expired):
+            self.note_rejected(expired, error)
+            self._context.watchers.on_trouble(Trouble(expired, error, None))
 
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
         """Return the run's that are not paused; with `once`, of those that existed when the run began."""

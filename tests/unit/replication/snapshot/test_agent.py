@@ -48,7 +48,7 @@ def copy_of(*snapshots: TransactionSnapshot, made: Article | None = None) -> Art
 
 def delivered(record: pa.Table, copy: ArticleCopy) -> list[tuple[Operation, list[bytes | None]]]:
     calls = encode(copy.article, shape_of(ORDERS), record, copy)
-    return [(found.operation, arguments) for found in calls for arguments in found.arguments]
+    return [(found.operation, arguments) for found in calls for arguments in found.arguments.rows]
 
 
 @pytest.mark.parametrize(

@@ -44,5 +44,3 @@ class SqliteNode(SqliteSession):
         except BaseException:
             self.close()
             raise
-            # An upgrade may have migrated the file since the last transaction.
-            self.tables.verify_format()

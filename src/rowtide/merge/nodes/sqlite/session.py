@@ -16,7 +16,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
-from rowtide.databases.sqlite.guarding import writing
+from rowtide.databases.sqlite.guarding import read_format, writing
 from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.strange_files import failure_of
 from rowtide.merge.articles import DeviceLimits, Subscription
@@ -115,6 +115,7 @@ class SqliteSession:
         except FileBusy as error:
             raise NodeBusy(self.path, str(error)) from error
         try:
+            self._verify_format()
             with writing(self.session, AGENT):
                 yield
             failpoint("sqlite_merge_commit.before")
@@ -130,6 +131,12 @@ class SqliteSession:
             self.session.rollback()
             raise
         failpoint("sqlite_merge_commit.after")
+
+    def _verify_format(self) -> None:
+        """Raise `FormatNewer` and the like if an upgrade has migrated the metadata since they were accepted."""
+        if self.format.is_known and completing.is_there(self.session):
+            self.format.accept(self.path, read_format(self.session, completing.FORMAT_VIEW))
+            self.format.require_writable()
 
     def _commit(self) -> None:
         try:

@@ -1,170 +1,33 @@
 """Encode an article's log records as calls: for each change, the operation and its arguments. Pure.
 
-Values keep the log's text form; they become Python bytes here, because each is a separate argument.
-
-The bitmap of an update: which published columns changed. New rows of an article as the log has them, kept in Arrow:
-many are sent without a Python object per value.
+Values keep the log's text form; they become Python bytes here, because each is a separate argument. Only new rows stay
+in Arrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
+from rowtide.replication.distribution.calls.arguments import CallArguments, InsertedRows, Matrix
+from rowtide.replication.distribution.calls.bitmaps import bitmap_texts
+from rowtide.replication.distribution.calls.ordered import Calls, key_indexes
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.replication.filters.verdict import find_transitions, matches
 from rowtide.replication.snapshot.agent import ArticleCopy
 
-
-def bitmap_length(columns: int) -> int:
-    """Return the number of bytes of a bitmap over a number of columns."""
-    return columns // 8 + 1
-
-
-def pack_bitmaps(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Pack a matrix, rows by columns, into bitmaps, rows by bytes."""
-    rows, columns = changed.shape
-    packed = np.zeros((rows, bitmap_length(columns)), dtype=np.uint8)
-    bits = np.packbits(changed, axis=1, bitorder="little")
-    packed[:, : bits.shape[1]] = bits
-    return packed
-
-
-def bitmap_texts(changed: npt.NDArray[np.bool_]) -> list[bytes]:
-    """Return each row's bitmap as PostgreSQL writes bytes, `\\x` and hexadecimal digits."""
-    packed = pack_bitmaps(changed)
-    patterns: list[bytes] = packed.view(f"V{packed.shape[1]}").reshape(-1).tolist()
-    # Of thousands of updates there are few, which a sort would take long to find.
-    texts = {pattern: b"\\x" + pattern.hex().encode() for pattern in set(patterns)}
-    return [texts[pattern] for pattern in patterns]
-
-
-@lru_cache
-def unite(one: bytes, other: bytes) -> bytes:
-    """Return the text of a bitmap with the bits of two texts of the same length."""
-    united = bytes(ours | theirs for ours, theirs in zip(_bytes_of(one), _bytes_of(other), strict=True))
-    return b"\\x" + united.hex().encode()
-
-
-@lru_cache
-def columns_of(text: bytes) -> Sequence[int]:
-    """Return the columns, from 0, whose bits are set in a bitmap's text."""
-    bits = np.unpackbits(np.frombuffer(_bytes_of(text), dtype=np.uint8), bitorder="little")
-    return tuple(np.flatnonzero(bits).tolist())
-
-
-def _bytes_of(text: bytes) -> bytes:
-    return bytes.fromhex(text[2:].decode())
-
-
-if TYPE_CHECKING:
-    pass
-
-_ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-"""What COPY's text format writes otherwise; the backslash first."""
-_NULL_OF_ARROW = "\\N"
-
-
-class InsertedRows:
-    """Rows of one article: a list of texts per row, one per published column."""
-
-    def __init__(self, rows: pa.Array[Any]) -> None:
-        """`rows` are lists, none null, of the same number of texts."""
-        assert isinstance(rows, pa.ListArray)
-        self._rows = rows
-        self._arguments: list[Arguments] | None = None
-
-    @classmethod
-    def of(cls, images: pa.ChunkedArray[Any], places: Sequence[int]) -> InsertedRows:
-        """Take the columns at these positions from row images."""
-        rows = pa.concat_arrays(images.chunks)
-        assert isinstance(rows, pa.ListArray)
-        width = len(rows[0])
-        if list(places) == list(range(width)):
-            return cls(rows)
-        taken = np.add.outer(np.arange(len(rows)) * width, np.array(places)).reshape(-1)
-        return cls(_in_rows(rows.flatten().take(pa.array(taken)), len(rows)))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: int) -> Arguments:
-        """Return a row as arguments of a call; the first time all are made."""
-        if self._arguments is None:
-            width = len(self._rows[0]) if len(self) else 1
-            values = np.array(self._rows.flatten().cast(pa.binary()).to_pylist(), dtype=object)
-            self._arguments = values.reshape(len(self), width).tolist()
-        return self._arguments[place]
-
-    def __iter__(self) -> Iterator[Arguments]:
-        return (self[place] for place in range(len(self)))
-
-    def between(self, start: int, end: int) -> InsertedRows:
-        """Return some rows, without copying them."""
-        return InsertedRows(self._rows.slice(start, end - start))
-
-    def as_copy_text(self) -> bytes:
-        """Return the rows in the text format of PostgreSQL's COPY."""
-        texts = self._rows.flatten()
-        present = _data_of(texts)
-        for character, written in _ESCAPED:
-            if character.encode() in present:
-                texts = pc.replace_substring(texts, character, written)
-        # pyarrow's stubs know of separators in arrays only.
-        join_list: Any = pc.binary_join
-        join: Any = pc.binary_join_element_wise
-        lines = join_list(_in_rows(texts.fill_null(_NULL_OF_ARROW), len(self)), "\t")
-        return _data_of(join(lines, "\n", ""))
-
-
-def _data_of(texts: pa.Array[Any]) -> bytes:
-    """Return all characters of an array of texts, which may be a part of a larger one."""
-    _, ends, data = texts.buffers()
-    if ends is None or data is None:
-        return b""
-    places = np.frombuffer(memoryview(ends), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return memoryview(data)[places[0] : places[-1]].tobytes()
-
-
-def _in_rows(values: pa.Array[Any], rows: int) -> pa.ListArray[Any]:
-    """Divide values into lists of the same length."""
-    ends = np.arange(rows + 1, dtype=np.int32) * (len(values) // rows if rows else 0)
-    return pa.ListArray.from_arrays(pa.array(ends, type=pa.int32()), values)
-
-
-Arguments = list[bytes | None]
-
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NULL = np.array(None, dtype=object)
-_Matrix = npt.NDArray[np.object_]
-"""Values by row and published column: bytes, or None."""
 _Facts = npt.NDArray[np.bool_]
-
-
-@frozen
-class Calls:
-    """Changes of one article and operation, as calls of one statement; in no order.
-
-    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each: rows where the change is
-    the new row as the log has it.
-    """
-
-    article: Article
-    operation: Operation
-    commit_lsn: npt.NDArray[np.int64]
-    seqval: npt.NDArray[np.int64]
-    arguments: list[Arguments] | InsertedRows
 
 
 def encode(
@@ -189,7 +52,7 @@ def encode(
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
             places = _find_indexes(article, shape, may_lack_columns=may_lack_columns)
             if operation is Operation.INSERT and article.condition is None and copy is None and None not in places:
-                rows = InsertedRows.of(chosen["after"], [place for place in places if place is not None])
+                rows = InsertedRows.of_images(chosen["after"], [place for place in places if place is not None])
                 yield _calls(article, operation, chosen, rows)
             else:
                 yield from _routed(article, operation, chosen, _Images.of(chosen, places), copy)
@@ -197,7 +60,9 @@ def encode(
     if copy is not None and truncates.num_rows:
         truncates = truncates.filter(copy.lacks_all(truncates["xid"].to_numpy()))
     if article.delete.call_format is not CallFormat.NONE and truncates.num_rows:
-        yield _calls(article, Operation.TRUNCATE, truncates, [[] for _ in range(truncates.num_rows)])
+        yield _calls(
+            article, Operation.TRUNCATE, truncates, CallArguments(np.empty((truncates.num_rows, 0), dtype=object))
+        )
 
 
 def filtered(records: pa.Table, chosen: _Facts) -> pa.Table:
@@ -228,7 +93,7 @@ def _route(
 ) -> Iterator[tuple[Operation, _Facts]]:
     """Yield what each record is to the subscriber: a delete, an insert, or an update."""
     loses = gains = np.ones(records.num_rows, dtype=np.bool_)
-    xids, keys = records["xid"].to_numpy(), _key_indexes(article)
+    xids, keys = records["xid"].to_numpy(), key_indexes(article)
     if operation is not Operation.INSERT:
         loses = _find_published(article, images.before)
         if copy is not None:
@@ -259,16 +124,14 @@ def _find_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Fa
     return changes
 
 
-def _find_published(article: Article, rows: _Matrix) -> _Facts:
+def _find_published(article: Article, rows: Matrix) -> _Facts:
     condition = article.condition
     if condition is None:
         return np.ones(rows.shape[0], dtype=np.bool_)
     return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
 
 
-def _calls(
-    article: Article, operation: Operation, records: pa.Table, arguments: list[Arguments] | InsertedRows
-) -> Calls:
+def _calls(article: Article, operation: Operation, records: pa.Table, arguments: CallArguments) -> Calls:
     return Calls(article, operation, records["commit_lsn"].to_numpy(), records["seqval"].to_numpy(), arguments)
 
 
@@ -276,8 +139,8 @@ def _calls(
 class _Images:
     """Values before and after each change, and which of the latter the log carried."""
 
-    before: _Matrix
-    after: _Matrix
+    before: Matrix
+    after: Matrix
     is_carried: _Facts
     has_rows_before: _Facts
     has_keys_before: _Facts
@@ -301,7 +164,7 @@ class _Images:
         return self.is_carried & (differs | ~self.has_rows_before[:, np.newaxis])
 
     @property
-    def new(self) -> _Matrix:
+    def new(self) -> Matrix:
         """The values after a change; unchanged TOASTed values are taken from the old row if the log has it."""
         return np.where(self.is_carried, self.after, self.before)
 
@@ -315,18 +178,18 @@ class _Images:
             has_keys_before=self.has_keys_before[chosen],
         )
 
-    def old_key(self, places: Sequence[int]) -> _Matrix:
+    def old_key(self, places: Sequence[int]) -> Matrix:
         """The key before a change: the log carries it only if it changed, or with the whole row."""
         known = self.has_rows_before | self.has_keys_before
         return np.where(known[:, np.newaxis], self.before[:, places], self.after[:, places])
 
 
-def _arguments(article: Article, operation: Operation, images: _Images) -> list[Arguments]:
+def _arguments(article: Article, operation: Operation, images: _Images) -> CallArguments:
     parts = parts_of(operation, article.command(operation).call_format)
-    key_places = _key_indexes(article)
+    key_places = key_indexes(article)
     # Only formats with a bitmap say what changed.
     changed = images.changed if ArgumentGroup.BITMAP in parts else images.is_carried
-    matrices: list[_Matrix] = []
+    matrices: list[Matrix] = []
     for part in parts:
         match part:
             case ArgumentGroup.NEW:
@@ -340,40 +203,7 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
             case ArgumentGroup.BITMAP:
                 texts = bitmap_texts(changed)
                 matrices.append(np.array(texts, dtype=object).reshape(-1, 1))
-    found: list[Arguments] = np.concatenate(matrices, axis=1).tolist()
-    return found
-
-
-@frozen
-class KeyIndexes:
-    """Positions of the key in a call's arguments, before and after the change, by column.
-
-    An insert has none before, a delete none after.
-    """
-
-    old: tuple[int, ...]
-    new: tuple[int, ...]
-
-
-def indexes_of_keys(article: Article, operation: Operation) -> KeyIndexes:
-    """Return the positions of the key in the arguments of an operation."""
-    starts: dict[ArgumentGroup, int] = {}
-    length = 0
-    for part in parts_of(operation, article.command(operation).call_format):
-        starts[part] = length
-        length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
-    in_row = _key_indexes(article)
-    new = starts.get(ArgumentGroup.NEW, starts.get(ArgumentGroup.CHANGED))
-    old = range(len(in_row)) if ArgumentGroup.OLD_KEY in starts else in_row
-    first = starts.get(ArgumentGroup.OLD_KEY, starts.get(ArgumentGroup.OLD))
-    return KeyIndexes(
-        old=tuple(first + place for place in old) if first is not None else (),
-        new=tuple(new + place for place in in_row) if new is not None else (),
-    )
-
-
-def _key_indexes(article: Article) -> list[int]:
-    return [article.columns.index(column) for column in article.key_columns]
+    return CallArguments(np.concatenate(matrices, axis=1))
 
 
 def _find_indexes(article: Article, shape: TableShape, *, may_lack_columns: bool) -> list[int | None]:
@@ -390,7 +220,7 @@ def _find_indexes(article: Article, shape: TableShape, *, may_lack_columns: bool
     return found
 
 
-def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int | None]) -> _Matrix:
+def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int | None]) -> Matrix:
     """Return row images as a matrix of the columns at these positions; all None for rows without an image."""
     lists = pa.concat_arrays(images.chunks) if images.num_chunks else pa.array([], images.type)
     assert isinstance(lists, pa.ListArray)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
-from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
 

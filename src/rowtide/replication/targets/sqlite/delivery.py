@@ -17,8 +17,8 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
-from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
-from rowtide.replication.distribution.calls.encoding import Arguments
+from rowtide.replication.distribution.calls.arguments import Arguments
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -262,7 +262,11 @@ class SqliteDelivery:
     def begin_early(self) -> None:
         """Never: the file's other writers would wait."""
 
-    def run(self, call: ProcedureCall) -> None:
+    def run(self, calls: OrderedCalls) -> None:
+        for call in calls:
+            self._run(call)
+
+    def _run(self, call: ProcedureCall) -> None:
         error = self._run_within_savepoint(call)
         if error is None:
             return
@@ -275,10 +279,6 @@ class SqliteDelivery:
         if self._skips.covers(error) and not self._one_by_one:
             raise BatchUndone
         raise error
-
-    def run_block(self, block: Block) -> None:
-        for call in block.calls():
-            self.run(call)
 
     def alter(self, followed: Followed) -> None:
         for change in followed.changes:

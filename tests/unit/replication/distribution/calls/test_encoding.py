@@ -21,16 +21,10 @@ from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import KeyUpdates
-from rowtide.replication.distribution.calls.encoding import (
-    Arguments,
-    Calls,
-    InsertedRows,
-    bitmap_length,
-    bitmap_texts,
-    encode,
-    filtered,
-    pack_bitmaps,
-)
+from rowtide.replication.distribution.calls.arguments import Arguments, InsertedRows
+from rowtide.replication.distribution.calls.bitmaps import bitmap_length, bitmap_texts, pack_bitmaps
+from rowtide.replication.distribution.calls.encoding import encode, filtered
+from rowtide.replication.distribution.calls.ordered import Calls
 from rowtide.replication.errors.publishing import ColumnNotLogged
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -48,7 +42,7 @@ def encoded(made: Article, records: pa.Table, shape: TableShape | None = None) -
 def arguments_of(made: Article, *records: pa.Table, shape: TableShape | None = None) -> list[Arguments]:
     """Return the arguments of the calls, which are those of one operation."""
     (calls,) = encoded(made, pa.concat_tables(records), shape)
-    return list(calls.arguments)
+    return calls.arguments.rows
 
 
 def values(*texts: str | None) -> Arguments:
@@ -308,9 +302,9 @@ def test_calls_are_grouped_by_operation_with_log_places() -> None:
     assert (inserts.article, inserts.operation) == (made, INSERT)
     assert (deletes.article, deletes.operation) == (made, DELETE)
     assert list(zip(inserts.commit_lsn.tolist(), inserts.seqval.tolist(), strict=True)) == [(500, 1), (600, 1)]
-    assert list(inserts.arguments) == [values("1", "10", "a"), values("3", "10", "a")]
+    assert inserts.arguments.rows == [values("1", "10", "a"), values("3", "10", "a")]
     assert list(zip(deletes.commit_lsn.tolist(), deletes.seqval.tolist(), strict=True)) == [(500, 2)]
-    assert deletes.arguments == [values("2")]
+    assert deletes.arguments.rows == [values("2")]
 
 
 def test_records_in_chunks_are_encoded_as_records_in_one() -> None:
@@ -326,9 +320,9 @@ def test_records_in_chunks_are_encoded_as_records_in_one() -> None:
     sliced = pa.concat_tables([change(INSERT, after=("8", "8", "8")), *rows]).combine_chunks().slice(1)
     assert (chunked["after"].num_chunks, whole["after"].num_chunks) == (6, 1)
     for made in (article(ORDERS), article(ORDERS, update="XCALL", delete="XCALL")):
-        expected = [(calls.operation, list(calls.arguments)) for calls in encoded(made, whole)]
-        assert [(calls.operation, list(calls.arguments)) for calls in encoded(made, chunked)] == expected
-        assert [(calls.operation, list(calls.arguments)) for calls in encoded(made, sliced)] == expected
+        expected = [(calls.operation, calls.arguments.rows) for calls in encoded(made, whole)]
+        assert [(calls.operation, calls.arguments.rows) for calls in encoded(made, chunked)] == expected
+        assert [(calls.operation, calls.arguments.rows) for calls in encoded(made, sliced)] == expected
 
 
 @pytest.mark.parametrize("records", [RECORD.empty_table(), pa.Table.from_batches([], schema=RECORD)])
@@ -375,7 +369,7 @@ def test_key_update_becomes_delete_and_insert_if_requested() -> None:
     made = article(ORDERS, key_updates=KeyUpdates.DELETE_INSERT)
     kept = change(UPDATE, before=("1", "10", "a"), after=("1", "11", "a"))
     moved = change(UPDATE, before=("2", "10", "a"), after=("3", "11", None), seqval=2)
-    found = [(calls.operation, list(calls.arguments)) for calls in encoded(made, pa.concat_tables([kept, moved]))]
+    found = [(calls.operation, calls.arguments.rows) for calls in encoded(made, pa.concat_tables([kept, moved]))]
 
     assert found == [
         (UPDATE, [values(None, "11", None, "1", "\\x02")]),
@@ -461,7 +455,7 @@ _READ = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 def inserted(rows: Sequence[Row], places: Sequence[int] = (0, 1, 2)) -> InsertedRows:
     images = pa.chunked_array([pa.array([list(row) for row in rows], pa.list_(pa.string()))])
-    return InsertedRows.of(images, places)
+    return InsertedRows.of_images(images, places)
 
 
 def read_copy(data: bytes) -> list[list[str | None]]:
@@ -498,7 +492,7 @@ def test_a_part_has_its_own_rows(rows: list[Row], start: int, count: int) -> Non
     wanted = [list(row) for row in rows][min(start, len(rows) - 1) : start + count]
 
     assert read_copy(part.as_copy_text()) == wanted
-    assert list(part) == [[None if text is None else text.encode() for text in row] for row in wanted]
+    assert part.rows == [[None if text is None else text.encode() for text in row] for row in wanted]
 
 
 @given(ROWS)
@@ -517,6 +511,6 @@ def test_rows_that_follow_each_other_are_taken_without_copying(chosen: list[bool
     assert found.to_pylist() == [row for row, is_chosen in zip(rows, chosen, strict=True) if is_chosen]
     if any(chosen):
         expected = "".join(line for line, is_chosen in zip(lines, chosen, strict=True) if is_chosen)
-        assert InsertedRows.of(found, [0, 1]).as_copy_text() == expected.encode()
+        assert InsertedRows.of_images(found, [0, 1]).as_copy_text() == expected.encode()
     if chosen[1]:
         assert found.chunk(0).buffers()[1].address == images.chunk(0).buffers()[1].address

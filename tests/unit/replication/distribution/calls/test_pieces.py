@@ -10,7 +10,7 @@ import pytest
 from builders.replication.articles import article
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
-from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.distribution.calls.pieces import Failure, Pieces
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors.delivery import RowNotFound

@@ -6,20 +6,17 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given, strategies as st
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
+from builders.replication.ordered_calls import numbered
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import (
-    MAX_BLOCK_ROWS,
-    MAX_CALLS,
-    Block,
-    CallSequence,
-    Gatherer,
-    ProcedureCall,
-)
-from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
+from rowtide.replication.distribution.calls.arguments import Arguments, InsertedRows
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.runs import MAX_BULK_ROWS, MAX_CALLS, CallRun, Gatherer
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")
@@ -39,13 +36,18 @@ def update(made: Article, key: bytes, value: bytes = b"x", *, to: bytes | None =
     return made, UPDATE, [to or key, value, key]
 
 
+def ordered(calls: Iterable[Given]) -> OrderedCalls:
+    return numbered(ProcedureCall(0, 0, *call) for call in calls)
+
+
+def sets_of(run: CallRun, *, folds: bool = False) -> list[list[Arguments]]:
+    return [calls.arguments.rows for calls in run.sets(folds=folds)]
+
+
 def gather(groups: Mapping[str, int], calls: Iterable[Given]) -> list[tuple[str, Operation, list[list[Arguments]]]]:
     gatherer = Gatherer(groups)
-    runs: list[CallSequence] = [run for call in calls for run in gatherer.add(ProcedureCall(0, 0, *call))]
-    return [
-        (run.article.article_id, run.operation, [[call.arguments for call in calls] for calls in run.rounds])
-        for run in [*runs, *gatherer.end()]
-    ]
+    runs = [*gatherer.add(ordered(calls)), *gatherer.end()]
+    return [(run.article.article_id, run.operation, sets_of(run)) for run in runs]
 
 
 def test_calls_of_independent_articles_are_grouped_per_article() -> None:
@@ -117,51 +119,130 @@ def test_an_article_that_nothing_is_known_of_ends_all_runs() -> None:
 
 def test_a_run_that_is_full_is_given_at_once() -> None:
     gatherer = Gatherer(SEPARATE)
-    full = [
-        run for number in range(MAX_CALLS) for run in gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"%d" % number)))
-    ]
+    full = list(gatherer.add(ordered(insert(ORDERS, b"%d" % number) for number in range(MAX_CALLS))))
 
-    assert [run.calls for run in full] == [MAX_CALLS]
+    assert [run.count for run in full] == [MAX_CALLS]
     assert gatherer.end() == []
 
 
-def block(made: Article, count: int) -> Block:
-    rows = pa.array([["1", "new"]] * count, pa.list_(pa.string()))
-    return Block(7, np.arange(count), made, InsertedRows(rows))
-
-
-def test_a_block_continues_a_run_and_ends_it_for_calls() -> None:
+def test_a_run_continues_with_what_is_read_next() -> None:
     gatherer = Gatherer(SEPARATE)
-    assert not gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"1")))
-    assert not gatherer.add_block(block(ORDERS, 20))
-    (first,) = gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"2")))
+    assert list(gatherer.add(ordered([update(ORDERS, b"1", b"a"), update(ORDERS, b"2", b"b")]))) == []
+    assert list(gatherer.add(ordered([update(ORDERS, b"1", b"c")]))) == []
+    (run,) = gatherer.end()
 
-    assert (first.calls, len(first.rounds[0]), len(first.blocks)) == (21, 1, 1)
-    assert [run.calls for run in gatherer.end()] == [1]
+    assert sets_of(run) == [[[b"1", b"a", b"1"], [b"2", b"b", b"2"]], [[b"1", b"c", b"1"]]]
+    assert [call.arguments[1] for call in run.calls()] == [b"a", b"b", b"c"]
 
 
-def test_a_block_ends_a_run_of_updates() -> None:
+def rows(made: Article, count: int) -> OrderedCalls:
+    """Return inserts whose values stay as the log has them."""
+    texts = pa.array([["1", "new"]] * count, pa.list_(pa.string()))
+    return OrderedCalls.of([Calls(made, INSERT, np.full(count, 7), np.arange(count), InsertedRows(texts))])
+
+
+def test_rows_as_logged_stay_so_until_they_are_sent() -> None:
+    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    assert list(gatherer.add(rows(ORDERS, MAX_CALLS))) == []
+    assert list(gatherer.add(rows(ORDERS, 20))) == []
+    (run,) = gatherer.end()
+
+    assert [len(one) for one in run.inserted() or ()] == [MAX_CALLS, 20]
+
+
+def test_rows_beside_calls_are_not_as_logged() -> None:
+    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    assert list(gatherer.add(rows(ORDERS, 20))) == []
+    assert list(gatherer.add(ordered([insert(ORDERS, b"2")]))) == []
+    (run,) = gatherer.end()
+
+    assert run.inserted() is None
+    assert sets_of(run) == [[*[[b"1", b"new"]] * 20, [b"2", b"new"]]]
+
+
+def test_calls_do_not_follow_more_rows_than_they_may_be() -> None:
+    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    assert list(gatherer.add(rows(ORDERS, MAX_CALLS + 1))) == []
+
+    assert [run.count for run in gatherer.add(ordered([insert(ORDERS, b"2")]))] == [MAX_CALLS + 1]
+
+
+def test_rows_end_a_run_of_updates() -> None:
     gatherer = Gatherer(TOGETHER)
-    gatherer.add(ProcedureCall(0, 0, *update(LINES, b"1")))
+    assert list(gatherer.add(ordered([update(LINES, b"1")]))) == []
 
-    assert [run.operation for run in gatherer.add_block(block(ORDERS, 20))] == [UPDATE]
-
-
-def test_a_run_of_blocks_is_given_when_it_is_full() -> None:
-    assert [run.calls for run in Gatherer(SEPARATE).add_block(block(ORDERS, MAX_BLOCK_ROWS))] == [MAX_BLOCK_ROWS]
+    assert [run.operation for run in gatherer.add(rows(ORDERS, 20))] == [UPDATE]
 
 
-def test_a_block_of_an_unknown_article_ends_all_runs() -> None:
+@pytest.mark.parametrize(("bulk", "most"), [({ARTICLE_ID}, MAX_BULK_ROWS), (set(), MAX_CALLS)])
+def test_a_run_of_rows_is_given_when_it_is_full(bulk: set[str], most: int) -> None:
+    assert [run.count for run in Gatherer(SEPARATE, bulk=bulk).add(rows(ORDERS, most))] == [most]
+
+
+def test_rows_of_an_unknown_article_end_all_runs() -> None:
     gatherer = Gatherer({ARTICLE_ID: 1})
-    gatherer.add(ProcedureCall(0, 0, *insert(ORDERS, b"1")))
+    assert list(gatherer.add(ordered([insert(ORDERS, b"1")]))) == []
 
-    assert [run.article for run in gatherer.add_block(block(LINES, 20))] == [ORDERS, LINES]
+    assert [run.article for run in gatherer.add(rows(LINES, 2))] == [ORDERS, LINES, LINES]
 
 
 def gather_folded(calls: Iterable[Given]) -> list[list[list[Arguments]]]:
     gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
-    runs = [run for call in calls for run in gatherer.add(ProcedureCall(0, 0, *call))]
-    return [[[call.arguments for call in calls] for calls in run.rounds] for run in [*runs, *gatherer.end()]]
+    return [sets_of(run, folds=True) for run in [*gatherer.add(ordered(calls)), *gatherer.end()]]
+
+
+def test_few_rows_that_are_updated_often_are_one_run() -> None:
+    calls = [update(ORDERS, b"%d" % (number % 3), b"%d" % number) for number in range(3 * MAX_CALLS)]
+    last = [[b"%d" % row, b"%d" % (3 * MAX_CALLS - 3 + row), b"%d" % row] for row in range(3)]
+
+    ((found,),) = gather_folded(calls)
+    assert sorted(found) == last
+
+
+@given(st.lists(st.tuples(st.sampled_from([ORDERS, LINES]), st.sampled_from("iudm"), st.integers(0, 3)), max_size=60))
+def test_runs_have_the_result_of_the_calls_in_order(steps: list[tuple[Article, str, int]]) -> None:
+    """A row that is inserted twice, or not found, would fail at a subscriber: here, it is not drawn."""
+    rows_now: dict[tuple[str, bytes], bytes] = {}
+    calls: list[Given] = []
+    for number, (made, kind, row) in enumerate(steps):
+        key, other, value = b"%d" % row, b"%d" % (row + 4), b"v%d" % number
+        present, free = (made.article_id, key) in rows_now, (made.article_id, other) not in rows_now
+        if kind == "i" and not present:
+            calls.append((made, INSERT, [key, value]))
+        elif kind == "u" and present:
+            calls.append(update(made, key, value))
+        elif kind == "m" and present and free:
+            calls.append(update(made, key, value, to=other))
+        elif kind == "d" and present:
+            calls.append((made, DELETE, [key]))
+        else:
+            continue
+        run_at(rows_now, *calls[-1])
+    found: dict[tuple[str, bytes], bytes] = {}
+    gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
+    cut = len(calls) // 2
+    for run in [*gatherer.add(ordered(calls[:cut])), *gatherer.add(ordered(calls[cut:])), *gatherer.end()]:
+        for one in run.sets(folds=run.article is ORDERS and run.operation is UPDATE):
+            keys = [arguments[-1] if run.operation is UPDATE else arguments[0] for arguments in one.arguments.rows]
+            assert len(set(keys)) == len(keys)
+            for arguments in one.arguments.rows:
+                run_at(found, run.article, run.operation, arguments)
+
+    assert found == rows_now
+
+
+def run_at(rows_now: dict[tuple[str, bytes], bytes], made: Article, operation: Operation, values: Arguments) -> None:
+    """Run a call as a subscriber does; an insert of a row that is there, or a change of one that is not, fails."""
+    old = (made.article_id, values[-1] if operation is UPDATE else values[0] or b"")
+    if operation is INSERT:
+        assert old not in rows_now
+    else:
+        del rows_now[made.article_id, old[1] or b""]
+    if operation is not DELETE:
+        key, value = values[0], values[1]
+        assert key is not None
+        assert value is not None
+        rows_now[made.article_id, key] = value
 
 
 def test_updates_of_a_row_are_folded_to_the_last_values() -> None:

@@ -97,12 +97,6 @@ class SqliteTables:
             for article in list_merged(self._connection):
                 self._renew_triggers(article)
 
-    def verify_format(self) -> None:
-        """Raise `FormatNewer` and the like if the metadata were migrated since they were accepted."""
-        if self.format.is_known and completing.is_there(self._session):
-            self.format.accept(path_of(self._session), read_format(self._session, completing.FORMAT_VIEW))
-            self.format.require_writable()
-
     def _renew_triggers(self, article: Article) -> None:
         """Give a table this build's triggers, if it has those of an earlier one and its columns are the article's."""
         table = find_table(self._session, article.file_table)

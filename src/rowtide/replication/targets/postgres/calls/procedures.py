@@ -23,7 +23,7 @@ from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat,
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 if TYPE_CHECKING:
-    from rowtide.replication.distribution.calls.encoding import Arguments
+    from rowtide.replication.distribution.calls.arguments import Arguments
 
 
 def is_generated(article: Article, operation: Operation) -> bool:

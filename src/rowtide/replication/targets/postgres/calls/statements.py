@@ -23,7 +23,7 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.calls.encoding import columns_of
+from rowtide.replication.distribution.calls.bitmaps import columns_of
 from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import (
@@ -37,7 +37,7 @@ from rowtide.replication.targets.postgres.calls.procedures import (
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 if TYPE_CHECKING:
-    from rowtide.replication.distribution.calls.encoding import Arguments
+    from rowtide.replication.distribution.calls.arguments import Arguments
 
 
 # Procedures that apply many calls of one article and operation at once. Pure. They take one array per parameter, and

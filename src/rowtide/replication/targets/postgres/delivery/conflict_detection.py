@@ -23,7 +23,7 @@ from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
-from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -125,7 +125,11 @@ class ConflictDelivery:
     def _is_together(self) -> bool:
         return self._versions is None and not self._is_repeat
 
-    def run(self, call: ProcedureCall) -> None:
+    def run(self, calls: OrderedCalls) -> None:
+        for call in calls:
+            self._run_or_keep(call)
+
+    def _run_or_keep(self, call: ProcedureCall) -> None:
         if self._is_together and call.operation is not Operation.TRUNCATE:
             self._waiting.append(call)
             if len(self._waiting) >= _CHECKED_AT_ONCE:
@@ -143,10 +147,6 @@ class ConflictDelivery:
                 self._has_raced = True
                 raise BatchUndone from error
             raise self._explain(call, error) from error
-
-    def run_block(self, block: Block) -> None:
-        for call in block.calls():
-            self.run(call)
 
     def _make_waiting(self) -> None:
         """Make the changes that wait. Raises `BatchUndone` if one meets anything."""

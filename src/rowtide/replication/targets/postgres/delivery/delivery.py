@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 import psycopg
 
@@ -17,7 +16,7 @@ from rowtide.events.catalogue import OriginNotSet
 from rowtide.events.emission import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
-from rowtide.replication.distribution.calls.batches import MAX_CALLS, Block, CallSequence, Gatherer, ProcedureCall
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.calls.pieces import Pieces
 from rowtide.replication.distribution.delivery import AlterationRefused, DeliveryProgress, JoiningArticle, JoiningMoved
 from rowtide.replication.distribution.skip_errors import SkipErrors
@@ -31,110 +30,12 @@ from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
-from rowtide.replication.targets.postgres.delivery.table_relations import (
-    SetPlan,
-    SubscriberTables,
-    find_edited,
-    plan_sets,
-)
+from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
 from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
-
-_FEWEST_AS_ARRAYS = 3
-"""Least length of a run sent as arrays."""
-FEWEST_AS_COPY = 1000
-"""Least number of inserts sent by COPY, which waits for all that was sent before."""
-
-
-class Mode(Protocol):
-    """Takes the calls of one batch in log order."""
-
-    def add(self, call: ProcedureCall) -> None:
-        """Send a call, at once or before `flush` returns."""
-
-    def add_block(self, block: Block) -> None:
-        """Send the calls of a block, as `add`."""
-
-    def flush(self) -> Sequence[CommandError]:
-        """Send the remaining calls; return the errors of the calls that the batch has skipped so far."""
-
-
-class RowByRow:
-    """Each call is a separate statement: an error names the call that caused it."""
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-
-    def add(self, call: ProcedureCall) -> None:
-        self._sender.send(call)
-
-    def add_block(self, block: Block) -> None:
-        for call in block.calls():
-            self._sender.send(call)
-
-    def flush(self) -> Sequence[CommandError]:
-        return ()
-
-
-class SetBased:
-    """A run of calls is sent as one call with arrays, or by COPY, if the plan says so of the article's operation."""
-
-    def __init__(self, sender: Sender, plan: SetPlan) -> None:
-        self._sender = sender
-        self._plan = plan
-        self._gatherer = Gatherer(plan.groups, plan.folded)
-
-    def add(self, call: ProcedureCall) -> None:
-        for run in self._gatherer.add(call):
-            self._send(run)
-
-    def add_block(self, block: Block) -> None:
-        for run in self._gatherer.add_block(block):
-            self._send(run)
-
-    def flush(self) -> Sequence[CommandError]:
-        for run in self._gatherer.end():
-            self._send(run)
-        return ()
-
-    def _send(self, run: CallSequence) -> None:
-        for calls in run.rounds:
-            self._send_calls(run, calls)
-        if run.article.article_id in self._plan.copied and sum(len(one.rows) for one in run.blocks) >= FEWEST_AS_COPY:
-            self._sender.copy(run.article, [block.rows for block in run.blocks])
-            return
-        for block in run.blocks:
-            calls = list(block.calls())
-            for start in range(0, len(calls), MAX_CALLS):
-                self._send_calls(run, calls[start : start + MAX_CALLS])
-
-    def _send_calls(self, run: CallSequence, calls: Sequence[ProcedureCall]) -> None:
-        has_arrays = (run.article.article_id, run.operation) in self._plan.has_arrays
-        if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
-            self._sender.send_arrays(run.article, run.operation, [call.arguments for call in calls])
-        else:
-            for call in calls:
-                self._sender.send(call)
-
-
-class Skipping:
-    """Calls are sent in pieces with savepoints; one whose error is listed is skipped."""
-
-    def __init__(self, sender: Sender, skips: SkipErrors) -> None:
-        self._pieces = Pieces(sender.try_piece, skips)
-
-    def add(self, call: ProcedureCall) -> None:
-        self._pieces.add(call)
-
-    def add_block(self, block: Block) -> None:
-        for call in block.calls():
-            self._pieces.add(call)
-
-    def flush(self) -> Sequence[CommandError]:
-        return self._pieces.end()
 
 
 class PostgresDelivery:
@@ -170,11 +71,12 @@ class PostgresDelivery:
             connection,
             subscription.subscriber,
             written,
+            self._plan,
             edited=find_edited(tables, articles),
             has_origin=has_origin,
             watch=watch,
         )
-        self._mode: Mode = RowByRow(self._sender)
+        self._pieces: Pieces | None = None
 
     @property
     def progress(self) -> DeliveryProgress:
@@ -192,15 +94,12 @@ class PostgresDelivery:
             # Not where errors are skipped: at the commit no command is to blame.
             is_deferred=not is_skipping,
             is_repeatable=not one_by_one and (bool(self._plan.groups) or bool(self._skips)),
+            is_set_based=not one_by_one,
         )
         self._cascaded = frozenset()
+        self._pieces = Pieces(self._sender.try_piece, self._skips) if is_skipping else None
         if is_skipping:
-            self._mode = Skipping(self._sender, self._skips)
             self._sender.synchronize()
-        elif one_by_one or not self._plan.groups:
-            self._mode = RowByRow(self._sender)
-        else:
-            self._mode = SetBased(self._sender, self._plan)
 
     def begin_early(self) -> Callable[[], None] | None:
         if not self._plan.groups:
@@ -209,16 +108,22 @@ class PostgresDelivery:
         self.begin()
         return self._sender.roll_back
 
-    def run(self, call: ProcedureCall) -> None:
-        if self._cascades and call.operation is Operation.DELETE:
-            self._announce_cascade(call)
-        self._mode.add(call)
+    def run(self, calls: OrderedCalls) -> None:
+        for place in self._find_cascading(calls):
+            self._send(calls.between(0, place))
+            calls = calls.between(place, len(calls))
+            self._announce_cascade(next(iter(calls.between(0, 1))))
+        self._send(calls)
 
-    def run_block(self, block: Block) -> None:
-        self._mode.add_block(block)
+    def _send(self, calls: OrderedCalls) -> None:
+        if self._pieces is None:
+            self._sender.send(calls)
+        else:
+            for call in calls:
+                self._pieces.add(call)
 
     def alter(self, followed: Followed) -> None:
-        self._mode.flush()
+        self._finish()
         before, article = followed.before, followed.article
         self._sender.learn(article)
         table, writer = (before.schema, before.table), self._written.writer_of(article)
@@ -265,16 +170,16 @@ class PostgresDelivery:
             raise AlterationRefused(article, None, f"procedure {name} has to take ({wanted}): {refused.message}")
 
     def join(self, joining: JoiningArticle) -> None:
-        self._mode.flush()
+        self._finish()
         article = joining.article
         self._alter(article, article, [CHECK_ALL, *attach(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
-        self._mode.flush()
+        self._finish()
         self._sender.synchronize()
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        skipped = self._mode.flush()
+        skipped = self._finish()
         self._sender.commit(self._guid, reached)
         self._progress = self._progress.after_batch(reached)
         return skipped
@@ -282,11 +187,24 @@ class PostgresDelivery:
     def close(self) -> None:
         self._sender.close()
 
+    def _finish(self) -> Sequence[CommandError]:
+        """Send the calls that were kept to go together; return the errors of those that the batch has skipped."""
+        if self._pieces is not None:
+            return self._pieces.end()
+        self._sender.finish()
+        return ()
+
+    def _find_cascading(self, calls: OrderedCalls) -> Iterator[int]:
+        """Yield where deletes begin of which the cascade is not announced, each counted from the one before."""
+        passed = 0
+        for owner, place in calls.find_first(Operation.DELETE) if self._cascades else ():
+            if not self._cascades.get(owner.article_id, frozenset()) <= self._cascaded:
+                yield place - passed
+                passed = place
+
     def _announce_cascade(self, call: ProcedureCall) -> None:
-        cascaded = self._cascaded | self._cascades.get(call.article.article_id, frozenset())
-        if cascaded != self._cascaded:
-            self._cascaded = cascaded
-            self._sender.send_cascaded(call, cascaded)
+        self._cascaded |= self._cascades[call.article.article_id]
+        self._sender.send_cascaded(call, self._cascaded)
 
 
 def set_origin(connection: psycopg.Connection, subscription: Subscription, stream: int = 0) -> bool:

@@ -1,4 +1,4 @@
-"""Calls sent to a PostgreSQL subscriber as prepared statements, and the meaning of refusals."""
+"""Calls sent to a PostgreSQL subscriber as prepared statements: one by one, as arrays, or by COPY."""
 
 from __future__ import annotations
 
@@ -9,43 +9,50 @@ import psycopg
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.row_values import shown
-from rowtide.databases.postgres.encodings import can_encode, find_codec
-from rowtide.databases.postgres.errors import find_outage
+from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import ProcedureCall
-from rowtide.replication.distribution.calls.encoding import Arguments, InsertedRows
+from rowtide.replication.distribution.calls.arguments import InsertedRows
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.calls.pieces import Failure
+from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Gatherer
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
-from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribers import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement, Pipeline
+from rowtide.replication.targets.postgres.delivery.refusals import (
+    LARGE_BYTES,
+    explain_call,
+    is_too_large,
+    require_order,
+    size_of,
+)
+from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import PreparedName
 from rowtide.replication.targets.postgres.written_tables import WrittenTables
 
 _BEGIN, _BEGIN_STREAM, _END = b"begin_batch", b"begin_stream", b"end_batch"
 _OWN = {_BEGIN: progress.BEGIN_BATCH, _BEGIN_STREAM: progress.BEGIN_STREAM, _END: progress.END_BATCH}
-_ROW_NOT_FOUND = "20598"
-_CHARACTER_NOT_HELD = "22P05"
 _SENT_AT_ONCE = 10_000
+_FEWEST_AS_ARRAYS = 3
+"""Least number of calls sent as arrays."""
+FEWEST_AS_COPY = 1000
+"""Least number of inserts sent by COPY, which waits for all that was sent before."""
 _DEFER = "set constraints all deferred"
 """Defers constraints. The publisher checks a deferrable one after each statement; the log has single rows."""
 RESET_ORIGIN = "select pg_replication_origin_xact_reset()"
 """Without it a commit would have the time of the session's first."""
 _MOST_BYTES = (1 << 30) - (1 << 20)
 """PostgreSQL's limit of a message is one gigabyte; a larger one ends the session."""
-_LARGE_BYTES = 1 << 25
-_TOO_LARGE = ("54000", "XX000")
-"""SQLSTATEs for a row that exceeds the server's memory allocation limit."""
 _MAX_ARRAY_BYTES = 1 << 20
 """Limit of a call's arrays, of which the subscriber holds several copies in memory."""
 
@@ -58,17 +65,21 @@ class Sender:
         connection: psycopg.Connection,
         subscriber: str,
         written: WrittenTables,
+        plan: SetPlan,
         *,
         edited: Set[tuple[str, Operation]] = frozenset(),
         has_origin: bool = False,
         watch: DeadlockWatch | None = None,
     ) -> None:
-        """`edited` are operations, by article id, whose procedures users have edited.
+        """`plan` says what may be sent many at a time; `edited` are operations, by article id, whose procedures users
+        have edited.
 
         `has_origin`: the session has a replication origin. `watch` looks for deadlocks while calls run.
         """
         self._subscriber = subscriber
         self._written = written
+        self._plan = plan
+        self._gatherer: Gatherer | None = None
         self._edited = edited
         self._changed_by: Writer | None = None
         self._has_origin = has_origin
@@ -82,12 +93,15 @@ class Sender:
         self._is_repeatable = False
         self._prepare_own()
 
-    def begin(self, guid: bytes, known: DeliveryProgress, *, is_deferred: bool, is_repeatable: bool) -> None:
+    def begin(
+        self, guid: bytes, known: DeliveryProgress, *, is_deferred: bool, is_repeatable: bool, is_set_based: bool
+    ) -> None:
         """Begin a batch. With `is_deferred`, deferrable constraints are checked at its end.
 
         With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
-        error.
+        error. With `is_set_based`, which has to be repeatable, calls are sent many at a time where the plan says so.
         """
+        self._gather(is_set_based=is_set_based)
         opening = ["begin", *self._written.beginning, *([_DEFER] if is_deferred else ())]
         opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
@@ -99,6 +113,7 @@ class Sender:
 
     def begin_stream(self, guid: bytes, known: DeliveryProgress, *, is_first: bool, lock_timeout_s: int) -> None:
         """Begin one stream's part of a batch, repeatable; its first stream locks the progress row for all."""
+        self._gather(is_set_based=True)
         opening = ["begin", *self._written.beginning, _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
         opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
@@ -109,25 +124,67 @@ class Sender:
         self._sent_before = len(opening) + 1
         self._is_repeatable = True
 
-    def send(self, call: ProcedureCall) -> None:
-        """Send a call."""
+    def _gather(self, *, is_set_based: bool) -> None:
+        plan = self._plan
+        self._gatherer = Gatherer(plan.groups, plan.folded, plan.copied) if is_set_based and plan.groups else None
+
+    def send(self, calls: OrderedCalls) -> None:
+        """Send calls, at once or before `finish` returns."""
+        if self._gatherer is None:
+            for call in calls:
+                self._send_one(call)
+        else:
+            for run in self._gatherer.add(calls):
+                self._send_run(run)
+
+    def finish(self) -> None:
+        """Send the calls that were kept to go with later ones."""
+        if self._gatherer is not None:
+            for run in self._gatherer.end():
+                self._send_run(run)
+
+    def _send_run(self, run: CallRun) -> None:
+        """Send a run as one call with arrays, or by COPY, if the plan says so of the article's operation."""
+        article_id = run.article.article_id
+        is_copied = run.operation is Operation.INSERT and article_id in self._plan.copied
+        rows = run.inserted() if is_copied and run.count >= FEWEST_AS_COPY else None
+        if rows is not None:
+            self._copy(run.article, rows)
+            return
+        if run.count < _FEWEST_AS_ARRAYS or (article_id, run.operation) not in self._plan.has_arrays:
+            for call in run.calls():
+                self._send_one(call)
+            return
+        for calls in run.sets(folds=article_id in self._plan.folded):
+            for start in range(0, len(calls), MAX_CALLS):
+                self._send_set(calls.between(start, start + MAX_CALLS))
+
+    def _send_set(self, calls: Calls) -> None:
+        """Send calls that are about different rows."""
+        if len(calls) >= _FEWEST_AS_ARRAYS:
+            self._send_arrays(calls)
+        else:
+            for place in range(len(calls)):
+                self._send_one(calls.one(place))
+
+    def _send_one(self, call: ProcedureCall) -> None:
         self._sent += [call] * self._run(call)
         if len(self._sent) >= _SENT_AT_ONCE:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self.synchronize()
 
-    def send_arrays(self, article: Article, operation: Operation, calls: Sequence[Arguments]) -> None:
+    def _send_arrays(self, calls: Calls) -> None:
         """Send calls of one article and operation at once, in a repeatable batch."""
-        arrays = [array_literal(values) for values in zip(*calls, strict=True)]
+        arrays = [array_literal(values) for values in calls.arguments.matrix.T.tolist()]
         if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
             half = len(calls) // 2
-            self.send_arrays(article, operation, calls[:half])
-            self.send_arrays(article, operation, calls[half:])
+            self._send_arrays(calls.between(0, half))
+            self._send_arrays(calls.between(half, len(calls)))
             return
-        self._run_arrays(article, operation, arrays, len(calls))
+        self._run_arrays(calls.article, calls.operation, arrays, len(calls))
         self._pipeline.push()
 
-    def copy(self, article: Article, rows: Sequence[InsertedRows]) -> None:
+    def _copy(self, article: Article, rows: Sequence[InsertedRows]) -> None:
         """Insert rows by COPY, in a repeatable batch. Raises as `synchronize`."""
         self._pin_for(self._written.own)
         # A domain's check is found by the role's own path.
@@ -137,7 +194,7 @@ class Sender:
         table = quote_qualified(article.schema, article.table)
         refused = self._pipeline.copy(f"copy {table} ({names}) from stdin", (one.as_copy_text() for one in rows))
         if refused is not None:
-            self._require_order(refused)
+            require_order(refused)
             self._undo()
             raise BatchUndone
         self._pipeline.execute(OWN_PATH)
@@ -164,7 +221,7 @@ class Sender:
         refused = self._pipeline.synchronize()
         if refused is None:
             return None
-        self._require_order(refused)
+        require_order(refused)
         self._pipeline.execute("rollback to savepoint piece")
         self._changed_by = changed_by
         self._pipeline.synchronize()
@@ -190,7 +247,7 @@ class Sender:
             self._pipeline.execute(OWN_PATH)
         refused = self._pipeline.synchronize()
         if refused is not None:
-            self._require_order(refused)
+            require_order(refused)
             self._undo()
         return refused
 
@@ -215,7 +272,7 @@ class Sender:
         before, self._sent_before = self._sent_before, 0
         if refused is None:
             return
-        self._require_order(refused)
+        require_order(refused)
         if self._is_repeatable and refused.sqlstate not in (progress.FENCED, DEFERRED):
             self._undo()
             raise BatchUndone
@@ -263,12 +320,12 @@ class Sender:
     def _run(self, call: ProcedureCall) -> int:
         """Send a call; return by how many statements."""
         article, operation, arguments = call.article, call.operation, call.arguments
-        size = _size(arguments)
+        size = size_of(arguments)
         if size > _MOST_BYTES:
             self._refuse_size(call, "the server takes at most a gigabyte at once")
         self.learn(article)
         if self._is_executed(call):
-            return self._execute(call, is_large=size >= _LARGE_BYTES)
+            return self._execute(call, is_large=size >= LARGE_BYTES)
         pins = self._pin_for(self._written.own)
         if procedures.is_wide(article, operation):
             arguments = procedures.pack_wide(article, operation, arguments)
@@ -276,7 +333,7 @@ class Sender:
             self._pipeline.execute(procedures.call(article, operation), arguments)
             return pins + 1
         prepared = self._prepare(call)
-        send = self._pipeline.run_large if size >= _LARGE_BYTES else self._pipeline.run
+        send = self._pipeline.run_large if size >= LARGE_BYTES else self._pipeline.run
         send(self._calls[article.article_id, operation], arguments)
         return pins + prepared + 1
 
@@ -359,15 +416,6 @@ class Sender:
         self._prepared += 1
         return b"%s_%d" % (kind, self._prepared)
 
-    def _require_order(self, refused: FailedStatement) -> None:
-        """Raise the server's own failures, such as a full disk, which no command caused.
-
-        A retry needs a new session.
-        """
-        outage = find_outage(refused.sqlstate, refused.message)
-        if outage is not None:
-            raise outage
-
     def _undo(self) -> None:
         """Roll back a batch; statements that were to be prepared after the refusal were not."""
         self._is_repeatable = False
@@ -385,32 +433,12 @@ class Sender:
             return OwnerTriggersDeferred(refused.message)
         if not 0 <= place < len(sent):
             return BatchRefused(refused.sqlstate, refused.message)
-        lsn, command_id, article, operation, arguments = sent[place]
-        table, key = article.qualified_name, procedures.key_of(article, operation, arguments)
-        if refused.sqlstate in _TOO_LARGE and _size(arguments) >= _LARGE_BYTES:
-            self._refuse_size(sent[place], f"the server says: {shown(refused.message)}")
-        if refused.sqlstate == _ROW_NOT_FOUND:
-            return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
-        command, reason = operation.name.lower(), refused.message
-        if refused.sqlstate == _CHARACTER_NOT_HELD:
-            reason += self._name_columns(article, arguments)
-        return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, reason)
+        call = sent[place]
+        if is_too_large(refused, call):
+            self._refuse_size(call, f"the server says: {shown(refused.message)}")
+        return explain_call(refused, call, self._codec)
 
     def _refuse_size(self, call: ProcedureCall, reason: str) -> NoReturn:
         self._pipeline.synchronize()
         self._undo()
-        raise CallNotStorable(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
-
-    def _name_columns(self, article: Article, arguments: Arguments) -> str:
-        """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
-        columns = article.columns
-        named = dict.fromkeys(
-            columns[place % len(columns)].name
-            for place, value in enumerate(arguments)
-            if value is not None and not can_encode(self._codec, value.decode(errors="ignore"))
-        )
-        return f", in column {', '.join(named)}" if named else ""
-
-
-def _size(arguments: Arguments) -> int:
-    return sum(len(value) for value in arguments if value is not None)
+        raise CallNotStorable(call, f"its values take {size_of(call.arguments):,} bytes; {reason}")

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from operator import itemgetter
 
+import numpy as np
 import psycopg
 
 from rowtide.core.lsn import Position
@@ -22,20 +23,14 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.distribution.calls.batches import Block, ProcedureCall
-from rowtide.replication.distribution.calls.encoding import Arguments, indexes_of_keys
+from rowtide.replication.distribution.calls.arguments import Arguments
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall, indexes_of_keys
 from rowtide.replication.distribution.delivery import BatchUndone, DeliveryProgress, JoiningArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.calls import procedures
-from rowtide.replication.targets.postgres.delivery.delivery import (
-    FEWEST_AS_COPY,
-    Mode,
-    PostgresDelivery,
-    RowByRow,
-    SetBased,
-)
-from rowtide.replication.targets.postgres.delivery.sender import Sender
+from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery
+from rowtide.replication.targets.postgres.delivery.sender import FEWEST_AS_COPY
 from rowtide.replication.targets.postgres.delivery.streams.division import (
     ArticleForeignKey,
     Division,
@@ -44,7 +39,6 @@ from rowtide.replication.targets.postgres.delivery.streams.division import (
 )
 from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup, require_prepared
 from rowtide.replication.targets.postgres.delivery.table_relations import (
-    SetPlan,
     SubscriberTables,
     find_edited,
     group_articles,
@@ -132,15 +126,15 @@ class Routes:
             finder = self._finders[known] = self._make_finder(call.article, call.operation)
         return finder(call.arguments)
 
-    def divide(self, calls: Iterable[ProcedureCall]) -> Sequence[Sequence[ProcedureCall]] | None:
-        """Return each stream's calls, in log order; None if the stream of one is not found."""
-        shares: list[list[ProcedureCall]] = [[] for _ in range(self._streams)]
+    def assign(self, calls: Iterable[ProcedureCall]) -> Sequence[int] | None:
+        """Return each call's stream; None if that of one is not found."""
+        numbers: list[int] = []
         for call in calls:
             number = self.find(call)
             if number is None:
                 return None
-            shares[number].append(call)
-        return shares
+            numbers.append(number)
+        return numbers
 
     def _make_finder(self, article: Article, operation: Operation) -> Callable[[Arguments], int | None]:
         streams = self._streams
@@ -170,6 +164,8 @@ class Routes:
 
 FEWEST_CALLS = 100
 """A batch of fewer is not divided: it would wait for two commits more than it gains."""
+_ROUTED_AT_ONCE = 1000
+"""Calls are divided in portions: while one stream is sent to, the others have something to do."""
 MOST_CALLS = 200_000
 """A larger batch is not kept in memory: it continues as it has begun, over one connection if it waits to be divided."""
 
@@ -202,15 +198,15 @@ class StreamsDelivery:
         self._open_group = partial(
             StreamGroup,
             subscription,
-            partial(_make_mode, plan_sets(tables, articles)),
+            plan_sets(tables, articles),
             articles=articles,
             edited=find_edited(tables, articles),
         )
         self._group: StreamGroup | None = None
         self._single = PostgresDelivery(taken, subscription, articles, tables, written)
         self._way = _Way.OVER_ONE
-        self._kept: list[ProcedureCall] | None = None
-        self._block_rows = 0
+        self._kept: list[OrderedCalls] | None = None
+        self._kept_count = self._bulk_count = 0
 
     @property
     def progress(self) -> DeliveryProgress:
@@ -218,7 +214,7 @@ class StreamsDelivery:
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
         """See `Delivery`. With `one_by_one`, and only then, an error names its call, or the call is skipped."""
-        self._kept, self._block_rows = [], 0
+        self._kept, self._kept_count, self._bulk_count = [], 0, 0
         if one_by_one:
             self._way = _Way.OVER_ONE
             self._single.begin(one_by_one=True)
@@ -230,32 +226,24 @@ class StreamsDelivery:
         self._way, self._kept = _Way.OVER_ONE, None
         return self._single.begin_early()
 
-    def run(self, call: ProcedureCall) -> None:
-        if self._way is _Way.OVER_ONE:
-            self._single.run(call)
-            return
-        if not self._division.is_divisible(call):
-            self._send_over_one()
-            self._single.run(call)
-            return
-        if self._kept is not None:
-            self._kept.append(call)
-        if self._way is _Way.ROUTED:
-            self._route(call)
-        else:
-            self._look_at_kept()
-
-    def run_block(self, block: Block) -> None:
+    def run(self, calls: OrderedCalls) -> None:
         if self._way is _Way.KEPT:
-            self._block_rows += len(block.rows)
-            if self._block_rows >= FEWEST_AS_COPY:
+            self._bulk_count += calls.count_bulk()
+            if self._bulk_count >= FEWEST_AS_COPY:
                 # COPY over one connection is faster than calls of several streams.
                 self._send_over_one()
+        if self._way is not _Way.OVER_ONE and not all(map(self._division.is_divisible, calls)):
+            self._send_over_one()
         if self._way is _Way.OVER_ONE:
-            self._single.run_block(block)
+            self._single.run(calls)
             return
-        for call in block.calls():
-            self.run(call)
+        if self._kept is not None:
+            self._kept.append(calls)
+            self._kept_count += len(calls)
+        if self._way is _Way.ROUTED:
+            self._route(calls)
+        else:
+            self._look_at_kept()
 
     def alter(self, followed: Followed) -> None:
         self._single.alter(followed)
@@ -273,10 +261,10 @@ class StreamsDelivery:
         self._single.flush()
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        shares: Sequence[Sequence[ProcedureCall]] = ()
+        shares: Sequence[Sequence[OrderedCalls]] = ()
         if self._way is _Way.KEPT:
             shares = self._divide(self._kept or ())
-            if sum(map(bool, shares)) < 2:
+            if not shares:
                 self._send_over_one()
         self._kept = None
         if self._way is _Way.OVER_ONE:
@@ -296,35 +284,45 @@ class StreamsDelivery:
             self._group = self._open_group()
         return self._group
 
-    def _divide(self, calls: Sequence[ProcedureCall]) -> Sequence[Sequence[ProcedureCall]]:
-        if len(calls) < FEWEST_CALLS:
+    def _divide(self, kept: Sequence[OrderedCalls]) -> Sequence[Sequence[OrderedCalls]]:
+        """Return each stream's calls; nothing if they are few, or all have to be in one."""
+        if self._kept_count < FEWEST_CALLS:
             return ()
-        routed = self._routes.divide(calls) if self._routes is not None else None
-        return routed or self._division.divide(calls, self._streams)
+        calls = list(chain.from_iterable(kept))
+        routed = self._routes.assign(calls) if self._routes is not None else None
+        numbers = np.array(routed or self._division.assign(calls, self._streams))
+        ends = np.cumsum([len(one) for one in kept])
+        divided = list(zip(kept, np.split(numbers, ends[:-1]), strict=True))
+        shares = [[one.chosen(of == number) for one, of in divided] for number in range(self._streams)]
+        return shares if np.ptp(numbers) else ()
 
     def _look_at_kept(self) -> None:
         """Begin to route the batch once it is large enough, and the streams are open."""
         assert self._kept is not None
-        if len(self._kept) < FEWEST_CALLS:
+        if self._kept_count < FEWEST_CALLS:
             return
         is_open = self._required_group.is_open
-        # Rows of blocks may yet be enough for a COPY.
-        if is_open and self._routes is not None and len(self._kept) - self._block_rows >= FEWEST_CALLS:
+        # Rows in bulk may yet be enough for a COPY.
+        if is_open and self._routes is not None and self._kept_count - self._bulk_count >= FEWEST_CALLS:
             self._way = _Way.ROUTED
-            for call in self._kept.copy():
+            for calls in self._kept.copy():
                 if self._way is _Way.ROUTED:
-                    self._route(call)
-        elif len(self._kept) > MOST_CALLS:
+                    self._route(calls)
+        elif self._kept_count > MOST_CALLS:
             self._send_over_one()
 
-    def _route(self, call: ProcedureCall) -> None:
+    def _route(self, calls: OrderedCalls) -> None:
         assert self._routes is not None
-        number = self._routes.find(call)
-        if number is None:
-            self._stop_routing()
-            return
-        self._required_group.add(number, call, self.progress)
-        if self._kept is not None and len(self._kept) > MOST_CALLS:
+        for start in range(0, len(calls), _ROUTED_AT_ONCE):
+            portion = calls.between(start, start + _ROUTED_AT_ONCE)
+            numbers = self._routes.assign(portion)
+            if numbers is None:
+                self._stop_routing()
+                return
+            of = np.array(numbers)
+            for number in np.unique(of).tolist():
+                self._required_group.add(number, portion.chosen(of == number), self.progress)
+        if self._kept is not None and self._kept_count > MOST_CALLS:
             self._forget_kept()
 
     def _stop_routing(self) -> None:
@@ -348,9 +346,5 @@ class StreamsDelivery:
         if calls is None:
             raise BatchUndone
         self._single.begin()
-        for call in calls:
-            self._single.run(call)
-
-
-def _make_mode(plan: SetPlan, sender: Sender) -> Mode:
-    return SetBased(sender, plan) if plan.groups else RowByRow(sender)
+        for one in calls:
+            self._single.run(one)

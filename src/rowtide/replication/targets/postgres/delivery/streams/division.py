@@ -18,8 +18,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
-from rowtide.replication.distribution.calls.batches import ProcedureCall
-from rowtide.replication.distribution.calls.encoding import Arguments
+from rowtide.replication.distribution.calls.arguments import Arguments
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 
 
 class Unknown(Enum):
@@ -174,8 +174,8 @@ class Division:
         key = self._reader(call.article, operation).key
         return operation is Operation.UPDATE and key is not None and key.read(call.arguments).before is None
 
-    def divide(self, calls: Sequence[ProcedureCall], streams: int) -> Sequence[Sequence[ProcedureCall]]:
-        """Return each stream's calls, in log order; fewer than `streams` if the calls depend on each other."""
+    def assign(self, calls: Sequence[ProcedureCall], streams: int) -> Sequence[int]:
+        """Return each call's stream, from 0; fewer than `streams` if the calls depend on each other."""
         components = _Components()
         touches = [self._reader(call.article, call.operation).read(call) for call in calls]
         values = _ChangedValues.of(touches)
@@ -184,16 +184,12 @@ class Division:
         sizes: dict[int, int] = {}
         for root in roots:
             sizes[root] = sizes.get(root, 0) + 1
-        shares: list[list[ProcedureCall]] = [[] for _ in range(streams)]
         load = [0] * streams
         chosen: dict[int, int] = {}
-        for call, root in zip(calls, roots, strict=True):
-            stream = chosen.get(root)
-            if stream is None:
-                stream = chosen[root] = load.index(min(load))
-                load[stream] += sizes[root]
-            shares[stream].append(call)
-        return [share for share in shares if share]
+        for root, size in sizes.items():
+            chosen[root] = load.index(min(load))
+            load[chosen[root]] += size
+        return [chosen[root] for root in roots]
 
     def _reader(self, article: Article, operation: Operation) -> _CallReader:
         known = (article.article_id, operation)

@@ -9,7 +9,7 @@ subscriber's server allows as many prepared transactions as its subscriptions' s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
@@ -24,7 +24,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.ordered import OrderedCalls
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
@@ -32,14 +32,15 @@ from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect, connect_agent
-from rowtide.replication.targets.postgres.delivery.delivery import Mode, set_origin
+from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, is_deadlocked
 from rowtide.replication.targets.postgres.delivery.sender import Sender
+from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written
 
 LOCK_TIMEOUT_S = 5
-_SENT_BETWEEN_LOOKS = 64
+_SENT_BETWEEN_LOOKS = 256
 _GONE = "42704"
 _REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 
@@ -47,67 +48,53 @@ _REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 class Stream:
     """A connection to the subscriber; used by one thread at a time, except for `stop`."""
 
-    def __init__(
-        self,
-        connection: psycopg.Connection,
-        sender: Sender,
-        subscription: Subscription,
-        make_mode: Callable[[Sender], Mode],
-    ) -> None:
+    def __init__(self, connection: psycopg.Connection, sender: Sender, subscription: Subscription) -> None:
         self.process_id = connection.info.backend_pid
         self._connection = connection
         self._subscriber = subscription.subscriber
         self._guid = subscription.guid.encode()
         self._sender = sender
-        self._make_mode = make_mode
         self._is_stopped = threading.Event()
         self._prepared: PreparedName | None = None
-        self._mode: Mode | None = None
-
-    @property
-    def has_begun(self) -> bool:
+        self.has_begun = False
         """Whether a part of a batch is running, which is neither prepared nor rolled back."""
-        return self._mode is not None
 
     def begin(self, known: DeliveryProgress, *, is_first: bool) -> None:
         """Begin a part of a batch, the first stream's or another's."""
         self._is_stopped.clear()
-        self._mode = self._make_mode(self._sender)
+        self.has_begun = True
         self._sender.begin_stream(self._guid, known, is_first=is_first, lock_timeout_s=LOCK_TIMEOUT_S)
 
-    def add(self, call: ProcedureCall) -> None:
-        """Send a call, at once or before `prepare` returns. Raises as `prepare`."""
-        assert self._mode is not None
+    def add(self, calls: OrderedCalls) -> None:
+        """Send calls, at once or before `prepare` returns. Raises as `prepare`."""
         try:
-            self._mode.add(call)
+            self._sender.send(calls)
         except _REFUSALS as error:
             self._undo_after(error)
 
     def flush(self) -> None:
         """Wait until all calls so far have run. Raises as `prepare`."""
-        assert self._mode is not None
         try:
-            self._mode.flush()
+            self._sender.finish()
             self._sender.synchronize()
         except _REFUSALS as error:
             self._undo_after(error)
 
-    def prepare(self, calls: Sequence[ProcedureCall], name: PreparedName, reached: Position) -> None:
+    def prepare(self, share: Sequence[OrderedCalls], name: PreparedName, reached: Position) -> None:
         """Run the last calls, and prepare the part for commit, under a name; the first stream moves the progress too.
 
         Raises `BatchUndone` if the part is rolled back, `AgentReplaced`, `ConnectionFailed`.
         """
-        assert self._mode is not None
         try:
-            self._run(self._mode, calls)
+            self._run(share)
             self._sender.prepare(self._guid, name, reached)
         except _REFUSALS as error:
             self._undo_after(error)
-        self._mode, self._prepared = None, name
+        self.has_begun, self._prepared = False, name
 
     def _undo_after(self, error: Exception) -> NoReturn:
         """Roll back what the server has not rolled back itself, and say that the batch is undone if it can continue."""
-        self._mode = None
+        self.has_begun = False
         match error:
             case ConnectionFailed() | AgentReplaced() | BatchUndone():
                 raise error
@@ -130,8 +117,8 @@ class Stream:
 
     def roll_back(self) -> None:
         """Roll back what has begun or is prepared, if anything is."""
-        if self._mode is not None:
-            self._mode = None
+        if self.has_begun:
+            self.has_begun = False
             self._sender.roll_back()
         name, self._prepared = self._prepared, None
         if name is not None:
@@ -153,13 +140,14 @@ class Stream:
         """Close the connection; what is not prepared is rolled back."""
         self._sender.close()
 
-    def _run(self, mode: Mode, calls: Sequence[ProcedureCall]) -> None:
-        for place, call in enumerate(calls):
-            if place % _SENT_BETWEEN_LOOKS == 0 and self._is_stopped.is_set():
-                self._sender.roll_back()
-                raise BatchUndone
-            mode.add(call)
-        mode.flush()
+    def _run(self, share: Sequence[OrderedCalls]) -> None:
+        for calls in share:
+            for start in range(0, len(calls), _SENT_BETWEEN_LOOKS):
+                if self._is_stopped.is_set():
+                    self._sender.roll_back()
+                    raise BatchUndone
+                self._sender.send(calls.between(start, start + _SENT_BETWEEN_LOOKS))
+        self._sender.finish()
 
     def _commit(self, *, or_gone: bool) -> None:
         name, self._prepared = self._prepared, None
@@ -175,7 +163,6 @@ class Stream:
         raise find_outage(refused.sqlstate, refused.message) or BatchRefused(refused.sqlstate, refused.message)
 
 
-MakeMode = Callable[[Sender], Mode]
 _LOOK_S = 0.5
 """So often the streams are looked at for one that waits for another."""
 _SHORT_DEADLOCK_MS = 100
@@ -187,7 +174,7 @@ class StreamGroup:
     def __init__(
         self,
         subscription: Subscription,
-        make_mode: MakeMode,
+        plan: SetPlan,
         *,
         articles: Sequence[Article],
         edited: Set[tuple[str, Operation]],
@@ -196,7 +183,7 @@ class StreamGroup:
         self._guid = subscription.guid
         self._threads = ThreadPoolExecutor(streams + 1, thread_name_prefix="stream")
         self._watching = self._threads.submit(connect_agent, subscription, "distribution")
-        opening = partial(_open_stream, subscription, make_mode, articles, edited)
+        opening = partial(_open_stream, subscription, plan, articles, edited)
         self._opening = [self._threads.submit(opening, number) for number in range(streams)]
         self._streams: Sequence[Stream] = ()
         self._running: Mapping[int, Future[None]] = {}
@@ -206,11 +193,11 @@ class StreamGroup:
         """Whether no call would wait for a connection."""
         return bool(self._streams) or all(opening.done() for opening in self._opening)
 
-    def add(self, number: int, call: ProcedureCall, known: DeliveryProgress) -> None:
-        """Send a call in a stream. Raises as `Stream.prepare`, once all is rolled back."""
+    def add(self, number: int, calls: OrderedCalls, known: DeliveryProgress) -> None:
+        """Send calls in a stream. Raises as `Stream.prepare`, once all is rolled back."""
         stream = self._begun(number, known)
         try:
-            stream.add(call)
+            stream.add(calls)
         except BatchUndone:
             self.roll_back()
             raise
@@ -226,7 +213,7 @@ class StreamGroup:
             raise
 
     def commit(
-        self, shares: Sequence[Sequence[ProcedureCall]], known: DeliveryProgress, reached: Position
+        self, shares: Sequence[Sequence[OrderedCalls]], known: DeliveryProgress, reached: Position
     ) -> DeliveryProgress:
         """Commit what was sent, and further calls by stream; return the progress with that batch. Raises as `add`."""
         batch = BatchName(self._guid, known.epoch, known.batch + 1)
@@ -302,7 +289,7 @@ def _close(opening: Future[Stream] | Future[psycopg.Connection], _done: object) 
 
 def _open_stream(
     subscription: Subscription,
-    make_mode: MakeMode,
+    plan: SetPlan,
     articles: Sequence[Article],
     edited: Set[tuple[str, Operation]],
     number: int,
@@ -316,8 +303,8 @@ def _open_stream(
         has_origin = set_origin(connection, subscription, number + 1)
         # Read here again, since each connection is pinned on its own.
         written = open_written(connection, subscription.subscriber, articles, subscription.settings.run_as)
-        sender = Sender(connection, subscription.subscriber, written, edited=edited, has_origin=has_origin)
-        return Stream(connection, sender, subscription, make_mode)
+        sender = Sender(connection, subscription.subscriber, written, plan, edited=edited, has_origin=has_origin)
+        return Stream(connection, sender, subscription)
 
 
 _LOOK_FOR_DEADLOCKS = f"""

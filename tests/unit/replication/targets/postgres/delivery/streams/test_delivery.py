@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.replication.divided_calls import BY_XCALL, ORDERS, histories, insert, row_after, update
+from builders.replication.divided_calls import BY_XCALL, ORDERS, histories, insert, row_after, shares_of, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.targets.postgres.delivery.streams.delivery import Routes
 from rowtide.replication.targets.postgres.delivery.streams.division import ArticleForeignKey, SubscriberRules, Unique
 
@@ -29,11 +29,12 @@ def keys_of(call: ProcedureCall) -> set[bytes | None]:
 
 @given(histories(), st.integers(2, 4))
 def test_all_calls_about_a_row_have_one_stream_in_log_order(calls: list[ProcedureCall], streams: int) -> None:
-    shares = Routes(streams).divide(calls)
-    if shares is None:
+    numbers = Routes(streams).assign(calls)
+    if numbers is None:
         moving = [call for call in calls if len(keys_of(call)) == 2]
         assert any(Routes(streams).find(call) is None for call in moving)
         return
+    shares = shares_of(calls, numbers)
     streams_of: dict[bytes | None, set[int]] = {}
     for number, share in enumerate(shares):
         assert [id(call) for call in share] == [id(call) for call in calls if any(call is one for one in share)]
@@ -46,10 +47,11 @@ def test_all_calls_about_a_row_have_one_stream_in_log_order(calls: list[Procedur
 
 @pytest.mark.parametrize("made", [ORDERS, BY_XCALL])
 def test_rows_are_spread_over_all_streams(made: Article) -> None:
-    shares = Routes(4).divide([insert(made, (b"%d" % number, None, None)) for number in range(1000)])
+    calls = [insert(made, (b"%d" % number, None, None)) for number in range(1000)]
+    numbers = Routes(4).assign(calls)
 
-    assert shares is not None
-    assert min(map(len, shares)) > 100
+    assert numbers is not None
+    assert min(map(len, shares_of(calls, numbers))) > 100
 
 
 @pytest.mark.parametrize("made", [ORDERS, BY_XCALL])

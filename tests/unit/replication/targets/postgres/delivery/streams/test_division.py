@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.replication.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
+from builders.replication.divided_calls import (
+    BY_XCALL,
+    ORDERS,
+    TABLE,
+    delete,
+    histories,
+    insert,
+    row_after,
+    shares_of,
+    update,
+)
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.batches import ProcedureCall
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.targets.postgres.delivery.streams.division import (
     ArticleForeignKey,
     Division,
@@ -27,9 +37,14 @@ CODES = SubscriberRules(BOTH, uniques={ARTICLE_ID: [Unique(1, ("code",))]})
 LINES_OF_ORDERS = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, ("parent",), ARTICLE_ID, ("id",))])
 
 
+def divide(rules: SubscriberRules, calls: Sequence[ProcedureCall], streams: int) -> list[list[ProcedureCall]]:
+    """Return the calls of each stream, in log order."""
+    return shares_of(calls, Division(rules).assign(calls, streams))
+
+
 def apart(rules: SubscriberRules, *calls: ProcedureCall) -> int:
     """Return the number of streams that calls are divided among."""
-    return len(Division(rules).divide(calls, 8))
+    return len(divide(rules, calls, 8))
 
 
 @pytest.mark.parametrize("made", [ORDERS, BY_XCALL])
@@ -41,14 +56,14 @@ def test_calls_for_one_row_stay_together_through_key_changes(made: Article) -> N
         delete(made, (b"2", b"b", None)),
         insert(made, (b"3", b"a", None)),
     ]
-    assert Division(PLAIN).divide(calls, 8) == [calls[:4], calls[4:]]
+    assert divide(PLAIN, calls, 8) == [calls[:4], calls[4:]]
 
 
 def test_streams_get_the_same_number_of_calls_in_log_order() -> None:
     calls = [insert(ORDERS, (b"%d" % number, None, None)) for number in range(10)]
 
-    assert [len(share) for share in Division(PLAIN).divide(calls, 3)] == [4, 3, 3]
-    assert all(list(share) == sorted(share, key=calls.index) for share in Division(PLAIN).divide(calls, 3))
+    assert [len(share) for share in divide(PLAIN, calls, 3)] == [4, 3, 3]
+    assert all(list(share) == sorted(share, key=calls.index) for share in divide(PLAIN, calls, 3))
 
 
 def test_a_unique_value_that_moves_joins_its_rows() -> None:
@@ -90,7 +105,7 @@ def test_rows_stay_with_the_rows_of_the_batch_that_they_refer_to() -> None:
     parents = [insert(ORDERS, (b"1", None, None)), insert(ORDERS, (b"2", None, None))]
     children = [insert(LINES, (b"%d" % number, None, b"1")) for number in range(3)]
 
-    assert Division(LINES_OF_ORDERS).divide([*parents, *children], 8) == [[parents[0], *children], [parents[1]]]
+    assert divide(LINES_OF_ORDERS, [*parents, *children], 8) == [[parents[0], *children], [parents[1]]]
     # Of a parent that the batch does not change, each may go alone.
     assert apart(LINES_OF_ORDERS, *children) == 3
 
@@ -119,7 +134,7 @@ def test_what_may_not_run_beside_others_is_known() -> None:
 def test_any_order_between_streams_keeps_every_row_and_value(
     calls: list[ProcedureCall], streams: int, data: st.DataObject
 ) -> None:
-    shares = [list(share) for share in Division(CODES).divide(calls, streams)]
+    shares = divide(CODES, calls, streams)
     in_log_order = state_after(calls)
     ahead = [0] * len(shares)
     merged: list[ProcedureCall] = []

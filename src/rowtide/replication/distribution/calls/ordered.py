@@ -1,0 +1,188 @@
+"""The calls of a subscription's articles, from the log to the subscriber: by article and operation, and in log order.
+
+One row, a `ProcedureCall`, is made only where a driver takes one. Where the key is in a call's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rowtide.core.operations import Operation
+from rowtide.core.values import frozen
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
+from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
+
+LEAST_BULK = 20
+"""Fewer inserts of one article in a row do not count as many."""
+_Numbers = npt.NDArray[np.int64]
+
+
+class ProcedureCall(NamedTuple):
+    """What is run for a change, with its transaction's commit LSN and its number in it (SQL Server: command_id)."""
+
+    lsn: int
+    seqval: int
+    article: Article
+    operation: Operation
+    arguments: Arguments
+
+
+@frozen
+class Calls:
+    """Changes of one article and operation, as calls of one statement, in log order.
+
+    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each: rows where the change is
+    the new row as the log has it.
+    """
+
+    article: Article
+    operation: Operation
+    commit_lsn: _Numbers
+    seqval: _Numbers
+    arguments: CallArguments
+
+    def __len__(self) -> int:
+        return len(self.commit_lsn)
+
+    def one(self, place: int) -> ProcedureCall:
+        """Return a single call."""
+        lsn, seqval = int(self.commit_lsn[place]), int(self.seqval[place])
+        return ProcedureCall(lsn, seqval, self.article, self.operation, self.arguments.rows[place])
+
+    def between(self, start: int, end: int) -> Calls:
+        """Return some calls, without copying them."""
+        lsns, seqvals = self.commit_lsn[start:end], self.seqval[start:end]
+        return Calls(self.article, self.operation, lsns, seqvals, self.arguments.between(start, end))
+
+    def take(self, places: _Numbers) -> Calls:
+        """Return the calls at these places."""
+        lsns, seqvals = self.commit_lsn[places], self.seqval[places]
+        return Calls(self.article, self.operation, lsns, seqvals, self.arguments.take(places))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Calls]) -> Calls:
+        """Return calls of one article and operation that follow each other, as one; at least one part."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            parts[0].article,
+            parts[0].operation,
+            np.concatenate([part.commit_lsn for part in parts]),
+            np.concatenate([part.seqval for part in parts]),
+            CallArguments(np.concatenate([part.arguments.matrix for part in parts])),
+        )
+
+
+@frozen
+class OrderedCalls:
+    """Calls of several articles and operations in log order: of each its place in the log, its group, its place there.
+
+    This is what a delivery is given: one value for all that a segment has, or a batch of it.
+    """
+
+    groups: Sequence[Calls]
+    lsns: _Numbers
+    seqvals: _Numbers
+    owners: _Numbers
+    places: _Numbers
+
+    @classmethod
+    def of(cls, calls: Iterable[Calls]) -> OrderedCalls:
+        """Sort calls; where two have one place in the log, the group that is given first is first."""
+        groups = list(calls)
+        none = np.empty(0, dtype=np.int64)
+        lsns = np.concatenate([none, *(group.commit_lsn for group in groups)])
+        seqvals = np.concatenate([none, *(group.seqval for group in groups)])
+        owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        places = np.concatenate([none, *(np.arange(len(group)) for group in groups)])
+        order = np.lexsort((seqvals, lsns))
+        return cls(groups, lsns[order], seqvals[order], owners[order], places[order])
+
+    def __len__(self) -> int:
+        return len(self.lsns)
+
+    def __iter__(self) -> Iterator[ProcedureCall]:
+        """Yield them one by one."""
+        present = set(self.owners.tolist())
+        rows = [group.arguments.rows if owner in present else [] for owner, group in enumerate(self.groups)]
+        columns = (column.tolist() for column in (self.lsns, self.seqvals, self.owners, self.places))
+        for lsn, seqval, owner, place in zip(*columns, strict=True):
+            group = self.groups[owner]
+            yield ProcedureCall(lsn, seqval, group.article, group.operation, rows[owner][place])
+
+    def between(self, start: int, end: int) -> OrderedCalls:
+        """Return some of them, without copying them."""
+        if start == 0 and end >= len(self):
+            return self
+        columns = (column[start:end] for column in (self.lsns, self.seqvals, self.owners, self.places))
+        return OrderedCalls(self.groups, *columns)
+
+    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> OrderedCalls:
+        """Return some of them, wherever they are."""
+        columns = (column[is_chosen] for column in (self.lsns, self.seqvals, self.owners, self.places))
+        return OrderedCalls(self.groups, *columns)
+
+    def find(self, seqval: int) -> int:
+        """Return where the calls from a number on begin, of one transaction."""
+        return int(np.searchsorted(self.seqvals, seqval))
+
+    def find_first(self, operation: Operation) -> Iterator[tuple[Article, int]]:
+        """Yield where the first call of an operation is, for each article that has one; in log order."""
+        owners, firsts = np.unique(self.owners, return_index=True)
+        for place, owner in sorted(zip(firsts.tolist(), owners.tolist(), strict=True)):
+            if self.groups[owner].operation is operation:
+                yield self.groups[owner].article, place
+
+    def transactions(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each transaction's commit LSN, and where its calls begin and end."""
+        if not len(self):
+            return
+        borders = (np.flatnonzero(np.diff(self.lsns)) + 1).tolist()
+        starts, ends = [0, *borders], [*borders, len(self)]
+        yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
+
+    def count_bulk(self) -> int:
+        """Return how many are inserts of one article that follow each other within a transaction, many at a time."""
+        changes = (np.diff(self.owners) != 0) | (np.diff(self.lsns) != 0)
+        borders = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(self)]])
+        sizes, owners = np.diff(borders), self.owners[borders[:-1]] if len(self) else self.owners
+        are_new = np.array([isinstance(group.arguments, InsertedRows) for group in self.groups], dtype=np.bool_)
+        return int(sizes[(sizes >= LEAST_BULK) & are_new[owners]].sum()) if len(self) else 0
+
+
+@frozen
+class KeyIndexes:
+    """Positions of the key in a call's arguments, before and after the change, by column.
+
+    An insert has none before, a delete none after.
+    """
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def indexes_of_keys(article: Article, operation: Operation) -> KeyIndexes:
+    """Return the positions of the key in the arguments of an operation."""
+    starts: dict[ArgumentGroup, int] = {}
+    length = 0
+    for part in parts_of(operation, article.command(operation).call_format):
+        starts[part] = length
+        length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
+    in_row = key_indexes(article)
+    new = starts.get(ArgumentGroup.NEW, starts.get(ArgumentGroup.CHANGED))
+    old = range(len(in_row)) if ArgumentGroup.OLD_KEY in starts else in_row
+    first = starts.get(ArgumentGroup.OLD_KEY, starts.get(ArgumentGroup.OLD))
+    return KeyIndexes(
+        old=tuple(first + place for place in old) if first is not None else (),
+        new=tuple(new + place for place in in_row) if new is not None else (),
+    )
+
+
+def key_indexes(article: Article) -> list[int]:
+    """Return the positions of the key's columns among the published ones."""
+    return [article.columns.index(column) for column in article.key_columns]

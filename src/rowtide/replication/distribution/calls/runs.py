@@ -1,0 +1,230 @@
+"""Gather calls into runs of one article and operation that may be sent at once, with the same result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+import numpy as np
+import numpy.typing as npt
+
+from rowtide.core.operations import Operation
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
+from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
+from rowtide.replication.distribution.calls.bitmaps import columns_of, unite
+from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall, indexes_of_keys
+
+MAX_CALLS = 1000
+MAX_BULK_ROWS = 100_000
+"""Limit of a run that is sent by COPY, beyond which it is sent while later ones are read."""
+_BARRIER = -1
+_UNCHANGED = np.array(None, dtype=object)
+
+
+class CallRun:
+    """Consecutive calls of one article and operation: parts of those that were read, which are not copied."""
+
+    __slots__ = ("article", "count", "operation", "parts")
+
+    def __init__(self, article: Article, operation: Operation) -> None:
+        self.article = article
+        self.operation = operation
+        self.parts: list[tuple[Calls, int, int]] = []
+        self.count = 0
+
+    def add(self, calls: Calls, start: int, end: int) -> None:
+        """Add those of `calls` from `start` to before `end`."""
+        self.parts.append((calls, start, end))
+        self.count += end - start
+
+    def calls(self) -> Iterator[ProcedureCall]:
+        """Yield them one by one, in log order."""
+        for calls, start, end in self.parts:
+            for place in range(start, end):
+                yield calls.one(place)
+
+    def inserted(self) -> Sequence[InsertedRows] | None:
+        """Return the rows that it inserts as the log has them; None if they are not."""
+        rows = [calls.arguments.between(start, end) for calls, start, end in self.parts]
+        found = [one for one in rows if isinstance(one, InsertedRows)]
+        return found if len(found) == len(rows) else None
+
+    def sets(self, *, folds: bool) -> Iterator[Calls]:
+        """Yield sets of calls, to be sent in this order, in each of which all are about different rows.
+
+        The second call for a row is in the second set, or one with the first where updates are folded (`folds`).
+        """
+        whole = self._joined()
+        keys = _keys_of(whole) if self.operation in (Operation.UPDATE, Operation.DELETE) else ()
+        if len(set(keys)) == len(keys):
+            yield whole
+        elif folds and self.operation is Operation.UPDATE:
+            yield _folded(whole, keys)
+        else:
+            yield from _by_occurrence(whole, keys)
+
+    def fold(self) -> None:
+        """Let the updates of a row be one, with the last value of each column that any of them changed."""
+        whole = self._joined()
+        folded = _folded(whole, _keys_of(whole))
+        self.parts, self.count = [(folded, 0, len(folded))], len(folded)
+
+    def _joined(self) -> Calls:
+        return Calls.joined([calls.between(start, end) for calls, start, end in self.parts])
+
+
+def _keys_of(calls: Calls) -> Sequence[object]:
+    """Return the keys of the rows that calls are about, before them."""
+    places = indexes_of_keys(calls.article, calls.operation).old
+    columns = [calls.arguments.matrix[:, place].tolist() for place in places]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _by_occurrence(calls: Calls, keys: Sequence[object]) -> Iterator[Calls]:
+    """Yield the first call for each row, then the second ones, and so on."""
+    occurrences: dict[object, int] = {}
+    rounds: list[list[int]] = []
+    for place, key in enumerate(keys):
+        number = occurrences.get(key, 0)
+        occurrences[key] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(place)
+    for places in rounds:
+        yield calls.take(np.array(places, dtype=np.int64))
+
+
+def _folded(calls: Calls, keys: Sequence[object]) -> Calls:
+    """Return one update for each row, which has the result of all of them."""
+    last = {key: place for place, key in enumerate(keys)}
+    if len(last) == len(keys):
+        return calls
+    folded = calls.take(np.array(list(last.values()), dtype=np.int64))
+    # The bitmap is the last argument, the values are the first; without one, the last update has all values.
+    if ArgumentGroup.BITMAP not in parts_of(Operation.UPDATE, calls.article.update.call_format):
+        return folded
+    combined: dict[object, Arguments] = {}
+    for key, row in zip(keys, calls.arguments.rows, strict=True):
+        before = combined.get(key)
+        combined[key] = row if before is None else _combine(before, row)
+    arguments = CallArguments.of(list(combined.values()))
+    return Calls(calls.article, calls.operation, folded.commit_lsn, folded.seqval, arguments)
+
+
+def _combine(before: Arguments, after: Arguments) -> Arguments:
+    """Return the arguments of the update that has the result of two of the same row."""
+    old, new = before[-1], after[-1]
+    assert old is not None
+    assert new is not None
+    if old == new:
+        return after
+    combined = before.copy()
+    for column in columns_of(new):
+        combined[column] = after[column]
+    combined[-1] = unite(old, new)
+    return combined
+
+
+class Gatherer:
+    """Takes calls in log order, and returns runs in an order in which they may be sent.
+
+    `groups`: which articles can influence each other, by article id; `folded`: of which several updates of a row may be
+    one; `bulk`: whose rows may be inserted by COPY.
+    """
+
+    def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset(), bulk: Set[str] = frozenset()) -> None:
+        self._groups = groups
+        self._folded = folded
+        self._bulk = bulk
+        self._open: dict[int, CallRun] = {}
+
+    def add(self, calls: OrderedCalls) -> Iterator[CallRun]:
+        """Take calls; yield the runs that they complete."""
+        if not len(calls):
+            return
+        found = [_BARRIER if group is None else group for group in map(self._find_group, calls.groups)]
+        groups = np.array(found, dtype=np.int64)[calls.owners]
+        present = np.unique(groups).tolist()
+        if len(present) < 2 or _BARRIER in present:
+            # What waits for all the others stands between them: then the log's order is kept.
+            yield from self._add(calls, found)
+            return
+        for group in present:
+            yield from self._add(calls.chosen(groups == group), found)
+
+    def end(self) -> Sequence[CallRun]:
+        """Return the remaining runs, at the end of a batch or before it is flushed."""
+        runs, self._open = self._open, {}
+        return list(runs.values())
+
+    def _find_group(self, calls: Calls) -> int | None:
+        """Return the group of an article; None if its calls have to wait for all before, and are alone.
+
+        So does a truncate, for readers of its table.
+        """
+        return None if calls.operation is Operation.TRUNCATE else self._groups.get(calls.article.article_id)
+
+    def _add(self, calls: OrderedCalls, groups: Sequence[int]) -> Iterator[CallRun]:
+        is_alone = _find_moves(calls)
+        follows = (np.diff(calls.owners) == 0) & (np.diff(calls.places) == 1) & ~is_alone[1:] & ~is_alone[:-1]
+        starts = np.concatenate([[0], np.flatnonzero(~follows) + 1])
+        sizes = np.diff(np.append(starts, len(calls)))
+        columns = (calls.owners[starts], calls.places[starts], sizes, is_alone[starts])
+        for owner, first, size, alone in zip(*(column.tolist() for column in columns), strict=True):
+            part, group = calls.groups[owner], groups[owner]
+            if group == _BARRIER:
+                yield from self.end()
+                for place in range(first, first + size):
+                    yield _alone(part, place)
+            elif alone:
+                # Another call's row may have either key.
+                before = self._open.pop(group, None)
+                if before is not None:
+                    yield before
+                yield _alone(part, first)
+            else:
+                yield from self._extend(group, part, first, first + size)
+
+    def _extend(self, group: int, part: Calls, start: int, end: int) -> Iterator[CallRun]:
+        article_id, operation = part.article.article_id, part.operation
+        is_bulk = article_id in self._bulk and isinstance(part.arguments, InsertedRows)
+        limit = MAX_BULK_ROWS if is_bulk else MAX_CALLS
+        folds = operation is Operation.UPDATE and article_id in self._folded
+        while start < end:
+            run = self._open.get(group)
+            if run is None or run.article is not part.article or run.operation is not operation or run.count >= limit:
+                if run is not None:
+                    yield run
+                run = self._open[group] = CallRun(part.article, operation)
+            size = min(end - start, limit - run.count)
+            run.add(part, start, start + size)
+            start += size
+            if run.count >= limit:
+                if folds:
+                    run.fold()
+                # A run that folding has not made much smaller would be folded again too often.
+                if not folds or run.count > limit // 2:
+                    del self._open[group]
+                    yield run
+
+
+def _find_moves(calls: OrderedCalls) -> npt.NDArray[np.bool_]:
+    """Return which calls change the key of their row."""
+    found = np.zeros(len(calls), dtype=np.bool_)
+    for owner in np.unique(calls.owners).tolist():
+        group = calls.groups[owner]
+        places = indexes_of_keys(group.article, group.operation) if group.operation is Operation.UPDATE else None
+        if places is None or not places.new:
+            continue
+        at = np.flatnonzero(calls.owners == owner)
+        matrix = group.arguments.matrix[calls.places[at]]
+        for old, new in zip(places.old, places.new, strict=True):
+            # None where nothing changed: a key is never null.
+            found[at] |= (matrix[:, new] != matrix[:, old]) & (matrix[:, new] != _UNCHANGED)
+    return found
+
+
+def _alone(calls: Calls, place: int) -> CallRun:
+    run = CallRun(calls.article, calls.operation)
+    run.add(calls, place, place + 1)
+    return run
