@@ -26,9 +26,9 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.delivered_history import require_same_history
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.delivered_history import require_same_history
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,

@@ -24,7 +24,7 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext, Trouble
-from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor import definitions, publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.location import follow_move, forget_companion
 from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
@@ -238,6 +238,8 @@ class ReplicationAgent:
         over = {found.agent_id for found in wanted if self._is_over(found)}
         if self._claims is None or not self._claims.are_at(connection):
             self._claims = SubscriptionClaims(connection)
+        # Before each use of the claims: an upgrade may have migrated the distribution database meanwhile.
+        definitions.require_writable(connection)
         return frozenset(over | self._claims.take({found.agent_id for found in wanted} - over))
 
     def _start_and_stop(self, wanted: Mapping[int, Subscription], present: Sequence[Subscription]) -> None:
@@ -316,8 +318,6 @@ class ReplicationAgent:
         """Whether the log store has the target."""
         return self._target is None or self._manifest.refresh().position.log > self._target
 
-        # Before each use of the claims: an upgrade may have migrated the distribution database meanwhile.
-        definitions.require_writable(connection)
     def _find_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> Sequence[Subscription]:
         """Report what is left to other processes; return what these have not delivered yet."""
         self._report_elsewhere(connection, left)
