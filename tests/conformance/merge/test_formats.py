@@ -124,7 +124,7 @@ def test_a_synchronisation_ends_once_a_node_is_migrated(merged: Merge, *, is_hub
     # The first commits begin the session; nothing is exchanged yet.
     with pytest.raises(FormatNewer, match="format 2, this version 1"):
         merged.sync_beside(0, 2, upgrade)
-    with pytest.raises(FormatNewer):
+    with pytest.raises(FormatNewer, match="format 2, this version 1"):
         merged.sync()
     assert merged.hub.rows("item", "name") == [("of the hub",)]
     node.execute(*recording(format_view(node), (1, 1, 1)))
