@@ -87,9 +87,11 @@ def run(
     any machine, is left to it until that process ends.
     """
     with watching("Starting the log reader ...", log, db, "replication", once=once) as stop:
+        # Refuses what is no publisher before any subscriber is upgraded.
+        replication = connect(db).replication
         if upgrade:
             upgrade_first(db, subscriber)
-        connect(db).replication.run(publication, subscribers=subscriber or (), once=once, stop=stop, **limits.given)
+        replication.run(publication, subscribers=subscriber or (), once=once, stop=stop, **limits.given)
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")

@@ -177,8 +177,8 @@ class SubscriberOfAnotherHistory(DataLoss, number=1182):
     fact = """{subscriber} got all changes up to LSN {delivered} {age_s} s ago, but the log has a later transaction
         below, of {committed_at}"""
     hint = """The publisher was restored from a backup. Run `rowtide replication reinitialize PUBLICATION --subscriber
-        {subscriber}`, which copies the tables as they are now. (A clock that was set by more than a minute looks the
-        same.)"""
+        {subscriber}`, which copies the tables as they are now. A clock that was set by more than a minute looks the
+        same."""
     subscriber: str
     delivered: str
     committed_at: str
