@@ -14,7 +14,13 @@ from rowtide.monitor.web.api import PREFIX, describe_api, to_json
 
 API = describe_api()
 SCHEMAS: Mapping[str, Any] = API["components"]["schemas"]
-OF_TYPES: Mapping[str, type | tuple[type, ...]] = {"string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None)}
+OF_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
 
 
 def find_faults(value: Any, schema: Mapping[str, Any], path: str = "") -> list[str]:
