@@ -85,7 +85,7 @@ def test_a_supervisor_tells_and_its_children_do_not(tmp_path: Path) -> None:
 def test_a_monitor_is_ready_while_a_database_is_not_there(tmp_path: Path) -> None:
     serve = ("monitor", "serve", "--listen", "127.0.0.1:0", "--db", "postgresql://nobody@127.0.0.1:1/gone")
     with service(tmp_path / "monitor", *serve, environment={"STATE_DIRECTORY": str(tmp_path / "state")}) as monitor:
-        monitor.receive("STATUS=Serving metrics at http://127.0.0.1:")
+        monitor.receive("STATUS=Serving the monitor at http://127.0.0.1:")
         monitor.receive("READY=1")
         monitor.receive_beats()
 

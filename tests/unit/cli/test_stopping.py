@@ -67,3 +67,11 @@ def test_other_signals_force_no_end() -> None:
         signal.raise_signal(signal.SIGHUP)
 
         assert not called.wait(0.2)
+
+
+def test_a_block_that_fails_leaves_no_thread() -> None:
+    for _ in range(50):
+        with pytest.raises(ConnectionError), calling_late({signal.SIGTERM}, 60.0, threading.Event().set):
+            raise ConnectionError
+
+        assert [thread.name for thread in threading.enumerate() if thread.name == "rowtide signals"] == []

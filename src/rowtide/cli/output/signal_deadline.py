@@ -37,14 +37,17 @@ def calling_late(numbers: Collection[int], patience_s: float, call: Callable[[],
 
     waiting = threading.Thread(target=wait, name="rowtide signals", daemon=True)
     with received:
-        with wakes:
-            before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-            waiting.start()
-            try:
-                yield
-            finally:
-                signal.set_wakeup_fd(before)
-        waiting.join()
+        waiting.start()
+        try:
+            with wakes:
+                before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+                try:
+                    yield
+                finally:
+                    signal.set_wakeup_fd(before)
+        finally:
+            # It reads what is closed next, also where the block has failed.
+            waiting.join()
 
 
 def _receive(received: socket.socket, numbers: Collection[int], timeout_s: float | None) -> bool | None:
