@@ -8,9 +8,10 @@ from typing import Annotated
 from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import reporting_to, stopping
+from rowtide.cli.output.watching import watching
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
+from rowtide.events.configuration import LogOptions
 from rowtide.systemd.notifying import ServiceManager
 
 app = CommandTable()
@@ -44,6 +45,7 @@ def serve(
     device_series: Annotated[
         bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
     ] = False,
+    log: LogOptions,
 ) -> None:
     """Poll databases every 15 seconds, and serve what is found as metrics for Prometheus, until stopped.
 
@@ -62,8 +64,7 @@ def serve(
     manager = ServiceManager.from_environment(os.environ, os.getpid())
     token = read.monitor.auth.read() if read.monitor.auth is not None else None
     with (
-        reporting_to(manager),
-        stopping(manager=manager) as stop,
+        watching("Polling ...", log, "", "monitor", manager=manager) as stop,
         Ring.open(state_folder(os.environ)) as ring,
         serving(
             databases, ring, Address.parse(listen or read.monitor.listen), device_series=device_series, token=token
