@@ -19,7 +19,7 @@ HEAD = """# Events in logs
 What commands that run on write with `--log-format`, one event a line ([options and forms](output.md#logs)). Every event
 has `time`, `level`, `event`, `database`, `job`, and the fields of this page, in this order. `job` is what emits:
 `agent`, `capture`, `cleanup`, `targets`, `replication`, `to SUBSCRIBER`, `log reader`, `snapshots`, `upkeep`,
-`joining`, `follow`, `merge`.
+`joining`, `follow`, `merge`, `monitor`.
 
 An error is two fields: `number`, its number in [the list of errors](errors.md), absent for one that is not rowtide's,
 and `error`, its text. No event has keys or values of rows; texts that may quote them become `***` but for beginnings

@@ -8,9 +8,10 @@ from typing import Annotated
 from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import reporting_to, stopping
+from rowtide.cli.output.watching import watching
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
+from rowtide.events.configuration import LogOptions
 from rowtide.monitor.web.access import AccessOptions
 from rowtide.systemd.notifying import ServiceManager
 
@@ -48,6 +49,7 @@ def serve(
         bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
     ] = False,
     access: AccessOptions,
+    log: LogOptions,
 ) -> None:
     """Poll databases every 15 seconds, and serve what is found as pages and as metrics for Prometheus, until stopped.
 
@@ -68,8 +70,7 @@ def serve(
     databases = name_databases(given, database_url)
     manager = ServiceManager.from_environment(os.environ, os.getpid())
     with (
-        reporting_to(manager),
-        stopping(manager=manager) as stop,
+        watching("Polling ...", log, "", "monitor", manager=manager) as stop,
         Ring.open(state_folder(os.environ)) as ring,
         serving(
             databases,

@@ -608,3 +608,65 @@ class LogResumed(Event):
 
     level = Level.WARNING
     missing: Count
+
+
+# The monitor.
+
+
+@frozen
+class DatabaseNotPolled(Event):
+    """A database could be polled before, or another error kept it from that; it is tried again every 15 seconds."""
+
+    level = Level.WARNING
+    error: RowtideError
+
+
+@frozen
+class DatabasePolledAgain(Event):
+    """A database can be polled again, which it could not for so long."""
+
+    level = Level.INFO
+    seconds: Seconds
+
+
+@frozen
+class PollBroken(Event):
+    """A poll met an error that is not rowtide's: a fault. `traceback` has places in the code alone."""
+
+    level = Level.ERROR
+    error: Exception
+    traceback: str
+
+
+@frozen
+class SamplesReplaced(Event):
+    """The monitor's file was damaged, and was moved aside: history and counters begin again."""
+
+    level = Level.WARNING
+    path: str
+    moved_to: str
+    reason: str
+
+
+@frozen
+class SampleNotKept(Event):
+    """A sample could not be written into the monitor's file; the metrics are served all the same."""
+
+    level = Level.WARNING
+    reason: str
+
+
+@frozen
+class CountersReset(Event):
+    """The counters of a database could not be read from the monitor's file, and begin again."""
+
+    level = Level.WARNING
+    reason: str
+
+
+@frozen
+class TokensNotRead(Event):
+    """The file of tokens of the monitor cannot be read: nobody is let in until it can."""
+
+    level = Level.ERROR
+    error: RowtideError

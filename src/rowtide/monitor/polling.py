@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,9 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import parse_url
 from rowtide.diagnosis import Code, State
 from rowtide.diagnosis.result import of_error
+from rowtide.events.catalogue import DatabaseNotPolled, DatabasePolledAgain, PollBroken
+from rowtide.events.emission import emit
+from rowtide.events.event import format_places, scope
 from rowtide.monitor.catalogue import METRICS
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
@@ -24,8 +26,6 @@ from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import DatabaseView, StateChange, find_changes, make_view
-
-log = logging.getLogger("rowtide.monitor")
 
 EVERY_S = 15.0
 READY_S = 60.0
@@ -77,12 +77,17 @@ class DatabasePoller:
         self._unknown_since = datetime.now(UTC)
         self._system: str | None = None
         self._tallies = Tallies()
+        self._told: str | None = None
         self._last_read: DatabaseView | None = None
         self._changes: tuple[StateChange, ...] = ()
         self.last: Polled | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; a session that fails is opened again at the next poll."""
+        with scope(self._database.name, "monitor"):
+            self._run(stop)
+
+    def _run(self, stop: threading.Event) -> None:
         was_read = False
         while not stop.is_set():
             with self._reader:
@@ -104,9 +109,9 @@ class DatabasePoller:
         except RowtideError as error:
             self._note_failure(error, at, time.monotonic() - begun)
             return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the event has where
             # A thread that ended would leave its last view standing as if it were true.
-            log.exception("poll_failed: %s", self._database.name)
+            emit(PollBroken(error, format_places(error)))
             self._note_failure(PollFailed(self._database.name, describe(error)), at, time.monotonic() - begun)
             return False
         return True
@@ -118,6 +123,9 @@ class DatabasePoller:
         return Readiness(self._database.name, age_s, last.view.reason if last is not None else None)
 
     def _note(self, snapshot: PolledSnapshot) -> None:
+        if self._told is not None:
+            emit(DatabasePolledAgain(round((snapshot.at - self._unknown_since).total_seconds(), 3)))
+            self._told = None
         view = make_view(snapshot)
         if snapshot.identity is not None:
             self._count(snapshot, view, snapshot.identity)
@@ -132,10 +140,17 @@ class DatabasePoller:
         self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
 
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
-        log.warning("database_not_read: %s: %s", self._database.name, error)
+        self._tell(error)
         result = of_error(Code.DATABASE_UNREACHABLE, State.FAILING, "database", error)
         failed = PolledSnapshot(self._database.name, at, duration_s, results=(result,), error=error)
         self._publish(make_view(failed, unknown_since=self._unknown_since))
+
+    def _tell(self, error: RowtideError) -> None:
+        """Report an error once, not every 15 seconds."""
+        if str(error) != self._told:
+            self._told = str(error)
+            if not isinstance(error, PollFailed):
+                emit(DatabaseNotPolled(error))
 
     def _publish(self, view: DatabaseView) -> None:
         known = [self.last.view] if self.last is not None else []

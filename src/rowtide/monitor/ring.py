@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import sqlite3
 import threading
@@ -23,11 +22,12 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE_FILE, make_place
+from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplaced
+from rowtide.events.emission import emit
+from rowtide.events.event import scope
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.series import GaugeSeries, Point
 from rowtide.monitor.tallies import Tallies
-
-log = logging.getLogger("rowtide.monitor")
 
 KEPT = timedelta(hours=24)
 FINE = timedelta(hours=1)
@@ -116,7 +116,8 @@ class Ring:
         try:
             return Tallies.decode(row[0]) if row is not None else Tallies()
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("counters_begin_again: %s: %s", database, type(error).__name__)
+            with scope(database):
+                emit(CountersReset(type(error).__name__))
             return Tallies()
 
     def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
@@ -124,7 +125,8 @@ class Ring:
         try:
             self._in_transaction(lambda: self._put(database, system, tallies, at, values))
         except sqlite3.Error as error:
-            log.warning("sample_not_kept: %s: %s", database, error)
+            with scope(database):
+                emit(SampleNotKept(str(error)))
             with suppress(sqlite3.Error):
                 self._in_transaction(lambda: self._halve(database))
 
@@ -213,8 +215,8 @@ def _open(path: Path) -> sqlite3.Connection:
         if isinstance(error, sqlite3.OperationalError):
             raise FileNotWritable(str(path), str(error)) from error
         aside = path.with_name(f"{path.name}.damaged")
-        log.warning("samples_begin_again: %s is damaged (%s), and was moved to %s", path, error, aside)
         os.replace(path, aside)
+        emit(SamplesReplaced(str(path), str(aside), str(error)))
         for name in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(name).unlink(missing_ok=True)
         return _connect(path)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoDatabaseGiven
@@ -94,7 +95,7 @@ def make_app(polling: Polls, ring: Ring, access: Access = OPEN, *, device_series
             *pages.routes(),
         ],
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={HTTPException: pages.show_error},
+        exception_handlers={HTTPException: pages.show_error, RowtideError: pages.show_error},
     )
 
 

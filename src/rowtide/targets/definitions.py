@@ -70,8 +70,8 @@ def list_targets(connection: Connection) -> tuple[Target, ...]:
     """Return all targets, by name. Raises `DefinitionsIncomplete` if their table was dropped."""
     if not has_table(connection, SCHEMA, targets.name):
         raise DefinitionsIncomplete(targets.name)
-    by_name = {consumer.name: consumer for consumer in list_consumers(connection)}
-    rows = connection.execute(select(targets).order_by(targets.c.target_name))
+    rows = connection.execute(select(targets).order_by(targets.c.target_name)).all()
+    by_name = {consumer.name: consumer for consumer in list_consumers(connection)} if rows else {}
     return tuple(_as_target(row, by_name[row.consumer_name]) for row in rows)
 
 

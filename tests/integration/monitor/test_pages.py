@@ -15,8 +15,11 @@ from playwright.sync_api import Browser, Page
 
 from builders.monitor.made_views import ALL, HOSTILE, HOSTILE_NAMES, NOW, MadePolls
 from builders.monitor.page_servers import PageServer, serving_pages
+from rowtide.events import Emitted, listening
+from rowtide.events.catalogue import TokensNotRead
 from rowtide.monitor.tallies import Tallies
-from rowtide.monitor.web.access import COOKIE, Access
+from rowtide.monitor.web.access import COOKIE, Access, AccessOptions
+from rowtide.monitor.web.tokens import make_access
 
 TOKEN = "anna-token-0123456789"
 SECTIONS = ("", "/capture", "/replication", "/merge", "/check", "/errors")
@@ -203,6 +206,28 @@ def test_answers_tell_others_nothing(tmp_path: Path) -> None:
         assert server.request("/sign-in", "POST", "token=" + "x" * 5000).status == 413
         for path in ("/static/../access.py", "/static/%2e%2e/access.py", "/static//etc/passwd"):
             assert "def " not in server.request(path).body
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"anna {TOKEN}\n")
+    path.chmod(0o600)
+    access = make_access(AccessOptions(token_file=str(path)), None)
+    reported: list[Emitted] = []
+    with listening(reported.append), serving_pages(tmp_path / "ring", MadePolls(ALL[:1]), access) as server:
+        assert server.request("/", Authorization=f"Bearer {TOKEN}").status == 200
+        path.chmod(0o644)
+        path.write_text(f"anna {TOKEN}\n\n")
+        for _ in range(2):
+            refused = server.request("/", Authorization=f"Bearer {TOKEN}")
+            assert (refused.status, TOKEN in refused.body) == (503, False)
+            assert server.request("/healthz").status == 200
+            assert server.request("/sign-in", "POST", f"token={TOKEN}").status == 500
+        path.chmod(0o600)
+        path.write_text(f"anna {TOKEN}\n")
+        assert server.request("/", Authorization=f"Bearer {TOKEN}").status == 200
+    assert [type(one.event) for one in reported] == [TokensNotRead]
+    assert TOKEN not in str(reported)
 
 
 def test_every_answer_says_what_a_page_may_load(pages: PageServer) -> None:

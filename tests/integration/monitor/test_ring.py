@@ -105,7 +105,7 @@ def test_a_damaged_file_is_moved_aside(folder: Path, damage: bytes | None, caplo
     with Ring.open(folder) as ring:
         assert ring.load_tallies("shop", "1") == Tallies()
         ring.save("shop", "1", tallied(1), NOW, {})
-    assert "samples_begin_again" in caplog.text
+    assert "samples_replaced" in caplog.text
     assert (folder / "monitor.db.damaged").exists()
 
 

@@ -191,11 +191,20 @@ def _enabled_members(connection: Connection) -> Mapping[str, str]:
 
 def _read(connection: Connection, query: Select[Any]) -> tuple[Consumer, ...]:
     enabled = _enabled_members(connection)
-    consumed: dict[str, list[ConsumedInstance]] = {}
-    for row in connection.execute(select(consumer_instances).order_by(consumer_instances.c.capture_instance)):
-        is_enabled = enabled.get(row.capture_instance) == row.member_id
-        instance = ConsumedInstance(row.capture_instance, row.member_id, is_enabled)
-        consumed.setdefault(row.consumer_name, []).append(instance)
+    # A row of each consumer: with many instances most of the time goes into rows.
+    columns = consumer_instances.c
+    together = select(
+        columns.consumer_name,
+        func.array_agg(columns.capture_instance).label("names"),
+        func.array_agg(columns.member_id).label("members"),
+    ).group_by(columns.consumer_name)
+    consumed = {
+        name: tuple(
+            ConsumedInstance(instance, member_id, enabled.get(instance) == member_id)
+            for instance, member_id in sorted(zip(names, members, strict=True))
+        )
+        for name, names, members in connection.execute(together)
+    }
     rows = connection.execute(query).all()
     return tuple(_as_consumer(row, consumed.get(row.consumer_name, ())) for row in rows)
 

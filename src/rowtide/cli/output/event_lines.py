@@ -16,13 +16,19 @@ from rowtide.events.catalogue import (
     CommandSkipped,
     CopyAdvanced,
     CopyBroken,
+    CountersReset,
     CyclePublished,
+    DatabaseNotPolled,
+    DatabasePolledAgain,
     DeliveredByOther,
     JobBroken,
     JobEnded,
     JobFailed,
     JobStarted,
+    PollBroken,
     ProcessReported,
+    SampleNotKept,
+    SamplesReplaced,
     SubscriberCopyAdvanced,
     SubscriptionRetries,
     SubscriptionStopped,
@@ -74,6 +80,18 @@ def describe_one(emitted: Emitted) -> str | None:
             return f"target {target}: {tables} {'table' if tables == 1 else 'tables'} at LSN {lsn}{noted}"
         case ProcessReported(report):
             return report
+        case DatabaseNotPolled(error):
+            return f"{emitted.scope.database} cannot be read: {error}"
+        case DatabasePolledAgain(seconds):
+            return f"{emitted.scope.database} can be read again, after {seconds:.0f} s"
+        case PollBroken(error, traceback):
+            return f"{emitted.scope.database}: {describe(error)}\n{traceback}".rstrip()
+        case SamplesReplaced(path, moved_to, reason):
+            return f"{path} was damaged ({reason}) and moved to {moved_to}: history and counters begin again"
+        case SampleNotKept(reason):
+            return f"a sample of {emitted.scope.database} was not kept: {reason}"
+        case CountersReset(reason):
+            return f"counters of {emitted.scope.database} begin again: {reason}"
         case SynchronisationFailed(publication, subscriber, error):
             return f"{publication} to {subscriber}: {error}"
         case Synchronised(publication, subscriber, uploaded, downloaded, _, refused) if (

@@ -226,11 +226,12 @@ def _read_agents(
     source, state = capture.source, capture.state
     captures, publishes = capture.is_enabled and Area.CAPTURE in areas, Area.REPLICATION in areas
     captured = {instance.source_id for instance in capture.instances}
+    known = tuple(member.table for member in capture.members if member.table is not None)
     lake = _LakeReading(source.lake, state)
     return LogFacts(
         capture=capture,
         reading=attempt_here(lambda: _read_reading(connection, capture)),
-        tables=read_table_facts(connection, tuple(captured), named=False, captured=captured)
+        tables=read_table_facts(connection, tuple(captured), named=False, captured=captured, known=known)
         if tables is None
         else tables,
         capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(capture.instances)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
@@ -87,15 +87,31 @@ def choose_tables(connection: Connection, names: Sequence[str], captured: Collec
 
 
 def read_table_facts(
-    connection: Connection, chosen: Sequence[int], *, named: bool, captured: Collection[int]
+    connection: Connection,
+    chosen: Sequence[int],
+    *,
+    named: bool,
+    captured: Collection[int],
+    known: Iterable[SourceTable] = (),
 ) -> tuple[PostgresTableFacts, ...]:
-    """Return the facts of those tables that exist; `named` says that the user named them."""
+    """Return the facts of those tables that exist; `named` says that the user named them, `known` ones were read."""
     details = {row.source_id: row for row in connection.execute(text(_DETAILS), {"source_ids": list(chosen)})}
     return tuple(
         _table_facts(table, details[table.source_id], named=named, is_captured=table.source_id in captured)
-        for table in read_tables(connection, chosen)
+        for table in _read_unknown(connection, chosen, known)
         if table.source_id in details
     )
+
+
+def _read_unknown(connection: Connection, chosen: Sequence[int], known: Iterable[SourceTable]) -> Sequence[SourceTable]:
+    """Return tables by schema and name, without reading again those that are known."""
+    wanted = set(chosen)
+    found = {table.source_id: table for table in known if table.source_id in wanted}
+    if not found:
+        return read_tables(connection, chosen)
+    others = [source_id for source_id in chosen if source_id not in found]
+    tables = [*found.values(), *(read_tables(connection, others) if others else ())]
+    return sorted(tables, key=lambda table: (table.schema, table.name))
 
 
 def read_foreign_tables(connection: Connection) -> tuple[str, ...]:
@@ -201,8 +217,9 @@ def _read_dropped(connection: Connection) -> Iterator[MemberFacts]:
 _HAS_NAMESAKE = """
 exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
         where n.nspname = m.source_schema and c.relname = m.source_name and c.relkind in ('r', 'p', 'f', 'v', 'm')
-          and not exists (select from rowtide.members other
-                          where other.source_table_id = c.oid::bigint and other.feature = m.feature)) as has_namesake
+          and (m.feature, c.oid::bigint) not in (
+              select other.feature, other.source_table_id from rowtide.members other
+              where other.source_table_id is not null and other.feature is not null)) as has_namesake
 """
 _PRESENT = f"""
 select m.feature, m.name, m.source_table_id, m.source_schema, m.source_name, {_HAS_NAMESAKE}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -11,9 +10,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rowtide.core.errors import RowtideError
+from rowtide.events.catalogue import TokensNotRead
+from rowtide.events.emission import emit
 from rowtide.monitor.web.access import SECURITY_HEADERS, Access, Viewer
-
-log = logging.getLogger("rowtide.monitor")
 
 SIGN_IN = "/sign-in"
 _WITHOUT_VIEWER = frozenset({SIGN_IN, "/healthz"})
@@ -27,6 +26,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
+        self._reported: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -53,16 +53,25 @@ class Guard:
         await answer(scope, receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers, path: str) -> ASGIApp:
+        state = scope.setdefault("state", {})
+        if path in _WITHOUT_VIEWER or path.startswith(_STATIC):
+            state["viewer"] = None
+            return self._app
         client = scope["client"][0] if scope.get("client") else None
         try:
             viewer = self._access.find_viewer(client, headers)
         except RowtideError as error:
-            log.warning("tokens_not_read: %s", error)
+            self._report(error)
             return PlainTextResponse("The tokens cannot be read; the monitor's log says why.\n", status_code=503)
-        scope.setdefault("state", {})["viewer"] = viewer
-        if viewer is None and path not in _WITHOUT_VIEWER and not path.startswith(_STATIC):
-            return _ask_who(Request(scope))
-        return self._app
+        self._reported = None
+        state["viewer"] = viewer
+        return self._app if viewer is not None else _ask_who(Request(scope))
+
+    def _report(self, error: RowtideError) -> None:
+        """Report an error once, not at every request."""
+        if str(error) != self._reported:
+            self._reported = str(error)
+            emit(TokensNotRead(error))
 
 
 def viewer_of(request: Request) -> Viewer | None:
