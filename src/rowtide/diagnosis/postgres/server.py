@@ -200,7 +200,8 @@ def _check_long_transactions(server: ServerFacts) -> Iterator[CheckResult]:
             # A copy of a large table: ended, it would start again.
             yield note(Code.COPY_LONG, subject, message, measures=age)
             continue
-        statement = as_superuser(f"select pg_terminate_backend({transaction.pid});")
+        # With a timeout it returns when the session has ended, not when it was asked to.
+        statement = as_superuser(f"select pg_terminate_backend({transaction.pid}, 10000);")
         yield warning(Code.TRANSACTION_LONG, subject, message, statement, age)
 
 

@@ -147,7 +147,7 @@ def test_a_long_transaction_is_named(*, has_written: bool, words: str) -> None:
     result = only(facts)
     assert (result.state, result.subject) == (State.WARNING, "session 7")
     assert words in result.message
-    assert str(result.remediation) == "select pg_terminate_backend(7); -- as a superuser"
+    assert str(result.remediation) == "select pg_terminate_backend(7, 10000); -- as a superuser"
 
 
 def test_our_own_long_copy_is_noted_without_a_mend() -> None:
